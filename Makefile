@@ -1,0 +1,47 @@
+# Everything happens in .venv, which the first target that needs it makes. Needed: make and Python 3.11 or later.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+CODE := $(wildcard src tests benchmarks conftest.py)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench venv clean
+
+help: ## Show this list.
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+
+demo: $(READY) ## Run the main job; ARGS='--input FILE' gives it your data.
+	@$(BIN)/bowstring demo $(ARGS)
+
+test: $(READY) ## Run the tests; ARGS='-m "not spark"' leaves the slow ones out.
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(READY) ## Format, lint, strict types, then tests and documentation.
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/mypy $(CODE)
+	$(BIN)/python -m pytest $(ARGS)
+
+format: $(READY) ## Rewrite the sources in the house's format.
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
+
+bench: $(READY) ## Measure against the peers; ARGS=--help says more.
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+venv: $(READY) ## Only make .venv.
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "Bowstring needs Python 3.11 or later: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+	    { echo "This Python cannot make virtual environments (on Debian: apt install python3-venv)." >&2; exit 1; }
+	@echo "Installing into $(VENV): once, some minutes (PySpark alone is about 450 MB) ..." >&2
+	@if [ -t 1 ]; then quiet=; else quiet=-q; fi; \
+	    $(BIN)/python -m pip install $$quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+clean: ## Remove .venv and whatever tools left behind.
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist spark-warehouse metastore_db derby.log
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +

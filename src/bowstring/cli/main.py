@@ -1,0 +1,66 @@
+"""Where the command `bowstring` starts, and where every failure becomes one line and an exit status.
+
+Exit statuses: 0 done, 1 failed, 2 called wrongly, 130 interrupted. This module imports no optional package, so that it
+can say which one is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bowstring.errors import BowstringError, MissingExtraError
+
+FAILED, CALLED_WRONGLY, INTERRUPTED = 1, 2, 130
+
+_CLI_PACKAGES = ("click", "rich")
+
+
+@dataclass(slots=True)
+class Settings:
+    """What holds for every command: `debug` lets a failure show its traceback."""
+
+    debug: bool = False
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line `arguments` (without the program's name; by default the process's own); its exit status."""
+    settings = Settings(debug=bool(os.environ.get("BOWSTRING_DEBUG")))
+    try:
+        return _run(arguments, settings)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; keep the interpreter from failing on the last flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except (BowstringError, OSError) as error:
+        if settings.debug:
+            raise
+        sys.stderr.write(one_line(error) + "\n")
+        return FAILED
+
+
+def one_line(error: Exception) -> str:
+    """What the user reads of `error`: one printable line, with a hint where more is to be had.
+
+    A message may quote bytes of a hostile file, so control characters are shown as escapes.
+    """
+    text = " ".join(str(error).split()) or type(error).__name__
+    printable = "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+    hint = "" if isinstance(error, MissingExtraError) else " (bowstring --debug shows where)"
+    return f"bowstring: {printable}{hint}"
+
+
+def _run(arguments: Sequence[str] | None, settings: Settings) -> int:
+    try:
+        from bowstring.cli.program import run
+
+        return run(arguments, settings)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in _CLI_PACKAGES:
+            raise MissingExtraError.of(package, "cli") from error
+        raise

@@ -1,0 +1,62 @@
+"""The group of commands, made with click; a command's module is imported when it runs or shows its help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from bowstring import __version__
+from bowstring.cli.main import CALLED_WRONGLY, INTERRUPTED, Settings
+
+# Each command is the object of that name in the module bowstring.cli.<name>; the sentence is for the group's own help.
+COMMANDS: dict[str, str] = {}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports one only to run it or to show its help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Give the names, in the order of `COMMANDS`."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        """Import the command; None where there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(import_module(f"bowstring.cli.{cmd_name}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="bowstring")
+@click.option("--debug", is_flag=True, help="Show the whole traceback of a failure (or set BOWSTRING_DEBUG).")
+@click.pass_obj
+def program(settings: Settings, *, debug: bool) -> None:
+    """Arrow in pure Python and NumPy: Spark computes, any process picks the result up where it lies."""
+    settings.debug = settings.debug or debug
+
+
+def run(arguments: Sequence[str] | None, settings: Settings) -> int:
+    """Run the command line; its exit status. Errors of a command come out as they are."""
+    try:
+        # Not standalone: click would turn OSErrors into statuses of its own and exit.
+        status = program.main(
+            None if arguments is None else list(arguments), prog_name="bowstring", standalone_mode=False, obj=settings
+        )
+    except click.UsageError as error:
+        error.show()
+        return CALLED_WRONGLY
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return INTERRUPTED
+    return status if isinstance(status, int) else 0
