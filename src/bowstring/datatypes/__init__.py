@@ -1,0 +1,1 @@
+"""What data means: data types, fields, schemas and extension types («Data Types»)."""

@@ -1,0 +1,108 @@
+"""Extension types («Extension Types»): a storage type with a name and parameters of its own, and the registry of known ones.
+
+An extension travels as two keys of its field's custom metadata. `resolve` turns a field that carries them into one whose type is
+the registered extension type, and leaves the fields of unknown extensions untouched; `annotate` is the way back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, TypeVar
+
+from bowstring.datatypes.field import Field
+from bowstring.datatypes.types import DataType
+from bowstring.errors import UsageError
+
+NAME_KEY = b"ARROW:extension:name"
+METADATA_KEY = b"ARROW:extension:metadata"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ExtensionType(DataType):
+    """The base of extension types: subclass it as a frozen dataclass, set `EXTENSION_NAME`, and register the class.
+
+    `decode` and `encode` say how a value of the storage type is seen from Python; by default it is the storage's own value.
+    """
+
+    EXTENSION_NAME: ClassVar[str] = ""
+
+    storage_type: DataType
+
+    @property
+    def extension_name(self) -> str:
+        """The name that travels in the field's custom metadata."""
+        return self.EXTENSION_NAME
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The child fields of the storage type."""
+        return self.storage_type.fields
+
+    def serialize(self) -> bytes:
+        """The type's parameters, as they travel in the field's custom metadata."""
+        return b""
+
+    @classmethod
+    def deserialize(cls, storage_type: DataType, serialized: bytes) -> Self:
+        """The type for this storage type and these parameters.
+
+        Raises `InvalidDataError` where they do not fit (the parameters come from outside).
+        """
+        return cls(storage_type)
+
+    def decode(self, value: Any) -> Any:
+        """The Python value for a value of the storage type (never called with None)."""
+        return value
+
+    def encode(self, value: Any) -> Any:
+        """The storage type's value for a Python value (never called with None)."""
+        return value
+
+    def __str__(self) -> str:
+        return f"extension<{self.extension_name}[{self.storage_type}]>"
+
+
+_REGISTRY: dict[str, type[ExtensionType]] = {}
+_AnyExtension = TypeVar("_AnyExtension", bound=type[ExtensionType])
+
+
+def register_extension_type(extension: _AnyExtension) -> _AnyExtension:
+    """Make an extension type known, so that fields that carry its name get it; usable as a class decorator.
+
+    Raises `UsageError` if the name is empty or taken.
+    """
+    name = extension.EXTENSION_NAME
+    if not name:
+        raise UsageError(f"{extension.__name__} has no EXTENSION_NAME")
+    if _REGISTRY.setdefault(name, extension) is not extension:
+        raise UsageError(f"the extension name {name!r} is taken by {_REGISTRY[name].__name__}")
+    return extension
+
+
+def unregister_extension_type(name: str) -> None:
+    """Forget a registered extension type; its fields are then read as their storage type."""
+    if _REGISTRY.pop(name, None) is None:
+        raise UsageError(f"no extension type is called {name!r}")
+
+
+def resolve(field: Field) -> Field:
+    """The field with its registered extension type, if its custom metadata names one; else the field itself."""
+    pairs = dict(field.pairs)
+    extension = _REGISTRY.get(pairs.get(NAME_KEY, b"").decode("utf-8", "replace"))
+    if extension is None:
+        return field
+    kept = tuple(pair for pair in field.pairs if pair[0] not in (NAME_KEY, METADATA_KEY))
+    made = extension.deserialize(field.type, pairs.get(METADATA_KEY, b""))
+    return Field(field.name, made, field.nullable, kept)
+
+
+def annotate(field: Field) -> Field:
+    """The field with its extension type spelled out as storage type and custom metadata; else the field itself."""
+    extension = field.type
+    if not isinstance(extension, ExtensionType):
+        return field
+    kept = tuple(pair for pair in field.pairs if pair[0] not in (NAME_KEY, METADATA_KEY))
+    own = ((NAME_KEY, extension.extension_name.encode()), (METADATA_KEY, extension.serialize()))
+    return Field(field.name, extension.storage_type, field.nullable, (*kept, *own))
+
+

@@ -1,0 +1,181 @@
+"""Fields and schemas («Schema message»): names, types, nullability and custom metadata («Custom Application Metadata»)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from dataclasses import field as _slot
+from typing import TYPE_CHECKING, TypeAlias
+
+from bowstring.errors import NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from bowstring.datatypes.types import DataType
+
+Metadata: TypeAlias = tuple[tuple[bytes, bytes], ...]
+"""Custom metadata: key-value pairs in order; a key may come more than once."""
+MetadataLike: TypeAlias = "Mapping[str | bytes, str | bytes] | Iterable[tuple[str | bytes, str | bytes]] | None"
+
+
+def as_metadata(metadata: MetadataLike) -> Metadata:
+    """Custom metadata from a mapping or pairs of strings or bytes."""
+    if not metadata:
+        return ()
+    items = metadata.items() if isinstance(metadata, Mapping) else metadata
+    return tuple((_as_bytes(key), _as_bytes(value)) for key, value in items)
+
+
+def _as_bytes(text: str | bytes) -> bytes:
+    return text.encode() if isinstance(text, str) else bytes(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A named, typed column or child.
+
+    Equality and hash leave the custom metadata out; `equals` can take it in.
+    """
+
+    name: str
+    type: DataType
+    nullable: bool = True
+    pairs: Metadata = _slot(default=(), compare=False)
+
+    @property
+    def metadata(self) -> dict[bytes, bytes]:
+        """The custom metadata as a dictionary (the last of several equal keys wins; `pairs` has them all)."""
+        return dict(self.pairs)
+
+    def with_name(self, name: str) -> Field:
+        """The same field under another name."""
+        return replace(self, name=name)
+
+    def with_type(self, type: DataType) -> Field:
+        """The same field with another type."""
+        return replace(self, type=type)
+
+    def with_nullable(self, nullable: bool) -> Field:
+        """The same field, nullable or not."""
+        return replace(self, nullable=nullable)
+
+    def with_metadata(self, metadata: MetadataLike) -> Field:
+        """The same field with other custom metadata."""
+        return replace(self, pairs=as_metadata(metadata))
+
+    def equals(self, other: Field, check_metadata: bool = False) -> bool:
+        """Whether name, type and nullability are the same, and the custom metadata at every level if asked for."""
+        return self == other and (not check_metadata or _all_pairs(self) == _all_pairs(other))
+
+    def _inside(self) -> str:
+        return f"{self.name}: {self.type}" + ("" if self.nullable else " not null")
+
+    def __str__(self) -> str:
+        return self._inside()
+
+    def __repr__(self) -> str:
+        return f"Field({self._inside()})"
+
+
+def _all_pairs(field: Field) -> tuple[object, ...]:
+    return (sorted(field.pairs), *(_all_pairs(child) for child in field.type.fields))
+
+
+def field(name: str, type: DataType, nullable: bool = True, metadata: MetadataLike = None) -> Field:
+    """A named, typed column or child."""
+    return Field(name, type, nullable, as_metadata(metadata))
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """An ordered sequence of fields, with custom metadata.
+
+    Equality and hash leave the custom metadata out; `equals` can take it in. Iterating gives the fields.
+    """
+
+    fields: tuple[Field, ...]
+    pairs: Metadata = _slot(default=(), compare=False)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the fields, in order."""
+        return [f.name for f in self.fields]
+
+    @property
+    def types(self) -> list[DataType]:
+        """The types of the fields, in order."""
+        return [f.type for f in self.fields]
+
+    @property
+    def metadata(self) -> dict[bytes, bytes]:
+        """The custom metadata as a dictionary (the last of several equal keys wins; `pairs` has them all)."""
+        return dict(self.pairs)
+
+    def index(self, key: str | int) -> int:
+        """The position of a field, by its name or its (possibly negative) index.
+
+        Raises `NotFoundError` where there is no such field or several have that name.
+        """
+        if isinstance(key, str):
+            found = [i for i, f in enumerate(self.fields) if f.name == key]
+            if len(found) == 1:
+                return found[0]
+            if found:
+                raise NotFoundError(f"{len(found)} columns are called {key!r} (at {found}): take one by its index")
+            raise NotFoundError(f"no column is called {key!r}; there are {_some(self.names)}")
+        if -len(self.fields) <= key < len(self.fields):
+            return key % len(self.fields)
+        raise NotFoundError(f"there is no column {key}: the schema has {len(self.fields)}")
+
+    def field(self, key: str | int) -> Field:
+        """A field, by its name or index; errors as `index`."""
+        return self.fields[self.index(key)]
+
+    def select(self, keys: Iterable[str | int]) -> Schema:
+        """The schema of some of the fields, in the order given."""
+        return Schema(tuple(self.fields[self.index(key)] for key in keys), self.pairs)
+
+    def with_metadata(self, metadata: MetadataLike) -> Schema:
+        """The same schema with other custom metadata."""
+        return Schema(self.fields, as_metadata(metadata))
+
+    def equals(self, other: Schema, check_metadata: bool = False) -> bool:
+        """Whether the fields are the same, and the custom metadata at every level if asked for."""
+        if self != other:
+            return False
+        if not check_metadata:
+            return True
+        return sorted(self.pairs) == sorted(other.pairs) and all(
+            a.equals(b, True) for a, b in zip(self.fields, other.fields, strict=True)
+        )
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self.fields)
+
+    def __getitem__(self, key: str | int) -> Field:
+        return self.field(key)
+
+    def __str__(self) -> str:
+        return "\n".join(str(f) for f in self.fields)
+
+    def __repr__(self) -> str:
+        return f"Schema({', '.join(map(str, self.fields))})"
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(map(repr, names[:10]))
+    return shown + (f" and {len(names) - 10} more" if len(names) > 10 else "") if names else "none"
+
+
+def schema(
+    fields: Iterable[Field | tuple[str, DataType]] | Mapping[str, DataType], metadata: MetadataLike = None
+) -> Schema:
+    """A schema from fields, (name, type) pairs or a mapping from names to types."""
+    items: Iterable[Field | tuple[str, DataType]] = fields.items() if isinstance(fields, Mapping) else fields
+    made = tuple(f if isinstance(f, Field) else Field(*f) for f in items)
+    for f in made:
+        if not isinstance(f.name, str):
+            raise UsageError(f"a field's name is a string, not {f.name!r}")
+    return Schema(made, as_metadata(metadata))

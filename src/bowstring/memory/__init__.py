@@ -1,0 +1,1 @@
+"""Where bytes live: buffers, validity bitmaps, and regions that processes share."""

@@ -1,0 +1,170 @@
+"""Buffers: contiguous memory regions («Terminology» in the columnar format), and who owns them.
+
+A `Memory` is one region with its owner; a `Buffer` is a stretch of one. Slicing a buffer makes another buffer over the same
+memory, so a mapped file of a thousand columns has one `Memory`, and a view of a column is a slice of one typed NumPy array that
+covers the whole file.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bowstring.errors import InvalidDataError, UsageError
+
+Bytes = npt.NDArray[np.uint8]
+UINT8 = np.dtype(np.uint8)
+ALIGNMENT_BYTES = 64
+"""Allocations start at multiples of this many bytes («Buffer Alignment and Padding» recommends it)."""
+
+
+class Memory:
+    """One contiguous, read-only region of memory, kept alive by its owner.
+
+    `owner` is anything with the buffer protocol (bytes, a mapping, a NumPy array); nothing is copied. Views that are handed out
+    are read-only NumPy arrays, and each keeps the owner alive.
+    """
+
+    __slots__ = ("_address", "_typed", "bytes", "device", "owner")
+
+    def __init__(self, owner: Any, device: str = "cpu") -> None:
+        array = np.frombuffer(owner, UINT8) if not isinstance(owner, np.ndarray) else _flat_bytes(owner)
+        array.flags.writeable = False
+        self.owner = owner
+        self.bytes: Bytes = array
+        self.device = device
+        self._typed: dict[np.dtype[Any], npt.NDArray[Any]] = {UINT8: array}
+        self._address = -1
+
+    @property
+    def address(self) -> int:
+        """The address of the first byte."""
+        if self._address < 0:
+            self._address = self.bytes.__array_interface__["data"][0]
+        return self._address
+
+    @property
+    def size(self) -> int:
+        """The length in bytes."""
+        return self.bytes.size
+
+    def typed(self, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """All whole elements of `dtype` from the first byte on, without copying (possibly unaligned)."""
+        array = self._typed.get(dtype)
+        if array is None:
+            whole = self.bytes.size // dtype.itemsize * dtype.itemsize
+            array = self._typed[dtype] = self.bytes[:whole].view(dtype)
+        return array
+
+
+def _flat_bytes(array: npt.NDArray[Any]) -> Bytes:
+    if not array.flags.c_contiguous:
+        raise UsageError("a buffer needs C-contiguous memory: copy the array first")
+    return array.reshape(-1).view(UINT8)
+
+
+class Buffer:
+    """A stretch of `size` bytes of a `Memory`, beginning at byte `offset` of it.
+
+    Immutable and cheap: making one neither copies nor touches bytes.
+    """
+
+    __slots__ = ("memory", "offset", "size")
+
+    def __init__(self, memory: Memory, offset: int, size: int) -> None:
+        self.memory = memory
+        self.offset = offset
+        self.size = size
+
+    @classmethod
+    def of(cls, owner: Any) -> Buffer:
+        """The whole of an object with the buffer protocol (a NumPy array has to be C-contiguous), without copying."""
+        memory = Memory(owner)
+        return cls(memory, 0, memory.bytes.size)
+
+    @property
+    def address(self) -> int:
+        """The address of the first byte."""
+        return self.memory.address + self.offset
+
+    @property
+    def device(self) -> str:
+        """Where the bytes are: "cpu" for memory that the processor reads."""
+        return self.memory.device
+
+    def view(self, dtype: np.dtype[Any], start: int = 0, count: int = -1) -> npt.NDArray[Any]:
+        """`count` elements of `dtype` from element `start` on (all whole ones by default), as a read-only NumPy array.
+
+        Never copies. Raises `InvalidDataError` if the buffer is too short.
+        """
+        itemsize = dtype.itemsize
+        if count < 0:
+            count = self.size // itemsize - start
+        if start < 0 or count < 0 or (start + count) * itemsize > self.size:
+            raise InvalidDataError(
+                f"a buffer of {self.size} bytes has no {count} elements of {itemsize} bytes from element {start} on"
+            )
+        memory = self.memory
+        first, rest = divmod(self.offset, itemsize)
+        if rest:
+            return np.frombuffer(memory.bytes, dtype, count, self.offset + start * itemsize) if count else _empty(dtype)
+        first += start
+        typed = memory._typed.get(dtype)
+        if typed is None:
+            typed = memory.typed(dtype)
+        return typed[first : first + count]
+
+    @property
+    def bytes(self) -> Bytes:
+        """The bytes as a read-only NumPy array, without copying."""
+        return self.memory.bytes[self.offset : self.offset + self.size]
+
+    def slice(self, offset: int, size: int | None = None) -> Buffer:
+        """The `size` bytes from byte `offset` on (to the end by default), without copying."""
+        if size is None:
+            size = self.size - offset
+        if offset < 0 or size < 0 or offset + size > self.size:
+            raise UsageError(f"bytes {offset} to {offset + size} are not within a buffer of {self.size} bytes")
+        return Buffer(self.memory, self.offset + offset, size)
+
+    def to_bytes(self) -> bytes:
+        """A copy of the bytes."""
+        return self.bytes.tobytes()
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.array(self.bytes, dtype=dtype, copy=copy)
+
+    def __buffer__(self, flags: int) -> memoryview:
+        return memoryview(self.bytes)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Buffer):
+            return NotImplemented
+        return self.size == other.size and bool(np.array_equal(self.bytes, other.bytes))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<bowstring.Buffer {self.size} bytes at {self.address:#x} on {self.device}>"
+
+
+def _empty(dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    array = np.empty(0, dtype)
+    array.flags.writeable = False
+    return array
+
+
+def allocate(size_bytes: int) -> npt.NDArray[np.uint8]:
+    """Zeroed, writable memory of `size_bytes` bytes that starts at a multiple of 64."""
+    raw = np.zeros(size_bytes + ALIGNMENT_BYTES, UINT8)
+    skip = -raw.__array_interface__["data"][0] % ALIGNMENT_BYTES
+    return raw[skip : skip + size_bytes]
+
+
+EMPTY = Buffer.of(b"")
+"""A buffer of no bytes."""
