@@ -1,0 +1,164 @@
+"""What region.py asks of the operating system: memfds, seals, mappings, and clear words where something is short."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bowstring.errors import InvalidDataError, ResourceError, TruncatedError, UsageError
+
+# The numbers of linux/fcntl.h and linux/memfd.h: Python 3.11 lacks some, and other platforms lack all of them.
+_F_ADD_SEALS, _F_GET_SEALS = 1033, 1034
+_SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW, _SEAL_WRITE = 1, 2, 4, 8
+_NEEDED_SEALS = _SEAL_SHRINK | _SEAL_WRITE
+_ALL_SEALS = _SEAL_SEAL | _SEAL_SHRINK | _SEAL_GROW | _SEAL_WRITE
+_MFD_CLOEXEC, _MFD_ALLOW_SEALING, _MFD_NOEXEC_SEAL = 1, 2, 8
+
+_SHORTAGES = {
+    errno.ENOMEM,
+    errno.ENOSPC,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.EFBIG,
+    errno.EDQUOT,
+    errno.ENOSYS,
+    errno.EPERM,
+}
+_CAREFUL_BYTES = 64 << 20
+_BLOCK_BYTES = 512
+
+
+def new_memfd(name: str) -> int:
+    """The descriptor of new, empty, sealable memory. Raises `ResourceError`."""
+    if not hasattr(os, "memfd_create"):
+        raise ResourceError(f"region {name!r}: this platform has no memfd_create; share a file instead")
+    label = f"bowstring:{name}"[:200].replace("\0", "")
+    with shortage("create", name):
+        try:
+            return os.memfd_create(label, _MFD_CLOEXEC | _MFD_NOEXEC_SEAL)
+        except OSError as error:  # kernels before 6.3 don't know that flag
+            if error.errno != errno.EINVAL:
+                raise
+            return os.memfd_create(label, _MFD_CLOEXEC | _MFD_ALLOW_SEALING)
+
+
+def seal(descriptor: int, name: str) -> tuple[int, int]:
+    """Seal the memfd for good: a new, read-only descriptor of it, and its size. The given one stays the caller's."""
+    try:
+        fcntl.fcntl(descriptor, _F_ADD_SEALS, _ALL_SEALS)
+    except OSError as error:
+        if error.errno == errno.EBUSY:
+            raise UsageError(f"region {name!r} can't be sealed while it is mapped for writing") from None
+        raise
+    with shortage("reopen", name):
+        try:
+            reader = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:  # no /proc: the seals alone keep writers out
+            reader = os.dup(descriptor)
+    return reader, os.fstat(descriptor).st_size
+
+
+def is_sealed(descriptor: int) -> bool:
+    """Whether nobody can write or shrink it any more."""
+    return (seals_of(descriptor) or 0) & _NEEDED_SEALS == _NEEDED_SEALS
+
+
+def checked_size(descriptor: int, promised_bytes: int | None, accept_files: bool, name: str) -> int:
+    """The size of a received descriptor, after all that `Region.attach` promises to check."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise InvalidDataError(f"region {name!r}: expected a sealed memfd, received {kind_of(status)}")
+    seals = seals_of(descriptor)
+    sealed = is_sealed(descriptor)
+    if not sealed and not (accept_files and seals is None):
+        found = "an ordinary file" if seals is None else "memory that its maker can still write or shrink"
+        raise InvalidDataError(
+            f"region {name!r}: expected a memfd sealed against writing and shrinking, received {found}"
+        )
+    if promised_bytes is not None and status.st_size != promised_bytes:
+        raise TruncatedError(f"region {name!r}: {promised_bytes} bytes were promised, received {status.st_size}")
+    if sealed and status.st_blocks * _BLOCK_BYTES < status.st_size:
+        found_bytes = status.st_blocks * _BLOCK_BYTES
+        raise InvalidDataError(
+            f"region {name!r} has holes: {status.st_size} bytes, {found_bytes} with memory behind them"
+        )
+    if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
+        raise InvalidDataError(f"region {name!r}: its descriptor can't be read")
+    return status.st_size
+
+
+def seals_of(descriptor: int) -> int | None:
+    """The seals of a memfd; None for a descriptor that can have none, such as an ordinary file's."""
+    try:
+        return fcntl.fcntl(descriptor, _F_GET_SEALS)
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.ENOTTY):
+            return None
+        raise
+
+
+def map_read_only(descriptor: int, size_bytes: int, name: str) -> memoryview:
+    """All of it, mapped so that it can't be written through. Raises `TruncatedError` and `ResourceError`."""
+    if not size_bytes:
+        return memoryview(b"")
+    with shortage(f"map {size_bytes} bytes of", name):
+        try:
+            return memoryview(mmap.mmap(descriptor, size_bytes, mmap.MAP_SHARED, mmap.PROT_READ))
+        except ValueError as error:  # what Python's mmap says when the file is shorter
+            raise TruncatedError(f"region {name!r}: expected {size_bytes} bytes: {error}") from None
+        except (
+            PermissionError
+        ):  # kernels before 6.7 refuse shared mappings of sealed memory that was opened for writing
+            return memoryview(mmap.mmap(descriptor, size_bytes, mmap.MAP_PRIVATE, mmap.PROT_READ))
+
+
+def refuse_what_does_not_fit(size_bytes: int, name: str) -> None:
+    """Reserving more than there is would wake the kernel's OOM killer instead of returning an error."""
+    if size_bytes < _CAREFUL_BYTES:
+        return
+    available = available_bytes()
+    if available is not None and size_bytes > available:
+        raise ResourceError(errno.ENOMEM, f"region {name!r}: {size_bytes} bytes asked for, {available} available")
+
+
+def available_bytes() -> int | None:
+    """What the machine, or the container that we are in, can still give as memory; None where it can't be told."""
+    answers = list(_memory_answers())
+    return min(answers) if answers else None
+
+
+def _memory_answers() -> Iterator[int]:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                yield int(line.split()[1]) << 10
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        if limit.isdigit():
+            yield max(int(limit) - int(Path("/sys/fs/cgroup/memory.current").read_text()), 0)
+    except (OSError, ValueError, IndexError):
+        return
+
+
+def kind_of(status: os.stat_result) -> str:
+    """What lies behind a descriptor, in words."""
+    kinds = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device"}
+    return kinds.get(stat.S_IFMT(status.st_mode), "something that is not a regular file")
+
+
+@contextmanager
+def shortage(action: str, what: object) -> Iterator[None]:
+    """Turn what the kernel says when something is short into a `ResourceError` that names what was wanted."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, ResourceError) or error.errno not in _SHORTAGES:
+            raise
+        if error.errno == errno.EPERM and not isinstance(what, str):
+            raise
+        raise ResourceError(error.errno, f"can't {action} {what!r}: {os.strerror(error.errno or 0)}") from error
