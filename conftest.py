@@ -1,0 +1,29 @@
+"""Runs the Python blocks of README.md and docs/ as tests: each page in an empty folder, with a namespace of its own."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import Any
+
+from sybil import Sybil
+from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
+
+
+def _enter_empty_folder(namespace: dict[str, Any]) -> None:
+    namespace["_home"] = os.getcwd()  # noqa: PTH109 - the pair of chdir
+    namespace["_folder"] = tempfile.TemporaryDirectory(prefix="bowstring-docs-")
+    os.chdir(namespace["_folder"].name)
+
+
+def _leave_folder(namespace: dict[str, Any]) -> None:
+    os.chdir(namespace["_home"])
+    namespace["_folder"].cleanup()
+
+
+pytest_collect_file = Sybil(
+    parsers=[PythonCodeBlockParser(), SkipParser()],
+    patterns=["README.md", "docs/*.md", "docs/**/*.md"],
+    setup=_enter_empty_folder,
+    teardown=_leave_folder,
+).pytest()

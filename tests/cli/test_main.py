@@ -1,0 +1,112 @@
+"""The command line's frame: every failure is one line and an exit status, and commands load when they run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from bowstring.cli import program
+from bowstring.cli.main import main, one_line
+from bowstring.errors import BowstringError, MissingExtraError, TruncatedError
+
+
+@pytest.fixture
+def failing_with(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
+    """Replace the commands by one, `fail`, that raises the given error."""
+
+    def install(error: BaseException) -> None:
+        @click.command()
+        def fail() -> None:
+            raise error
+
+        monkeypatch.setattr(program.LazyGroup, "get_command", lambda self, ctx, name: fail if name == "fail" else None)
+
+    return install
+
+
+def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_an_error_of_ours_is_one_line_and_status_1(
+    failing_with: Callable[[BaseException], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing_with(TruncatedError("flights.arrow: the footer ends\nat byte 12"))
+    assert main(["fail"]) == 1
+    assert capsys.readouterr().err == (
+        "bowstring: flights.arrow: the footer ends at byte 12 (bowstring --debug shows where)\n"
+    )
+
+
+def test_a_file_that_is_not_there_is_one_line_and_status_1(
+    failing_with: Callable[[BaseException], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing_with(FileNotFoundError(2, "No such file or directory", "gone.arrow"))
+    assert main(["fail"]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_debug_lets_the_traceback_through(failing_with: Callable[[BaseException], None]) -> None:
+    failing_with(TruncatedError("short"))
+    with pytest.raises(TruncatedError):
+        main(["--debug", "fail"])
+
+
+def test_a_fault_of_our_own_is_not_hidden(failing_with: Callable[[BaseException], None]) -> None:
+    failing_with(ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        main(["fail"])
+
+
+def test_an_interrupt_has_its_own_status(failing_with: Callable[[BaseException], None]) -> None:
+    failing_with(KeyboardInterrupt())
+    assert main(["fail"]) == 130
+
+
+@pytest.mark.parametrize("arguments", [["no-such-command"], ["--no-such-option"]])
+def test_a_wrong_call_has_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    assert "Usage: bowstring" in capsys.readouterr().err
+
+
+def test_a_message_cannot_write_to_the_terminal_behind_our_back() -> None:
+    assert "\x1b" not in one_line(BowstringError("column \x1b[2J\x9b1m"))
+    assert r"\x1b[2J\x9b1m" in one_line(BowstringError("column \x1b[2J\x9b1m"))
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it() -> None:
+    assert one_line(MissingExtraError.of("click", "cli")) == (
+        "bowstring: click is not installed: pip install 'bowstring[cli]'"
+    )
+
+
+def test_without_click_the_command_says_what_to_install(tmp_path: Path) -> None:
+    # An interpreter that refuses to find click, as one where it was never installed.
+    program = "import sys; sys.modules['click'] = None; from bowstring.cli.main import main; sys.exit(main(['--help']))"
+    done = run_python("-c", program)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "bowstring: click is not installed: pip install 'bowstring[cli]'\n"
+
+
+def test_python_m_bowstring_is_the_command() -> None:
+    done = run_python("-m", "bowstring", "--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("bowstring, version ")
+
+
+@pytest.mark.parametrize("name", program.COMMANDS)
+def test_a_listed_command_shows_its_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--help"]) == 0
+    assert f"Usage: bowstring {name}" in capsys.readouterr().out
+
+
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    code = "import sys; from bowstring.cli.main import main; main(['--help']); print(*sys.modules)"
+    loaded = set(run_python("-c", code).stdout.split())
+    assert "bowstring.cli.program" in loaded
+    assert not loaded & {f"bowstring.cli.{name}" for name in program.COMMANDS}

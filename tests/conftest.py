@@ -1,0 +1,31 @@
+"""What all tests have in common."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+# Deadlines measure the machine, not the code; a busy one must not turn a test red.
+settings.register_profile("default", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("thorough", settings.get_profile("default"), derandomize=False, max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The repository's root."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def shared_folder() -> Path:
+    """The folder `shared` beside the repository: large inputs that are no part of it."""
+    folder = REPOSITORY.parent / "shared"
+    if not folder.is_dir():
+        pytest.skip("the folder ../shared with the large inputs is not on this machine")
+    return folder

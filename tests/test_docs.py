@@ -1,0 +1,59 @@
+"""The pages hold together: links lead somewhere, and the examples in them are really run.
+
+The examples themselves are collected as tests of their own: the blocks of README.md and docs/ by the conftest.py at the
+root, docstrings by pytest (`--doctest-modules`).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL))
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", without_code(page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def dead_links(page: Path) -> list[str]:
+    dead = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text(encoding="utf-8"))):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            dead.append(link)
+    return dead
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    assert not dead_links(page)
+
+
+def test_a_dead_link_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A heading\n[here](#a-heading) [there](#nowhere) [file](gone.md) [web](https://example.org/)\n", "utf-8"
+    )
+    assert dead_links(page) == ["#nowhere", "gone.md"]
+
+
+def test_a_wrong_example_in_a_page_or_a_docstring_fails(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest((REPOSITORY / "conftest.py").read_text(encoding="utf-8"))
+    pytester.makefile(".md", README="```python\nvalue = 1\n```\n\n```python\nassert value == 2\n```\n")
+    pytester.makepyfile(module='"""A module.\n\n>>> 1 + 1\n3\n"""\n')
+    result = pytester.runpytest_subprocess("--doctest-modules", "-p", "no:cacheprovider", "README.md", "module.py")
+    result.assert_outcomes(passed=1, failed=2)
