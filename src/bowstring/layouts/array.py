@@ -1,0 +1,281 @@
+"""Arrays: «a sequence of values with known length all having the same type», over buffers that are never copied to be shown.
+
+An `Array` is what the specification's layouts describe: a type, a length, a null count, buffers, child arrays and, for the
+dictionary-encoded layout, a dictionary. It adds an offset, as the C data interface does, so that slicing copies nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from bowstring.datatypes.extension import ExtensionType
+from bowstring.errors import DataTypeError, NotFoundError, UsageError
+from bowstring.layouts import registry
+from bowstring.layouts.base import Indices, Layout, Values
+from bowstring.memory import bitmap
+from bowstring.memory.bitmap import Mask
+from bowstring.memory.buffer import Buffer
+
+if TYPE_CHECKING:
+    from bowstring.datatypes.types import DataType
+
+
+class Array:
+    """A sequence of `length` values of one data type; immutable.
+
+    Made by `bowstring.array`, by readers, or from buffers by `Array.from_buffers`. Indexing gives Python values, slicing gives
+    arrays over the same memory. Nothing is checked when an array is made: `validate` does that.
+    """
+
+    __slots__ = ("_null_count", "buffers", "children", "dictionary", "layout", "length", "offset")
+
+    def __init__(
+        self,
+        layout: Layout,
+        length: int,
+        buffers: tuple[Buffer | None, ...],
+        children: tuple[Array, ...] = (),
+        dictionary: Array | None = None,
+        null_count: int = -1,
+        offset: int = 0,
+    ) -> None:
+        self.layout = layout
+        self.length = length
+        self.buffers = buffers
+        self.children = children
+        self.dictionary = dictionary
+        self.offset = offset
+        self._null_count = null_count
+
+    @classmethod
+    def from_buffers(
+        cls,
+        type: DataType,
+        length: int,
+        buffers: Sequence[Buffer | bytes | Values | None],
+        children: Sequence[Array] = (),
+        dictionary: Array | None = None,
+        null_count: int = -1,
+        offset: int = 0,
+    ) -> Array:
+        """An array over existing memory, without copying.
+
+        `buffers` are as «Buffer Listing for Each Layout» lists them for the type, None for an absent validity bitmap; the slots
+        are `offset` to `offset + length` of them. A negative null count is computed when it is asked for. The structure is
+        checked (`validate()`), the values are not (`validate(full=True)`).
+        """
+        held = tuple(b if b is None or isinstance(b, Buffer) else Buffer.of(b) for b in buffers)
+        array = cls(registry.layout_of(type), length, held, tuple(children), dictionary, null_count, offset)
+        array.validate()
+        return array
+
+    @property
+    def type(self) -> DataType:
+        """The data type."""
+        return self.layout.type
+
+    @property
+    def null_count(self) -> int:
+        """The number of null slots; counted on first use where it is not known."""
+        if self._null_count < 0:
+            self._null_count = self.layout.null_count(self)
+        return self._null_count
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the slots of this array take up, dictionary included, padding and sliced-off parts not."""
+        own = self.rebased()
+        total = sum(b.size for b in own.buffers if b is not None) + sum(child.nbytes for child in own.children)
+        return total + (0 if own.dictionary is None else own.dictionary.nbytes)
+
+    @property
+    def storage(self) -> Array:
+        """The same memory seen as the extension type's storage type (the array itself where its type is no extension)."""
+        if not isinstance(self.type, ExtensionType):
+            return self
+        return self._seen_as(registry.layout_of(self.type.storage_type))
+
+    def _seen_as(self, layout: Layout) -> Array:
+        return Array(
+            layout, self.length, self.buffers, self.children, self.dictionary, self._null_count, self.offset
+        )
+
+    def values(self, index: int) -> Values:
+        """The elements of buffer `index` that belong to the slots of this array, as a read-only NumPy view."""
+        spec = self.layout.buffers[index]
+        buffer = self.buffers[index]
+        assert spec.dtype is not None
+        if buffer is None or (buffer.size == 0 and self.offset + self.length == 0):
+            return np.zeros(self.length + spec.extra, spec.dtype)
+        return buffer.view(spec.dtype, self.offset, self.length + spec.extra)
+
+    def mask(self) -> Mask | None:
+        """Which slots are valid, shape (length,), by the array's own bitmap; None where none is null."""
+        if not self.layout.has_validity or self.null_count == 0:
+            return None
+        validity = self.buffers[0]
+        return None if validity is None else bitmap.unpack(validity, self.offset, self.length)
+
+    def is_valid(self, index: int) -> bool:
+        """Whether slot `index` is not null, by the array's own bitmap."""
+        validity = self.buffers[0] if self.layout.has_validity else None
+        index = self._index(index)
+        if validity is None:
+            return self.null_count == 0
+        return bitmap.get(validity, self.offset + index)
+
+    def field(self, key: int | str) -> Array:
+        """A child array, by position or field name, cut to the slots of this array where the layout keeps them in step."""
+        names = [f.name for f in self.layout.fields]
+        if isinstance(key, str):
+            if names.count(key) != 1:
+                raise NotFoundError(f"{names.count(key)} children of {self.type} are called {key!r}; there are {names}")
+            key = names.index(key)
+        if not -len(names) <= key < len(names):
+            raise NotFoundError(f"{self.type} has {len(names)} children, no child {key}")
+        return self.rebased().children[key]
+
+    # Values
+
+    def to_pylist(self) -> list[Any]:
+        """The values as Python objects, None for null.
+
+        Timestamps, dates, times and durations become `datetime` objects where these can hold them exactly, else NumPy's
+        `datetime64` or `timedelta64`; decimals `Decimal`, structs dictionaries, maps lists of pairs.
+        """
+        return self.layout.to_pylist(self)
+
+    def to_numpy(self, zero_copy_only: bool = True) -> Values:
+        """The values as a NumPy array of shape (length,), or (length, list_size) for fixed-size lists of plain numbers.
+
+        Shares the memory, read-only, where the layout allows. Otherwise raises `WouldCopyError`, or with
+        `zero_copy_only=False` copies: nulls become NaN, NaT or None, and integers with nulls become float64.
+        """
+        return self.layout.to_numpy(self, not zero_copy_only)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
+        made = self.to_numpy(zero_copy_only=copy is False)
+        if dtype is not None and made.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"{self.type} does not become {dtype} without copying")
+            return made.astype(dtype)
+        return made.copy() if copy else made
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.to_pylist())
+
+    def _index(self, index: int) -> int:
+        if not -self.length <= index < self.length:
+            raise IndexError(f"index {index} is not within an array of {self.length} values")
+        return index % self.length
+
+    @overload
+    def __getitem__(self, key: int) -> Any: ...
+    @overload
+    def __getitem__(self, key: slice) -> Array: ...
+    def __getitem__(self, key: int | slice) -> Any:
+        if isinstance(key, slice):
+            start, stop, step = key.indices(self.length)
+            if step == 1:
+                return self.slice(start, max(stop - start, 0))
+            return self.take(np.arange(start, stop, step, dtype=np.int64))
+        return self.slice(self._index(key), 1).to_pylist()[0]
+
+    # Structure
+
+    def slice(self, offset: int = 0, length: int | None = None) -> Array:
+        """The `length` slots from slot `offset` on (to the end by default), without copying; cut to the array's own end."""
+        if offset < 0 or (length is not None and length < 0):
+            raise UsageError(f"a slice begins at 0 or later and is not negative: offset {offset}, length {length}")
+        offset = min(offset, self.length)
+        length = self.length - offset if length is None else min(length, self.length - offset)
+        if length == self.length:
+            return self
+        known = 0 if self._null_count == 0 else (length if self._null_count == self.length else -1)
+        return Array(
+            self.layout, length, self.buffers, self.children, self.dictionary, known, self.offset + offset
+        )
+
+    def rebased(self) -> Array:
+        """An equal array with offset 0 whose buffers hold nothing beyond its slots; copies as little as it can."""
+        return self.layout.rebase(self)
+
+    def take(self, indices: Sequence[int] | Values | Array) -> Array:
+        """The slots at `indices`, copied. Raises `UsageError` for an index outside the array."""
+        wanted: Indices
+        if isinstance(indices, Array):
+            wanted = indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        else:
+            wanted = np.asarray(indices, np.int64)
+        if wanted.size and not (0 <= wanted.min() and wanted.max() < self.length):
+            raise UsageError(f"take: indices from {wanted.min()} to {wanted.max()} of an array of {self.length} values")
+        return self.layout.take(self, wanted)
+
+    def dictionary_decode(self) -> Array:
+        """A dictionary-encoded array as plain values, copied; any other array as it is."""
+        from bowstring.layouts.dictionary import decode
+
+        return decode(self)
+
+    # Comparing, checking, showing
+
+    def equals(self, other: Array, nans_equal: bool = False) -> bool:
+        """Whether types, lengths, nulls and values are the same; what lies under a null does not count."""
+        from bowstring.layouts.equality import arrays_equal
+
+        return arrays_equal(self, other, nans_equal)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Array):
+            return NotImplemented
+        return self.equals(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def validate(self, full: bool = False) -> None:
+        """Check the structure: buffer sizes, counts, children; with `full` also every offset, index, string and run end.
+
+        Raises `InvalidDataError`, whose message names the place.
+        """
+        from bowstring.layouts.validation import validate
+
+        validate(self, full)
+
+    def __repr__(self) -> str:
+        from bowstring.layouts.display import array_repr
+
+        return array_repr(self)
+
+    # Exchange
+
+    def __arrow_c_schema__(self) -> object:
+        from bowstring.exchange import cdata
+
+        return cdata.export_type(self.type)
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        from bowstring.exchange import cdata
+
+        return cdata.export_array(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        own = self.rebased()
+        buffers = tuple(None if b is None else b.to_bytes() for b in own.buffers)
+        return _restore, (own.type, own.length, buffers, own.children, own.dictionary)
+
+
+def _restore(*parts: Any) -> Array:
+    return Array.from_buffers(*parts)
+
+
+def as_array(values: object) -> Array:
+    """`values` where it is an array; raises `DataTypeError` for anything else."""
+    if not isinstance(values, Array):
+        raise DataTypeError(f"expected an array, not {type(values).__name__}: make one with bowstring.array")
+    return values

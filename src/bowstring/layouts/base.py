@@ -1,0 +1,224 @@
+"""What every layout declares, and what follows from the declaration («Buffer Listing for Each Layout»).
+
+A `Layout` belongs to one data type. It declares its buffers as a tuple of `BufferSpec`s and its children as the type's fields;
+everything that walks arrays (IPC, the C data interface, validation, printing, the inspector) walks that declaration. What a
+layout's bytes *mean* (values, taking, joining, comparing) is its own module's part.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from bowstring.errors import InvalidDataError, WouldCopyError
+from bowstring.memory import bitmap
+from bowstring.memory.bitmap import Mask
+from bowstring.memory.buffer import EMPTY, Buffer
+
+if TYPE_CHECKING:
+    from bowstring.datatypes.field import Field
+    from bowstring.datatypes.types import DataType
+    from bowstring.layouts.array import Array
+
+Indices: TypeAlias = npt.NDArray[np.int64]
+Values: TypeAlias = npt.NDArray[Any]
+
+
+class Role(Enum):
+    """What a buffer is for."""
+
+    VALIDITY = "validity"
+    OFFSETS = "offsets"
+    SIZES = "sizes"
+    TYPE_IDS = "type ids"
+    VIEWS = "views"
+    DATA = "data"
+
+
+@dataclass(frozen=True, slots=True)
+class BufferSpec:
+    """One buffer of a layout: what it is for and what it is made of.
+
+    `dtype` is the NumPy type of an element, None where an element is a bit. A buffer has an element for each slot and `extra`
+    ones; one that is not `per_slot` has as many as the other buffers refer to.
+    """
+
+    role: Role
+    dtype: np.dtype[Any] | None = None
+    extra: int = 0
+    per_slot: bool = True
+
+    def size_bytes(self, slots: int) -> int:
+        """The least size for so many slots."""
+        if not self.per_slot:
+            return 0
+        return bitmap.size_bytes(slots) if self.dtype is None else (slots + self.extra) * self.dtype.itemsize
+
+
+VALIDITY = BufferSpec(Role.VALIDITY)
+
+
+class Layout(ABC):
+    """How the values of one data type lie in memory.
+
+    `buffers` and `fields` are the declaration. Instances are stateless, shared by all arrays of the type, and come from
+    `bowstring.layouts.registry.layout_of`.
+    """
+
+    __slots__ = ("buffers", "fields", "type")
+
+    VARIADIC: ClassVar[bool] = False
+    """Whether any number of data buffers follows the declared ones."""
+
+    def __init__(self, type: DataType, buffers: Sequence[BufferSpec]) -> None:
+        self.type = type
+        self.buffers = tuple(buffers)
+        self.fields: tuple[Field, ...] = type.fields
+
+    @property
+    def has_validity(self) -> bool:
+        """Whether arrays have a validity bitmap of their own."""
+        return bool(self.buffers) and self.buffers[0].role is Role.VALIDITY
+
+    def null_count(self, array: Array) -> int:
+        """The number of null slots, by the array's own buffers."""
+        validity = array.buffers[0] if self.has_validity else None
+        return 0 if validity is None else array.length - bitmap.count(validity, array.offset, array.length)
+
+    # Values
+
+    @abstractmethod
+    def build(self, values: Sequence[Any]) -> Array:
+        """An array of Python values, None for null; raises `DataTypeError` naming the first value that does not fit."""
+
+    @abstractmethod
+    def to_pylist(self, array: Array) -> list[Any]:
+        """The values as Python objects, None for null."""
+
+    def to_numpy(self, array: Array, allow_copy: bool) -> Values:
+        """The values as a NumPy array of shape (length,); an object array where NumPy has no such type."""
+        if not allow_copy:
+            raise WouldCopyError(f"{self.type} has no NumPy form that shares its memory: allow the copy")
+        out = np.empty(array.length, object)
+        out[:] = self.to_pylist(array)
+        return out
+
+    # Structure
+
+    @abstractmethod
+    def rebase(self, array: Array) -> Array:
+        """An equal array with offset 0 whose buffers and children hold nothing beyond it; copies as little as it can."""
+
+    @abstractmethod
+    def take(self, array: Array, indices: Indices) -> Array:
+        """The slots at `indices` (each within the array), copied."""
+
+    @abstractmethod
+    def concat(self, arrays: Sequence[Array]) -> Array:
+        """Arrays of this layout, at least one, end to end; copies."""
+
+    @abstractmethod
+    def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
+        """Whether two arrays of this type, equal length and without nulls have equal values."""
+
+    # Validation: the general part is `bowstring.layouts.validation`
+
+    def check(self, array: Array) -> None:
+        """What can be checked without looking at every value; raises `InvalidDataError`."""
+
+    def check_full(self, array: Array) -> None:
+        """Every value; `check` has passed. Raises `InvalidDataError`."""
+
+
+# What layouts share
+
+
+def validity_of(mask: npt.NDArray[np.bool_] | None) -> Buffer | None:
+    """The bitmap of a mask (True: valid), or None where nothing is null."""
+    return None if mask is None or mask.all() else bitmap.pack(mask)
+
+
+def split_nulls(values: Sequence[Any], fill: Any) -> tuple[Sequence[Any], Mask | None]:
+    """Values with `fill` in the place of None, and the mask of those that are not None (None where all are)."""
+    if None not in values if isinstance(values, (list, tuple)) and len(values) < 64 else not _any_none(values):
+        return values, None
+    mask = np.fromiter((value is not None for value in values), np.bool_, len(values))
+    return [fill if value is None else value for value in values], mask
+
+
+def _any_none(values: Sequence[Any]) -> bool:
+    return any(value is None for value in values)
+
+
+def rebased_validity(array: Array) -> Buffer | None:
+    """The validity bitmap from bit 0 on; None where nothing is null."""
+    validity = array.buffers[0]
+    if validity is None or array.null_count == 0:
+        return None
+    return bitmap.realign(validity, array.offset, array.length)
+
+
+def taken_validity(array: Array, indices: Indices) -> Buffer | None:
+    """The validity bitmap of the slots at `indices`."""
+    mask = array.mask()
+    return None if mask is None else validity_of(mask[indices])
+
+
+def joined_validity(arrays: Sequence[Array]) -> Buffer | None:
+    """The validity bitmap of arrays laid end to end."""
+    if all(array.null_count == 0 for array in arrays):
+        return None
+    masks = [array.mask() for array in arrays]
+    return validity_of(
+        np.concatenate(
+            [np.ones(a.length, np.bool_) if m is None else m for a, m in zip(arrays, masks, strict=True)]
+        )
+    )
+
+
+def with_nulls(values: list[Any], array: Array) -> list[Any]:
+    """The list with None put at the null slots, in place."""
+    mask = array.mask()
+    if mask is not None:
+        for index in np.flatnonzero(~mask).tolist():
+            values[index] = None
+    return values
+
+
+def ranges(starts: Indices, lengths: Indices) -> Indices:
+    """start, start + 1, … for each start and length, end to end."""
+    total = int(lengths.sum())
+    ends = np.cumsum(lengths)
+    return np.arange(total, dtype=np.int64) + np.repeat(starts - ends + lengths, lengths)
+
+
+def buffer_of(values: Values) -> Buffer:
+    """A buffer over a NumPy array, made contiguous if it is not."""
+    return Buffer.of(np.ascontiguousarray(values)) if values.size else EMPTY
+
+
+def first_bad(bad: npt.NDArray[np.bool_]) -> int:
+    """The position of the first True."""
+    return int(np.argmax(bad))
+
+
+@contextmanager
+def place(where: str) -> Iterator[None]:
+    """Put `where` before the message of an `InvalidDataError` that is raised inside."""
+    try:
+        yield
+    except InvalidDataError as error:
+        raise type(error)(f"{where}: {error}") from None
+
+
+def shown(names: Iterable[Any]) -> str:
+    """Values for a message, no more than eight."""
+    some = [repr(name) for _, name in zip(range(9), names, strict=False)]
+    return ", ".join(some[:8]) + (", …" if len(some) > 8 else "")
