@@ -107,9 +107,19 @@ def imports_under(node: ast.AST, path: Path, inside_function: bool = False) -> I
         for alias in node.names:
             target = f"{module}.{alias.name}" if module == "bowstring" else module
             yield Import(path, node.lineno, room_of(path), target, inside_function)
+    elif isinstance(node, ast.Call) and (name := named_in_call(node)):
+        yield Import(path, node.lineno, room_of(path), name, inside_function)
     inside_function = inside_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
     for child in ast.iter_child_nodes(node):
         yield from imports_under(child, path, inside_function)
+
+
+def named_in_call(node: ast.Call) -> str | None:
+    """The module that `import_module("...")` names, if the call is one and names it in so many words."""
+    called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
+    if called in {"import_module", "__import__"} and node.args and isinstance(node.args[0], ast.Constant):
+        return str(node.args[0].value)
+    return None
 
 
 def absolute(node: ast.ImportFrom, path: Path) -> str:
@@ -226,6 +236,7 @@ def test_imports_under_type_checking_are_not_counted() -> None:
         ("import numpy as np", "memory/buffer.py", False),
         ("from pyspark.sql import DataFrame", "spark/publish.py", False),
         ("import struct", "flatbuf/codec.py", False),
+        ("importlib.import_module('pyarrow')", "ipc/api.py", True),
     ],
 )
 def test_a_package_outside_its_room_is_found(source: str, path: str, misplaced: bool) -> None:
