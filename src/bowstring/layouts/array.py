@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from bowstring.datatypes.extension import ExtensionType
 from bowstring.errors import DataTypeError, NotFoundError, UsageError
-from bowstring.layouts import registry
 from bowstring.layouts.base import Indices, Layout, Values
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
@@ -67,6 +65,8 @@ class Array:
         are `offset` to `offset + length` of them. A negative null count is computed when it is asked for. The structure is
         checked (`validate()`), the values are not (`validate(full=True)`).
         """
+        from bowstring.layouts import registry  # it imports every layout, and they import arrays
+
         held = tuple(b if b is None or isinstance(b, Buffer) else Buffer.of(b) for b in buffers)
         array = cls(registry.layout_of(type), length, held, tuple(children), dictionary, null_count, offset)
         array.validate()
@@ -94,11 +94,12 @@ class Array:
     @property
     def storage(self) -> Array:
         """The same memory seen as the extension type's storage type (the array itself where its type is no extension)."""
-        if not isinstance(self.type, ExtensionType):
-            return self
-        return self._seen_as(registry.layout_of(self.type.storage_type))
+        return self.seen_as(self.layout.storage)
 
-    def _seen_as(self, layout: Layout) -> Array:
+    def seen_as(self, layout: Layout) -> Array:
+        """The same memory under another layout of the same buffers and children."""
+        if layout is self.layout:
+            return self
         return Array(
             layout, self.length, self.buffers, self.children, self.dictionary, self._null_count, self.offset
         )
@@ -129,7 +130,7 @@ class Array:
 
     def field(self, key: int | str) -> Array:
         """A child array, by position or field name, cut to the slots of this array where the layout keeps them in step."""
-        names = [f.name for f in self.layout.fields]
+        names = [f.name for f in self.type.fields]
         if isinstance(key, str):
             if names.count(key) != 1:
                 raise NotFoundError(f"{names.count(key)} children of {self.type} are called {key!r}; there are {names}")

@@ -23,7 +23,6 @@ from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import EMPTY, Buffer
 
 if TYPE_CHECKING:
-    from bowstring.datatypes.field import Field
     from bowstring.datatypes.types import DataType
     from bowstring.layouts.array import Array
 
@@ -68,19 +67,29 @@ VALIDITY = BufferSpec(Role.VALIDITY)
 class Layout(ABC):
     """How the values of one data type lie in memory.
 
-    `buffers` and `fields` are the declaration. Instances are stateless, shared by all arrays of the type, and come from
-    `bowstring.layouts.registry.layout_of`.
+    `buffers` and `children` are the declaration: a child layout for each of the type's fields. Instances are stateless, shared by
+    all arrays of the type, and come from `bowstring.layouts.registry.layout_of`.
     """
 
-    __slots__ = ("buffers", "fields", "type")
+    __slots__ = ("buffers", "children", "type")
 
     VARIADIC: ClassVar[bool] = False
     """Whether any number of data buffers follows the declared ones."""
 
-    def __init__(self, type: DataType, buffers: Sequence[BufferSpec]) -> None:
+    def __init__(self, type: DataType, buffers: Sequence[BufferSpec], children: Sequence[Layout] = ()) -> None:
         self.type = type
         self.buffers = tuple(buffers)
-        self.fields: tuple[Field, ...] = type.fields
+        self.children = tuple(children)
+
+    @property
+    def dictionary(self) -> Layout | None:
+        """The layout of the dictionary, for the dictionary-encoded layout."""
+        return None
+
+    @property
+    def storage(self) -> Layout:
+        """The layout of an extension type's storage; the layout itself for any other type."""
+        return self
 
     @property
     def has_validity(self) -> bool:

@@ -330,7 +330,7 @@ class RegionBuilder:
         return self._memory
 
     def seal(self) -> Region:
-        """End writing for everybody, for good. Raises `UsageError` while views of `memory` are held (slices, arrays)."""
+        """End writing for everybody, for good. Raises `UsageError` while views of `memory` are held."""
         memory = self.memory
         mapping = memory.obj
         try:
