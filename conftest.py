@@ -11,7 +11,7 @@ from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 
 
 def _enter_empty_folder(namespace: dict[str, Any]) -> None:
-    namespace["_home"] = os.getcwd()  # noqa: PTH109 - the pair of chdir
+    namespace["_home"] = os.getcwd()
     namespace["_folder"] = tempfile.TemporaryDirectory(prefix="bowstring-docs-")
     os.chdir(namespace["_folder"].name)
 
