@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bowstring import (
         errors as errors,
+        spark as spark,
     )
     from bowstring.datatypes.extension import (
         ExtensionType as ExtensionType,
@@ -78,7 +79,10 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_SUBPACKAGES = ("errors",)
+_SUBPACKAGES = (
+    "errors",
+    "spark",
+)
 
 _EXPORTS = {
     "bowstring.datatypes.extension": (
