@@ -1,0 +1,254 @@
+"""What goes over the wire («Protocol Description»): the 5-byte prefix, the tag, the bodies of addresses, <free_data>.
+
+>>> encode_prefix(MessageType.METADATA, 1).hex(" ")
+'01 01 00 00 00'
+>>> hex(encode_tag(7, BodyType.ADDRESSES))
+'0x100000000000007'
+>>> decode_tag(0x0100_0000_0000_0007)
+Tag(sequence=7, body_type=<BodyType.ADDRESSES: 1>)
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from bowstring.dissociated.limits import DEFAULT_LIMITS, Limits
+from bowstring.errors import LimitError, ProtocolError, UsageError
+
+BytesLike: TypeAlias = bytes | bytearray | memoryview
+Addresses: TypeAlias = npt.NDArray[np.uint64]
+
+SEQUENCE_MODULUS = 1 << 32
+SEQUENCE_MASK = SEQUENCE_MODULUS - 1
+UINT64_MODULUS = 1 << 64
+PREFIX_BYTES = 5
+BODY_TYPE_SHIFT = 56
+RESERVED_MASK = 0x00FF_FFFF_0000_0000
+
+_PREFIX = struct.Struct("<BI")
+_BODY_HEAD = struct.Struct("<QQ")
+_UINT64 = np.dtype("<u8")
+_PADDING_BYTES = 63
+
+
+class MessageType(IntEnum):
+    """Byte 0 of a message of the metadata stream."""
+
+    END_OF_STREAM = 0
+    METADATA = 1
+
+
+class BodyType(IntEnum):
+    """Bits 56 to 63 of the tag of a body."""
+
+    PACKED = 0
+    ADDRESSES = 1
+
+
+class Prefix(NamedTuple):
+    """The first five bytes of a message of the metadata stream."""
+
+    type: MessageType
+    sequence: int
+
+
+class Tag(NamedTuple):
+    """What the tag of a body says."""
+
+    sequence: int
+    body_type: BodyType
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message to be sent: `parts` one after the other, never joined; with a `tag`, or None for a plain one."""
+
+    tag: int | None
+    parts: tuple[Any, ...]
+    length_bytes: int
+
+    def __repr__(self) -> str:
+        kind = "plain" if self.tag is None else f"tag 0x{self.tag:016x}"
+        return f"<Message {kind}, {self.length_bytes} bytes in {len(self.parts)} parts>"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedBody:
+    """A body of type 0: the bytes of the standard IPC format.
+
+    `parts` are opaque to the protocol: bytes, memoryviews, handles of device memory. A received body has one part,
+    whatever the transport delivered.
+    """
+
+    parts: tuple[Any, ...]
+    length_bytes: int
+
+    @classmethod
+    def of(cls, *parts: BytesLike) -> PackedBody:
+        """The body that consists of these bytes, one after the other; not copied."""
+        return cls(parts, sum(memoryview(part).nbytes for part in parts))
+
+    def __repr__(self) -> str:
+        return f"<PackedBody {self.length_bytes} bytes>"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AddressBody:
+    """A body of type 1: where each buffer lies in memory that both sides reach.
+
+    `addresses` and `lengths` are little-endian uint64 arrays, one item a buffer, in the order of the IPC header. What
+    an address means is the transport's matter.
+    """
+
+    addresses: Addresses
+    lengths: Addresses
+    total_bytes: int
+
+    @classmethod
+    def of(cls, addresses: npt.ArrayLike, lengths: npt.ArrayLike) -> AddressBody:
+        """The body that refers to these buffers. Raises `UsageError` where there are not as many of the one as the
+        other.
+        """
+        own_addresses, own_lengths = np.asarray(addresses, _UINT64).ravel(), np.asarray(lengths, _UINT64).ravel()
+        if own_addresses.size != own_lengths.size:
+            raise UsageError(f"{own_addresses.size} addresses, but {own_lengths.size} lengths")
+        return cls(own_addresses, own_lengths, _exact_sum(own_lengths))
+
+    @property
+    def length_bytes(self) -> int:
+        """The length of all buffers together."""
+        return self.total_bytes
+
+    def __repr__(self) -> str:
+        return f"<AddressBody {self.addresses.size} buffers, {self.total_bytes} bytes>"
+
+
+Body: TypeAlias = PackedBody | AddressBody
+
+
+def encode_prefix(message_type: MessageType, sequence: int) -> bytes:
+    """The five bytes before the header of a message of the metadata stream."""
+    return _PREFIX.pack(message_type, sequence)
+
+
+def decode_prefix(data: BytesLike) -> Prefix:
+    """The prefix at the beginning of a message. Raises `ProtocolError` for an unknown type or fewer than 5 bytes."""
+    if len(data) < PREFIX_BYTES:
+        raise ProtocolError(
+            f"metadata message: expected a prefix of {PREFIX_BYTES} bytes, found {len(data)} bytes in all"
+        )
+    number, sequence = _PREFIX.unpack_from(data)
+    if number > MessageType.METADATA:
+        raise ProtocolError(
+            f"metadata message {sequence}: expected type 0 or 1 in byte 0 of the prefix, found {number}"
+        )
+    return Prefix(MessageType(number), sequence)
+
+
+def encode_tag(sequence: int, body_type: BodyType) -> int:
+    """The tag of a body: the sequence number in bits 0 to 31, the type in bits 56 to 63."""
+    return body_type << BODY_TYPE_SHIFT | sequence
+
+
+def decode_tag(tag: int) -> Tag:
+    """The parts of a body's tag. Raises `ProtocolError` for reserved bits, an unknown type, or more than 64 bits."""
+    if not 0 <= tag < UINT64_MODULUS:
+        raise ProtocolError(f"tag {tag}: expected an unsigned number of 64 bits")
+    if tag & RESERVED_MASK:
+        raise ProtocolError(f"tag 0x{tag:016x}: expected zeros in the reserved bits 32 to 55")
+    body_type = tag >> BODY_TYPE_SHIFT
+    if body_type > BodyType.ADDRESSES:
+        raise ProtocolError(f"tag 0x{tag:016x}: expected body type 0 or 1 in bits 56 to 63, found {body_type}")
+    return Tag(tag & SEQUENCE_MASK, BodyType(body_type))
+
+
+def encode_addresses(body: AddressBody) -> bytes:
+    """The total, the number of buffers, then an address and a length for each."""
+    words = np.empty(2 + 2 * body.addresses.size, _UINT64)
+    words[0] = body.total_bytes
+    words[1] = body.addresses.size
+    words[2::2] = body.addresses
+    words[3::2] = body.lengths
+    return words.tobytes()
+
+
+def decode_addresses(data: BytesLike, limits: Limits = DEFAULT_LIMITS) -> AddressBody:
+    """The body of a message of type 1; its arrays are views of a private copy of `data`.
+
+    The total has to be the sum of the lengths, or that of the lengths as padded to at most 64 bytes each. Raises
+    `ProtocolError` where the counts, lengths and the message's own length contradict each other or an address runs past
+    2**64, `LimitError` beyond `limits`.
+    """
+    length_bytes = len(data)
+    if length_bytes < _BODY_HEAD.size:
+        raise ProtocolError(f"body of addresses: expected at least {_BODY_HEAD.size} bytes, found {length_bytes}")
+    total_bytes, count = _BODY_HEAD.unpack_from(data)
+    if length_bytes - _BODY_HEAD.size != count * _BODY_HEAD.size:
+        raise ProtocolError(
+            f"body of addresses: {count} buffers take {(count + 1) * _BODY_HEAD.size} bytes, found {length_bytes}"
+        )
+    if count > limits.max_buffers:
+        raise LimitError(f"body of addresses: {count} buffers, more than max_buffers = {limits.max_buffers}")
+    if total_bytes > limits.max_address_body_bytes:
+        raise LimitError(
+            f"body of addresses: {total_bytes} bytes, max_address_body_bytes = {limits.max_address_body_bytes}"
+        )
+    pairs = np.frombuffer(bytes(data), _UINT64)[2:].reshape(count, 2)
+    addresses, lengths = pairs[:, 0], pairs[:, 1]
+    if bool((addresses + lengths < addresses).any()):
+        worst = int((addresses + lengths < addresses).argmax())
+        raise ProtocolError(
+            f"body of addresses, buffer {worst}: address {addresses[worst]} and length {lengths[worst]} run past 2**64"
+        )
+    exact = _exact_sum(lengths)
+    if not exact <= total_bytes <= exact + count * _PADDING_BYTES:
+        raise ProtocolError(
+            f"body of addresses: the {count} buffers have {exact} bytes, but the total says {total_bytes}"
+        )
+    return AddressBody(addresses, lengths, total_bytes)
+
+
+def encode_free(addresses: Addresses) -> bytes:
+    """The body of a <free_data> message."""
+    return np.ascontiguousarray(addresses, _UINT64).tobytes()
+
+
+def decode_free(data: BytesLike, limits: Limits = DEFAULT_LIMITS) -> Addresses:
+    """The addresses of a <free_data> message. Raises `ProtocolError` unless it holds one or more whole uint64."""
+    count, rest = divmod(len(data), _UINT64.itemsize)
+    if rest or not count:
+        raise ProtocolError(f"<free_data> message: expected one or more integers of 8 bytes, found {len(data)} bytes")
+    if count > limits.max_outstanding_addresses:
+        raise LimitError(
+            f"<free_data> message: {count} addresses, max_outstanding_addresses = {limits.max_outstanding_addresses}"
+        )
+    return np.frombuffer(bytes(data), _UINT64)
+
+
+def sequence_distance(start: int, end: int) -> int:
+    """How many messages `end` comes after `start`, with the roll-over of 32 bits.
+
+    >>> sequence_distance(0xFFFF_FFFF, 1)
+    2
+    """
+    return (end - start) & SEQUENCE_MASK
+
+
+def length_of(parts: Sequence[BytesLike]) -> int:
+    """The bytes of all parts together."""
+    return sum(memoryview(part).nbytes for part in parts)
+
+
+def _exact_sum(lengths: Addresses) -> int:
+    """The sum without wrapping at 2**64, in two steps for any number of items."""
+    if lengths.size == 0:
+        return 0
+    high, low = int((lengths >> np.uint64(32)).sum()), int((lengths & np.uint64(SEQUENCE_MASK)).sum())
+    return (high << 32) + low
