@@ -11,6 +11,7 @@ import re
 import shutil
 import sys
 import tempfile
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,14 +27,15 @@ BEST_MAX_BYTES_PER_BATCH = 2147483647
 MAX_RECORDS_PER_BATCH = 65_536
 """Rows a batch, since nothing else bounds a batch then: a string column ends at 2 GiB, so at 32 KiB a row on average."""
 
+# The root's level is the one that Spark's shell would set, and announce, if it were another.
 _QUIET_LOG4J = """\
-rootLogger.level = error
+rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = stderr
-logger.shell.name = org.apache.spark.repl.Main
-logger.shell.level = error
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
+appender.stderr.filter.threshold.type = ThresholdFilter
+appender.stderr.filter.threshold.level = error
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 """
@@ -76,7 +78,9 @@ def session(
     for key, value in {**_settings(master, start_jvm=running is None), **(conf or {})}.items():
         builder = builder.config(key, str(value).lower() if isinstance(value, bool) else value)
     try:
-        spark = builder.getOrCreate()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+            spark = builder.getOrCreate()
     except PySparkException as problem:
         reason = f" with the Java of {java.home}" if running is None else ""
         raise EnvironmentProblemError(f"Spark did not start{reason}: {problem}") from problem
@@ -111,6 +115,7 @@ def _settings(master: str, start_jvm: bool) -> dict[str, str | int | bool]:
         "spark.sql.execution.arrow.pyspark.enabled": True,
         "spark.sql.execution.arrow.maxBytesPerBatch": BEST_MAX_BYTES_PER_BATCH,
         "spark.sql.execution.arrow.maxRecordsPerBatch": MAX_RECORDS_PER_BATCH,
+        "spark.sql.timeType.enabled": True,
     }
     if not start_jvm:
         return at_run_time

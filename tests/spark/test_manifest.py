@@ -1,0 +1,175 @@
+"""Which files of a folder are its data, and what happens to those of a job that never commits."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from bowstring.errors import InvalidDataError, ResourceError, UsageError
+from bowstring.spark import staging
+from bowstring.spark.manifest import (
+    KEPT_S,
+    MANIFESTS,
+    Entry,
+    Manifest,
+    forget_old,
+    latest,
+    local_path,
+    part_name,
+    place,
+    plain_files,
+)
+
+SCHEMA = {"type": "struct", "fields": []}
+JOB = "0123456789abcdef" * 2
+
+
+def manifest(sequence: int, *names: str) -> Manifest:
+    return Manifest(sequence, SCHEMA, tuple(Entry(name, 8, 1, 1) for name in names))
+
+
+def test_the_newest_manifest_counts(tmp_path: Path) -> None:
+    assert latest(tmp_path) is None
+    assert place(tmp_path, manifest(9, "a"))
+    assert place(tmp_path, manifest(10, "a", "b"))
+    assert latest(tmp_path) == manifest(10, "a", "b")
+
+
+def test_a_number_is_taken_only_once(tmp_path: Path) -> None:
+    assert place(tmp_path, manifest(1, "a"))
+    assert not place(tmp_path, manifest(1, "b"))
+    assert latest(tmp_path) == manifest(1, "a")
+    assert [path.name for path in (tmp_path / MANIFESTS).iterdir()] == [f"{1:020d}.json"]
+
+
+def test_of_many_that_add_at_the_same_time_none_is_lost(tmp_path: Path) -> None:
+    def add(name: str) -> None:
+        while True:
+            current = latest(tmp_path) or manifest(0)
+            if place(tmp_path, Manifest(current.sequence + 1, SCHEMA, (*current.entries, Entry(name, 8)))):
+                return
+
+    names = [f"f{i}" for i in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(add, names))
+    found = latest(tmp_path)
+    assert found is not None
+    assert sorted(entry.name for entry in found.entries) == sorted(names)
+    assert found.sequence == 40
+
+
+def test_only_manifests_that_were_superseded_long_ago_are_forgotten(tmp_path: Path) -> None:
+    for sequence in (1, 2, 3):
+        place(tmp_path, manifest(sequence))
+    long_ago = time.time() - KEPT_S - 1
+    for path in (tmp_path / MANIFESTS).iterdir():
+        if not path.name.endswith("2.json"):
+            os.utime(path, (long_ago, long_ago))
+    forget_old(tmp_path)
+    assert sorted(int(path.stem) for path in (tmp_path / MANIFESTS).iterdir()) == [2, 3]
+
+
+HOSTILE = {
+    "cut": b'{"format": "bowstring-man',
+    "not an object": b"[]",
+    "another format": b'{"format": "delta", "version": 1, "schema": {"type": "struct"}, "files": []}',
+    "a later version": b'{"format": "bowstring-manifest", "version": 2, "schema": {"type": "struct"}, "files": []}',
+    "no schema": b'{"format": "bowstring-manifest", "version": 1, "schema": 1, "files": []}',
+    "deep": b"[" * 100_000,
+    "not text": b"\xff\xfe\x00",
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_manifest_that_is_none_is_a_clear_error_that_names_it(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / MANIFESTS).mkdir()
+    (tmp_path / MANIFESTS / f"{1:020d}.json").write_bytes(content)
+    with pytest.raises(InvalidDataError, match=r"00000000000000000001\.json: "):
+        latest(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../secret.arrow", "/etc/passwd", "a/b", "..", "", "a\0b", 7, None])
+def test_a_manifest_names_nothing_outside_its_folder(tmp_path: Path, name: object) -> None:
+    record = {"format": "bowstring-manifest", "version": 1, "schema": SCHEMA}
+    files = [{"name": name, "length_bytes": 8, "rows": 1, "batches": 1}]
+    (tmp_path / MANIFESTS).mkdir()
+    (tmp_path / MANIFESTS / f"{1:020d}.json").write_text(json.dumps({**record, "files": files}))
+    with pytest.raises(InvalidDataError, match="not the name of a file in the folder"):
+        latest(tmp_path)
+
+
+def test_files_of_a_job_that_has_not_committed_are_not_plain_files(tmp_path: Path) -> None:
+    for name in ("b.arrow", "a.feather", "_hidden.arrow", ".hidden.arrow", "notes.txt", part_name(JOB, 0, 1)):
+        (tmp_path / name).touch()
+    assert [path.name for path in plain_files(tmp_path)] == ["a.feather", "b.arrow", part_name(JOB, 0, 1)]
+    staging.create(tmp_path, JOB)
+    assert [path.name for path in plain_files(tmp_path)] == ["a.feather", "b.arrow"]
+
+
+def test_only_paths_of_a_mounted_file_system_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert local_path("a b") == tmp_path / "a b"
+    assert local_path("file:///data/a%20b") == Path("/data/a b")
+    with pytest.raises(UsageError, match="not s3:"):
+        local_path("s3://bucket/key")
+    with pytest.raises(UsageError, match="no path is given"):
+        local_path("")
+
+
+def owned_by(folder: Path, pid: int, started: int | None, machine: str | None = None) -> None:
+    staged = staging.create(folder, JOB)
+    (staged / part_name(JOB, 0, 1)).touch()
+    (folder / part_name(JOB, 1, 2)).touch()
+    owner = {"machine": staging._machine() if machine is None else machine, "pid": pid, "started": started}
+    (staged / staging.OWNER).write_text(json.dumps(owner))
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_what_a_dead_driver_left_is_swept(tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    owned_by(tmp_path, child.pid, staging._start_time(child.pid))
+    staging.sweep(tmp_path)
+    assert names(tmp_path) == ["_staging", part_name(JOB, 1, 2)]
+    child.communicate(b"\n", timeout=30)
+    staging.sweep(tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_a_process_that_got_the_dead_drivers_number_is_not_the_driver(tmp_path: Path) -> None:
+    owned_by(tmp_path, os.getpid(), (staging._start_time(os.getpid()) or 0) - 1)
+    staging.sweep(tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_what_a_driver_elsewhere_left_is_swept_only_after_a_day_without_a_change(tmp_path: Path) -> None:
+    owned_by(tmp_path, os.getpid(), 1, machine="another")
+    staging.sweep(tmp_path)
+    assert (tmp_path / "_staging" / JOB).is_dir()
+    long_ago = time.time() - staging.STALE_S - 1
+    for path in (*(tmp_path / "_staging" / JOB).iterdir(), tmp_path / "_staging" / JOB):
+        os.utime(path, (long_ago, long_ago))
+    staging.sweep(tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_a_dead_jobs_files_stay_where_its_commit_was_done(tmp_path: Path) -> None:
+    owned_by(tmp_path, os.getpid(), 1)
+    place(tmp_path, manifest(1, part_name(JOB, 1, 2)))
+    staging.sweep(tmp_path)
+    assert names(tmp_path) == ["_manifest", part_name(JOB, 1, 2)]
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ResourceError, match=r"file/_staging.*cannot be written|file.*cannot be written"):
+        staging.create(tmp_path / "file", JOB)

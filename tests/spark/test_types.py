@@ -1,0 +1,114 @@
+"""Spark's types and Arrow's."""
+
+from __future__ import annotations
+
+import pytest
+
+from bowstring.datatypes import types as arrow
+from bowstring.datatypes.field import Field, Schema, field, schema
+from bowstring.errors import UnsupportedTypeError
+from bowstring.spark.types import METADATA_KEY, all_nullable, arrow_schema, spark_schema
+
+sql = pytest.importorskip("pyspark.sql.types")
+
+
+def one(spark_type: object, nullable: bool = True) -> object:
+    return sql.StructType([sql.StructField("c", spark_type, nullable)])
+
+
+SAME = [
+    ("NullType", arrow.null()),
+    ("BooleanType", arrow.bool_()),
+    ("ByteType", arrow.int8()),
+    ("ShortType", arrow.int16()),
+    ("IntegerType", arrow.int32()),
+    ("LongType", arrow.int64()),
+    ("FloatType", arrow.float32()),
+    ("DoubleType", arrow.float64()),
+    ("StringType", arrow.Utf8()),
+    ("BinaryType", arrow.Binary()),
+    ("DateType", arrow.date32()),
+    ("TimestampType", arrow.timestamp("us", "UTC")),
+    ("TimestampNTZType", arrow.timestamp("us")),
+    ("DayTimeIntervalType", arrow.duration("us")),
+]
+
+
+@pytest.mark.parametrize(("name", "arrow_type"), SAME, ids=[name for name, _ in SAME])
+def test_a_flat_type_goes_there_and_back(name: str, arrow_type: arrow.DataType) -> None:
+    there = arrow_schema(one(getattr(sql, name)()))
+    assert there == schema([("c", arrow_type)])
+    assert spark_schema(there) == one(getattr(sql, name)())
+
+
+def test_timestamps_are_shown_in_the_zone_that_was_asked_for() -> None:
+    assert arrow_schema(one(sql.TimestampType()), "Asia/Tokyo")["c"].type == arrow.timestamp("us", "Asia/Tokyo")
+
+
+def test_nested_types_keep_their_nullability_on_the_way_to_arrow_and_lose_it_on_the_way_back() -> None:
+    inner = sql.StructType([sql.StructField("m", sql.MapType(sql.StringType(), sql.DecimalType(10, 2), False), False)])
+    there = arrow_schema(one(sql.ArrayType(inner, False), False))
+    entries = arrow.map_(arrow.Utf8(), field("value", arrow.decimal128(10, 2), nullable=False))
+    element = Field("element", arrow.struct([Field("m", entries, False)]), False)
+    assert there == Schema((Field("c", arrow.List(element), False),))
+    assert spark_schema(there) == all_nullable(one(sql.ArrayType(inner, False), False))
+    assert spark_schema(there).simpleString() == "struct<c:array<struct<m:map<string,decimal(10,2)>>>>"
+
+
+def test_the_metadata_of_a_column_goes_there_and_back() -> None:
+    column = sql.StructField("c", sql.LongType(), True, {"comment": "of fishes"})
+    there = arrow_schema(sql.StructType([column]))
+    assert there["c"].metadata == {METADATA_KEY: b'{"comment": "of fishes"}'}
+    assert spark_schema(there)["c"].metadata == {"comment": "of fishes"}
+    broken = Schema((there["c"].with_metadata({METADATA_KEY: b"{"}),))
+    assert spark_schema(broken)["c"].metadata == {}
+
+
+WIDER = [
+    (arrow.uint8(), "smallint"),
+    (arrow.uint16(), "int"),
+    (arrow.uint32(), "bigint"),
+    (arrow.uint64(), "decimal(20,0)"),
+    (arrow.float16(), "float"),
+    (arrow.decimal32(9, 2), "decimal(9,2)"),
+    (arrow.decimal256(38, 2), "decimal(38,2)"),
+    (arrow.date64(), "date"),
+    (arrow.timestamp("ns", "Asia/Tokyo"), "timestamp"),
+    (arrow.timestamp("s"), "timestamp_ntz"),
+    (arrow.LargeUtf8(), "string"),
+    (arrow.Utf8View(), "string"),
+    (arrow.FixedSizeBinary(3), "binary"),
+    (arrow.list_(arrow.int8(), 4), "array<tinyint>"),
+    (arrow.list_view(arrow.int8()), "array<tinyint>"),
+    (arrow.dictionary(arrow.int8(), arrow.Utf8()), "string"),
+    (arrow.run_end_encoded(arrow.int32(), arrow.float16()), "float"),
+]
+
+
+@pytest.mark.parametrize(("arrow_type", "expected"), WIDER, ids=[str(t) for t, _ in WIDER])
+def test_a_type_without_an_equal_is_read_as_a_wider_one(arrow_type: arrow.DataType, expected: str) -> None:
+    assert spark_schema(schema([("c", arrow_type)])).simpleString() == f"struct<c:{expected}>"
+
+
+def test_an_unsupported_spark_type_is_named_with_its_column_path() -> None:
+    intervals = sql.MapType(sql.StringType(), sql.ArrayType(sql.YearMonthIntervalType()))
+    nested = sql.StructType([sql.StructField("a.b", intervals)])
+    with pytest.raises(UnsupportedTypeError, match=r"column c\.a\.b\{value\}\[\]: Spark's type interval year to month"):
+        arrow_schema(one(nested))
+    with pytest.raises(UnsupportedTypeError, match="column c: Spark's type variant"):
+        arrow_schema(one(sql.VariantType()))
+
+
+@pytest.mark.parametrize(
+    "arrow_type",
+    [
+        arrow.month_interval(),
+        arrow.decimal256(39, 0),
+        arrow.decimal128(5, -2),
+        arrow.sparse_union([("a", arrow.int8())]),
+    ],
+    ids=str,
+)
+def test_an_unsupported_arrow_type_is_named_with_its_column_path(arrow_type: arrow.DataType) -> None:
+    with pytest.raises(UnsupportedTypeError, match=r"column c\[\]\.x: Arrow's type .* has no counterpart in Spark"):
+        spark_schema(schema([("c", arrow.list_(arrow.struct([("x", arrow_type)])))]))
