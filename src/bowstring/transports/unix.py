@@ -111,7 +111,7 @@ class UnixTransport(Transport):
     def connect(
         cls, address: str, *, timeout_s: float | None = None, options: TransportOptions = DEFAULT_OPTIONS
     ) -> UnixTransport:
-        """Connect to a listener. Raises `ConnectionLostError` where nobody listens, `DeadlineError`, `ResourceError`."""
+        """Connect to a listener. Raises `ConnectionLostError` where nobody listens, `DeadlineError`."""
         deadline = Deadline(options.timeout_s if timeout_s is None else timeout_s)
         return cls(connect_socket(address, deadline), options)
 
@@ -271,7 +271,7 @@ class UnixTransport(Transport):
         if descriptors != expected or len(frame.descriptors) != expected:
             found = len(frame.descriptors)
             raise ProtocolError(
-                f"unix socket: a {frame.kind.name} frame has {expected} descriptors; announced {descriptors}, found {found}"
+                f"unix socket: {frame.kind.name} frame with {found} descriptors, {descriptors} announced, {expected} expected"
             )
         exact = {Kind.REGION: REGION.size, Kind.RETIRE: 0}.get(frame.kind)
         if exact is not None and frame.length_bytes != exact:

@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+from bowstring.testing.transport_conformance import QUICK, TransportConformance
+from bowstring.transports.base import Transport, TransportOptions
+from bowstring.transports.loopback import LoopbackTransport
+
+
+class TestLoopback(TransportConformance):
+    def connected(self, options: TransportOptions = QUICK) -> tuple[Transport, Transport]:
+        return LoopbackTransport.pair(options)
