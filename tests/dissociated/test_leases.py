@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, strategies as st
+
+from bowstring.dissociated.leases import Leases
+from bowstring.dissociated.limits import Limits
+from bowstring.errors import LimitError, ProtocolError
+
+
+class Owner:
+    pass
+
+
+def array(*addresses: int) -> npt.NDArray[np.uint64]:
+    return np.array(addresses, np.uint64)
+
+
+def test_an_address_that_is_lent_twice_has_to_be_freed_twice() -> None:
+    leases = Leases()
+    leases.lend(array(1, 2))
+    leases.lend(array(1))
+    leases.free(array(1))
+    leases.free(array(1))
+    assert len(leases) == 1
+    with pytest.raises(ProtocolError, match="frees address 1 1 times, but holds it 0 times"):
+        leases.free(array(1))
+    leases.free(array(2))
+    assert not leases
+
+
+def test_an_unknown_address_frees_nothing() -> None:
+    leases = Leases("client 7")
+    leases.lend(array(1, 2))
+    with pytest.raises(ProtocolError, match="client 7 frees address 3"):
+        leases.free(array(1, 3))
+    with pytest.raises(ProtocolError, match="address 2 2 times, but holds it 1 times"):
+        leases.free(array(2, 2))
+    assert leases.outstanding == 2
+
+
+@pytest.mark.parametrize("pieces", [[[1, 2, 3]], [[3], [1], [2]], [[2, 1], [3]], [[3, 2, 1]]])
+def test_the_owner_lives_until_the_last_of_its_addresses_is_freed(pieces: list[list[int]]) -> None:
+    leases = Leases()
+    owner = Owner()
+    alive = weakref.ref(owner)
+    leases.lend(array(1, 2, 3), owner)
+    del owner
+    for piece in pieces:
+        gc.collect()
+        assert alive() is not None
+        leases.free(array(*piece))
+    gc.collect()
+    assert alive() is None
+
+
+def test_a_lost_holder_frees_everything() -> None:
+    leases = Leases()
+    owner = Owner()
+    alive = weakref.ref(owner)
+    leases.lend(array(1, 2), owner)
+    leases.lend(array(3), owner)
+    leases.free(array(2))
+    del owner
+    assert leases.free_all() == 2
+    gc.collect()
+    assert alive() is None
+    assert not leases
+
+
+def test_outstanding_addresses_are_limited() -> None:
+    leases = Leases(limits=Limits(max_outstanding_addresses=3))
+    leases.lend(array(1, 2))
+    with pytest.raises(LimitError, match="max_outstanding_addresses = 3"):
+        leases.lend(array(3, 4))
+    assert leases.outstanding == 2
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=4), max_size=8),
+    st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=4), max_size=12),
+)
+def test_the_book_agrees_with_counting(lent: list[list[int]], freed: list[list[int]]) -> None:
+    leases, counts = Leases(), dict.fromkeys(range(7), 0)
+    steps = [("lend", item) for item in lent[::2]] + [("free", item) for item in freed[::2]]
+    steps += [("lend", item) for item in lent[1::2]] + [("free", item) for item in lent + freed[1::2]]
+    for action, addresses in steps:
+        if action == "lend":
+            leases.lend(array(*addresses))
+            for address in addresses:
+                counts[address] += 1
+        elif all(counts[address] >= addresses.count(address) for address in addresses):
+            leases.free(array(*addresses))
+            for address in addresses:
+                counts[address] -= 1
+        else:
+            with pytest.raises(ProtocolError):
+                leases.free(array(*addresses))
+        assert leases.outstanding == sum(counts.values())

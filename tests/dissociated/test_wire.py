@@ -1,0 +1,168 @@
+"""The bytes of the protocol, compared with what the specification's words say."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from bowstring.dissociated.limits import Limits
+from bowstring.dissociated.wire import (
+    AddressBody,
+    BodyType,
+    MessageType,
+    PackedBody,
+    decode_addresses,
+    decode_free,
+    decode_prefix,
+    decode_tag,
+    encode_addresses,
+    encode_free,
+    encode_prefix,
+    encode_tag,
+    sequence_distance,
+)
+from bowstring.errors import LimitError, ProtocolError, UsageError
+
+sequences = st.integers(0, 2**32 - 1)
+uint64s = st.integers(0, 2**64 - 1)
+
+
+def words(*values: int) -> bytes:
+    return struct.pack(f"<{len(values)}Q", *values)
+
+
+def test_the_prefix_is_a_type_and_a_little_endian_sequence_number() -> None:
+    assert encode_prefix(MessageType.METADATA, 0x01020304) == bytes([1, 4, 3, 2, 1])
+    assert encode_prefix(MessageType.END_OF_STREAM, 2) == bytes([0, 2, 0, 0, 0])
+
+
+@given(st.sampled_from(MessageType), sequences, st.binary(max_size=5))
+def test_a_prefix_comes_back(message_type: MessageType, sequence: int, rest: bytes) -> None:
+    assert decode_prefix(encode_prefix(message_type, sequence) + rest) == (message_type, sequence)
+
+
+@given(st.binary(max_size=6))
+def test_any_bytes_are_a_prefix_or_a_protocol_error(data: bytes) -> None:
+    if len(data) >= 5 and data[0] <= 1:
+        assert decode_prefix(data).sequence == int.from_bytes(data[1:5], "little")
+    else:
+        with pytest.raises(ProtocolError):
+            decode_prefix(data)
+
+
+def test_the_tag_has_the_sequence_number_below_and_the_type_on_top() -> None:
+    assert encode_tag(0xFFFFFFFF, BodyType.PACKED) == 0x0000_0000_FFFF_FFFF
+    assert encode_tag(5, BodyType.ADDRESSES) == 0x0100_0000_0000_0005
+
+
+@given(uint64s)
+def test_a_tag_is_understood_or_a_protocol_error(tag: int) -> None:
+    if tag & 0x00FF_FFFF_0000_0000 or tag >> 56 > 1:
+        with pytest.raises(ProtocolError, match=f"0x{tag:016x}"):
+            decode_tag(tag)
+    else:
+        assert encode_tag(*decode_tag(tag)) == tag
+
+
+@pytest.mark.parametrize("bit", range(32, 56))
+def test_every_reserved_bit_has_to_be_zero(bit: int) -> None:
+    with pytest.raises(ProtocolError, match="reserved bits 32 to 55"):
+        decode_tag(1 << bit | 7)
+
+
+@pytest.mark.parametrize("tag", [-1, 2**64])
+def test_a_tag_has_64_bits(tag: int) -> None:
+    with pytest.raises(ProtocolError, match="64 bits"):
+        decode_tag(tag)
+
+
+def test_a_body_of_addresses_is_total_count_and_pairs() -> None:
+    body = AddressBody.of([100, 200], [7, 9])
+    assert encode_addresses(body) == words(16, 2, 100, 7, 200, 9)
+    assert body.length_bytes == 16
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**63), st.integers(0, 2**40)), max_size=20))
+def test_a_body_of_addresses_comes_back(pairs: list[tuple[int, int]]) -> None:
+    body = AddressBody.of([a for a, _ in pairs], [b for _, b in pairs])
+    read = decode_addresses(encode_addresses(body))
+    assert list(zip(read.addresses.tolist(), read.lengths.tolist(), strict=True)) == pairs
+    assert read.total_bytes == sum(length for _, length in pairs)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "at least 16 bytes, found 0"),
+        (words(0), "at least 16 bytes, found 8"),
+        (words(0, 1), "1 buffers take 32 bytes, found 16"),
+        (words(0, 0, 1), "0 buffers take 16 bytes, found 24"),
+        (words(8, 1, 0, 8) + b"x", "found 33"),
+        (words(0, 2**60), "buffers take"),
+        (words(0, 2**64 - 1), "buffers take"),
+        (words(7, 1, 0, 8), "have 8 bytes, but the total says 7"),
+        (words(8 + 64, 1, 0, 8), "the total says 72"),
+        (words(8, 1, 2**64 - 4, 8), r"buffer 0: address .* run past 2\*\*64"),
+        (words(0, 2, 0, 2**63, 0, 2**63), "the total says 0"),
+        (words(16, 2, 2**63, 2**63, 0, 16), r"run past 2\*\*64"),
+    ],
+)
+def test_a_body_of_addresses_that_contradicts_itself_is_refused(data: bytes, message: str) -> None:
+    with pytest.raises(ProtocolError, match=message):
+        decode_addresses(data)
+
+
+def test_a_total_that_counts_padding_is_accepted() -> None:
+    assert decode_addresses(words(128, 2, 0, 1, 64, 60)).total_bytes == 128
+
+
+def test_more_buffers_or_bytes_than_the_limits_are_refused() -> None:
+    with pytest.raises(LimitError, match="max_buffers = 1"):
+        decode_addresses(words(2, 2, 0, 1, 1, 1), Limits(max_buffers=1))
+    with pytest.raises(LimitError, match="max_address_body_bytes"):
+        decode_addresses(words(2**63, 1, 0, 2**63))
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_are_a_body_of_addresses_or_a_clean_error(data: bytes) -> None:
+    try:
+        body = decode_addresses(data)
+    except (ProtocolError, LimitError):
+        return
+    assert body.addresses.size * 16 + 16 == len(data)
+
+
+def test_free_data_is_a_row_of_integers() -> None:
+    assert encode_free(np.array([1, 2**64 - 1], np.uint64)) == words(1, 2**64 - 1)
+    assert decode_free(words(3, 4)).tolist() == [3, 4]
+
+
+@pytest.mark.parametrize("data", [b"", b"1234567", b"123456789"])
+def test_free_data_needs_one_or_more_whole_integers(data: bytes) -> None:
+    with pytest.raises(ProtocolError, match="8 bytes"):
+        decode_free(data)
+
+
+def test_free_data_is_limited() -> None:
+    with pytest.raises(LimitError, match="max_outstanding_addresses = 1"):
+        decode_free(words(1, 2), Limits(max_outstanding_addresses=1))
+
+
+@given(sequences, st.integers(0, 2**31))
+def test_the_distance_rolls_over(start: int, distance: int) -> None:
+    assert sequence_distance(start, (start + distance) % 2**32) == distance
+
+
+def test_as_many_lengths_as_addresses_are_needed() -> None:
+    with pytest.raises(UsageError, match="2 addresses, but 1 lengths"):
+        AddressBody.of([1, 2], [1])
+
+
+def test_a_packed_body_joins_nothing() -> None:
+    parts = (b"abc", memoryview(b"defg"))
+    body = PackedBody.of(*parts)
+    assert body.parts[1] is parts[1]
+    assert body.length_bytes == 7
