@@ -1,0 +1,221 @@
+"""The structures of the Arrow C data and C stream interfaces, and the capsules that carry them («PyCapsule Standard»).
+
+The structures are rows of 64-bit words (a pointer is one, too), read and written whole: that is several times as fast as field by
+field. What an exported structure points to lies in one `Block`, which lives until the structure is released.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from bowstring.errors import DataTypeError, InvalidDataError, UnsupportedError, UsageError
+from bowstring.exchange.callbacks import callback, immortal
+
+if ctypes.sizeof(ctypes.c_void_p) != 8:
+    raise UnsupportedError("the C data interface needs pointers of 64 bits in this version")
+
+# struct ArrowSchema
+FORMAT, NAME, METADATA, FLAGS, SCHEMA_N_CHILDREN, SCHEMA_CHILDREN, SCHEMA_DICTIONARY, SCHEMA_RELEASE, SCHEMA_PRIVATE = (
+    range(9)
+)
+# struct ArrowArray
+LENGTH, NULL_COUNT, OFFSET, N_BUFFERS, N_CHILDREN, BUFFERS, CHILDREN, DICTIONARY, RELEASE, PRIVATE = range(10)
+# struct ArrowArrayStream
+GET_SCHEMA, GET_NEXT, GET_LAST_ERROR, STREAM_RELEASE, STREAM_PRIVATE = range(5)
+
+SchemaWords = ctypes.c_int64 * 9
+ArrayWords = ctypes.c_int64 * 10
+StreamWords = ctypes.c_int64 * 5
+
+ReleaseFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+"""void (*)(struct *): releases a structure."""
+
+SCHEMA_CAPSULE = immortal(b"arrow_schema")
+ARRAY_CAPSULE = immortal(b"arrow_array")
+STREAM_CAPSULE = immortal(b"arrow_array_stream")
+RELEASE_WORD = {SCHEMA_CAPSULE: SCHEMA_RELEASE, ARRAY_CAPSULE: RELEASE, STREAM_CAPSULE: STREAM_RELEASE}
+
+_capsule_new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
+    ("PyCapsule_New", ctypes.pythonapi)
+)
+_capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+# A destructor is given a capsule without references: as a bare address, nobody counts any.
+_dying_capsule_name = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(("PyCapsule_GetName", ctypes.pythonapi))
+_dying_capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+live: dict[int, Any] = {}
+"""What each exported structure that is not released needs, by its `private_data`."""
+_in_capsules: dict[int, tuple[Block, int]] = {}
+_keys = count(1)
+
+
+class Block:
+    """Memory that an exported structure and what it points to lie in: words, then strings.
+
+    Positions are words from the start; `at` and `text` make a word point into the block itself once its address is known.
+    """
+
+    __slots__ = ("_strings", "_to_strings", "_to_words", "address", "words")
+
+    def __init__(self) -> None:
+        self.words = array("q")
+        self.address = 0
+        self._strings = bytearray()
+        self._to_words: list[int] = []
+        self._to_strings: list[int] = []
+
+    def add(self, words: list[int]) -> int:
+        """Append words; their position."""
+        position = len(self.words)
+        self.words.extend(words)
+        return position
+
+    def at(self, word: int, position: int) -> None:
+        """Make a word point to the word at `position`."""
+        self.words[word] = position * 8
+        self._to_words.append(word)
+
+    def text(self, word: int, text: bytes) -> None:
+        """Make a word point to a copy of `text`, which has to bring its own NUL."""
+        self.words[word] = len(self._strings)
+        self._to_strings.append(word)
+        self._strings += text + bytes(-len(text) % 8)
+
+    def finish(self) -> Block:
+        """Settle where the block lies; nothing can be added any more."""
+        words = self.words
+        strings = len(words) * 8
+        words.frombytes(self._strings)
+        self.address = base = words.buffer_info()[0]
+        for word in self._to_words:
+            words[word] += base
+        for word in self._to_strings:
+            words[word] += base + strings
+        return self
+
+
+def keep(*held: Any) -> int:
+    """Keep objects until the structure whose `private_data` is the returned key is released."""
+    key = next(_keys)
+    live[key] = held
+    return key
+
+
+def _releaser(words_type: Any, release: int) -> Any:
+    """The release callback of schemas or arrays: the words that it walks come before `release` in the same order in both."""
+
+    def release_one(
+        address: int, _words_type: Any = words_type, _live: Any = live, _word: Any = ctypes.c_int64
+    ) -> None:
+        words = _words_type.from_address(address)
+        if not words[release]:
+            return
+        held = _live.pop(words[release + 1], None)  # noqa: F841 - the block stays until the walk is over
+        first = words[release - 2]
+        children = [_word.from_address(first + 8 * i).value for i in range(words[4])]
+        for child in (*children, words[release - 1]):
+            if child:
+                release_one(child)
+        words[release] = 0
+
+    return callback(ReleaseFunction, release_one)
+
+
+release_schema = _releaser(SchemaWords, SCHEMA_RELEASE)
+release_array = _releaser(ArrayWords, RELEASE)
+
+
+def _release_stream(address: int, _words_type: Any = StreamWords, _live: Any = live) -> None:
+    words = _words_type.from_address(address)
+    if words[STREAM_RELEASE]:
+        held = _live.pop(words[STREAM_PRIVATE], None)  # noqa: F841 - gone when this function is
+        words[STREAM_RELEASE] = 0
+
+
+release_stream = callback(ReleaseFunction, _release_stream)
+
+
+def address_of(function: Any) -> int:
+    """The address of a C function."""
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None
+    return address
+
+
+SCHEMA_RELEASER = address_of(release_schema)
+ARRAY_RELEASER = address_of(release_array)
+STREAM_RELEASER = address_of(release_stream)
+
+
+# Capsules
+
+
+def _destroy(
+    capsule: int,
+    _name: Any = _dying_capsule_name,
+    _pointer: Any = _dying_capsule_pointer,
+    _held: Any = _in_capsules,
+    _word: Any = ctypes.c_int64,
+    _function: Any = ReleaseFunction,
+) -> None:
+    address = _pointer(capsule, _name(capsule))
+    block, release_word = _held.pop(address)
+    release = block.words[release_word]
+    if release:
+        _function(release)(address)
+
+
+_destructor = address_of(callback(ReleaseFunction, _destroy))
+
+
+def capsule(name: bytes, block: Block) -> object:
+    """A capsule over the structure that a finished block begins with; it releases what no consumer has taken over."""
+    made: object = _capsule_new(block.address, name, _destructor)
+    _in_capsules[block.address] = (block, RELEASE_WORD[name])
+    return made
+
+
+def pointer(held: object, name: bytes) -> int:
+    """The address of the structure in somebody's capsule.
+
+    Raises `DataTypeError` for anything but a capsule of that name, `UsageError` if its structure was taken already.
+    """
+    try:
+        address: int = _capsule_pointer(held, name)
+    except ValueError:
+        raise DataTypeError(f"expected a capsule named {name.decode()!r}, not {held!r}") from None
+    release = ctypes.c_int64.from_address(address + 8 * RELEASE_WORD[name]).value
+    if not release:
+        raise UsageError(f"the structure in the capsule {name.decode()!r} was taken or released already")
+    return address
+
+
+def text_at(address: int, what: str) -> bytes:
+    """A copy of the NUL-terminated string at an address that is not null."""
+    if not address:
+        raise InvalidDataError(f"{what} is a null pointer")
+    return ctypes.string_at(address)
+
+
+def pointers(address: int, size: int, what: str) -> list[int]:
+    """The `size` pointers at an address, none of them null."""
+    if size and not address:
+        raise InvalidDataError(f"{what} are {size}, but the pointer to them is null")
+    words = [ctypes.c_int64.from_address(address + 8 * i).value for i in range(size)]
+    if 0 in words:
+        raise InvalidDataError(f"number {words.index(0)} of {size} {what} is a null pointer")
+    return words
+
+
+def caller(prototype: Any, address: int) -> Callable[..., Any]:
+    """The C function at an address."""
+    function: Callable[..., Any] = prototype(address)
+    return function

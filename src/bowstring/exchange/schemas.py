@@ -1,0 +1,157 @@
+"""«The ArrowSchema structure» of the Arrow C data interface: types, fields and schemas as C structures, and back."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from functools import lru_cache
+
+from bowstring.datatypes.extension import annotate, resolve
+from bowstring.datatypes.field import Field, Metadata, Schema
+from bowstring.datatypes.types import DataType, Dictionary, Int, Map, Struct
+from bowstring.errors import InvalidDataError, LimitError, UnsupportedTypeError
+from bowstring.exchange import abi
+from bowstring.exchange.formats import KEYS_SORTED, PLAIN_TYPES, format_of, type_of
+
+DICTIONARY_ORDERED, NULLABLE = 1, 2
+MAX_NESTING = 64
+"""The deepest nesting of children and dictionaries that is read."""
+MAX_CHILDREN = 1 << 20
+"""The most children of one type, or key-value pairs of one metadata string, that are read."""
+MAX_METADATA_BYTES = 1 << 28
+"""The longest metadata string that is read."""
+
+
+# Out
+
+
+def schema_block(field: Field) -> abi.Block:
+    """A field (a schema is a field whose type is a struct) as an ArrowSchema structure with all that it points to.
+
+    Raises `UnsupportedTypeError`, naming the path, for what the C data interface cannot say.
+    """
+    block = abi.Block()
+    _write(block, field, field.name)
+    return block.finish()
+
+
+def _write(block: abi.Block, field: Field, path: str) -> int:
+    spelled = annotate(field)
+    type = spelled.type
+    flags = NULLABLE if spelled.nullable else 0
+    dictionary = None
+    if isinstance(type, Dictionary):
+        flags |= DICTIONARY_ORDERED if type.ordered else 0
+        dictionary, type = Field("", type.value_type), type.index_type
+    if isinstance(type, Map) and type.keys_sorted:
+        flags |= KEYS_SORTED
+    name = spelled.name.encode()
+    if b"\0" in name:
+        raise UnsupportedTypeError(
+            f"the name of field {path!r} has a NUL character in it, which a C string cannot hold"
+        )
+    children = type.fields
+    node = block.add([0, 0, 0, flags, len(children), 0, 0, abi.SCHEMA_RELEASER, abi.keep(block)])
+    try:
+        block.text(node + abi.FORMAT, format_of(type) + b"\0")
+    except UnsupportedTypeError as error:
+        raise UnsupportedTypeError(f"field {path!r}: {error}") from None
+    block.text(node + abi.NAME, name + b"\0")
+    if spelled.pairs:
+        block.text(node + abi.METADATA, _metadata_bytes(spelled.pairs))
+    if children:
+        pointers = block.add([0] * len(children))
+        block.at(node + abi.SCHEMA_CHILDREN, pointers)
+        for i, child in enumerate(children):
+            block.at(pointers + i, _write(block, child, f"{path}.{child.name}"))
+    if dictionary is not None:
+        block.at(node + abi.SCHEMA_DICTIONARY, _write(block, dictionary, f"{path}.dictionary"))
+    return node
+
+
+def _metadata_bytes(pairs: Metadata) -> bytes:
+    parts = [struct.pack("=i", len(pairs))]
+    for text in (text for pair in pairs for text in pair):
+        parts += (struct.pack("=i", len(text)), text)
+    return b"".join(parts)
+
+
+# In
+
+
+def read_field(address: int, depth: int = 0) -> Field:
+    """The field that an ArrowSchema structure describes, copied; extension types that are registered are resolved.
+
+    Raises `InvalidDataError` or one of its kinds for what is not well formed; the structure stays as it is.
+    """
+    text, name, metadata, flags, n_children, children, dictionary, _, _ = abi.SchemaWords.from_address(address)[:]
+    format_text = abi.text_at(text, "a schema's format")
+    name_text = ctypes.string_at(name) if name else b""
+    if not n_children and not dictionary and not metadata:
+        return _leaf(format_text, name_text, flags)
+    if depth >= MAX_NESTING:
+        raise LimitError(f"a schema is nested more than {MAX_NESTING} deep")
+    if not 0 <= n_children <= MAX_CHILDREN:
+        raise LimitError(f"a schema with {n_children} children (at most {MAX_CHILDREN} are read)")
+    addresses = abi.pointers(children, n_children, "children of a schema")
+    type = type_of(format_text, tuple(read_field(child, depth + 1) for child in addresses), flags)
+    if dictionary:
+        if not isinstance(type, Int):
+            raise InvalidDataError(f"the indices of a dictionary-encoded type are integers, not {type}")
+        type = Dictionary(type, read_field(dictionary, depth + 1).type, bool(flags & DICTIONARY_ORDERED))
+    pairs = _read_metadata(metadata) if metadata else ()
+    return resolve(Field(_name(name_text), type, bool(flags & NULLABLE), pairs))
+
+
+@lru_cache(maxsize=4096)
+def _leaf(format_text: bytes, name: bytes, flags: int) -> Field:
+    type = PLAIN_TYPES.get(format_text)
+    return Field(_name(name), type_of(format_text, (), flags) if type is None else type, bool(flags & NULLABLE))
+
+
+def _name(text: bytes) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidDataError(f"a field's name {text[:60]!r} is not UTF-8: {error}") from None
+
+
+def _read_metadata(address: int) -> Metadata:
+    position = address
+
+    def integer() -> int:
+        nonlocal position
+        value = ctypes.c_int32.from_address(position).value
+        position += 4
+        return value
+
+    def text() -> bytes:
+        nonlocal position
+        size = integer()
+        if size < 0:
+            raise InvalidDataError(f"a schema's metadata has a string of {size} bytes")
+        if position - address + size > MAX_METADATA_BYTES:
+            raise LimitError(f"a schema's metadata is longer than {MAX_METADATA_BYTES} bytes")
+        value = ctypes.string_at(position, size)
+        position += size
+        return value
+
+    pairs = integer()
+    if not 0 <= pairs <= MAX_CHILDREN:
+        raise LimitError(f"a schema's metadata has {pairs} key-value pairs (at most {MAX_CHILDREN} are read)")
+    return tuple((text(), text()) for _ in range(pairs))
+
+
+def as_schema(field: Field) -> Schema:
+    """The schema that a field of a struct type stands for («Record batches»).
+
+    Raises `InvalidDataError` for any other type.
+    """
+    if not isinstance(field.type, Struct):
+        raise InvalidDataError(f"a schema or record batch is exchanged as a struct, not as {field.type}")
+    return Schema(field.type.children, field.pairs)
+
+
+def as_field(schema: Schema) -> Field:
+    """The field of a struct type that a schema is exchanged as."""
+    return Field("", Struct(schema.fields), False, schema.pairs)

@@ -1,0 +1,199 @@
+"""The Arrow C stream interface: a schema and a pull-style iterator of arrays, out and in."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Self
+
+from bowstring.datatypes.field import Field
+from bowstring.errors import BowstringError, InvalidDataError, ResourceError
+from bowstring.exchange import abi
+from bowstring.exchange.arrays import take_array
+from bowstring.exchange.callbacks import immortal
+from bowstring.exchange.schemas import read_field, schema_block
+from bowstring.layouts.array import Array
+from bowstring.layouts.registry import layout_of
+
+_GetFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+"""int (*)(struct ArrowArrayStream *, struct ArrowSchema or ArrowArray *out)"""
+_ErrorFunction = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+"""const char *(*)(struct ArrowArrayStream *)"""
+
+
+# Out
+
+
+class _Producer:
+    """What an exported stream holds: its field, what is still to come, and the last error."""
+
+    __slots__ = ("blocks", "error", "field")
+
+    def __init__(self, field: Field, blocks: Iterator[abi.Block]) -> None:
+        self.field = field
+        self.blocks = blocks
+        self.error: Any = None
+
+    def attempt(self, action: Callable[[], abi.Block | None], out: int, size_bytes: int) -> int:
+        """Move what `action` makes to `out` (zeros for nothing: the end of the stream); an error number, 0 for none."""
+        try:
+            self.error = None
+            block = action()
+            if block is None:
+                ctypes.memset(out, 0, size_bytes)
+            else:
+                ctypes.memmove(out, block.address, size_bytes)
+        except BaseException as error:  # noqa: BLE001 - C has nothing to catch it with: it travels as number and text
+            self.error = ctypes.create_string_buffer(f"{type(error).__name__}: {error}".encode().replace(b"\0", b" "))
+            return _error_number(error)
+        return 0
+
+
+def _error_number(error: BaseException) -> int:
+    if isinstance(error, MemoryError):
+        return errno.ENOMEM
+    if isinstance(error, OSError):
+        return error.errno or errno.EIO
+    return errno.EINVAL if isinstance(error, ValueError | TypeError) else errno.EIO
+
+
+def _producer(address: int) -> _Producer:
+    producer: _Producer = abi.live[abi.StreamWords.from_address(address)[abi.STREAM_PRIVATE]][0]
+    return producer
+
+
+def _get_schema(address: int, out: int) -> int:
+    producer = _producer(address)
+    return producer.attempt(lambda: schema_block(producer.field), out, ctypes.sizeof(abi.SchemaWords))
+
+
+def _get_next(address: int, out: int) -> int:
+    producer = _producer(address)
+    return producer.attempt(lambda: next(producer.blocks, None), out, ctypes.sizeof(abi.ArrayWords))
+
+
+def _get_last_error(address: int) -> int:
+    error = _producer(address).error
+    return 0 if error is None else ctypes.addressof(error)
+
+
+_get_schema_function = immortal(_GetFunction(_get_schema))
+_get_next_function = immortal(_GetFunction(_get_next))
+_get_last_error_function = immortal(_ErrorFunction(_get_last_error))
+_FUNCTIONS = [abi.address_of(f) for f in (_get_schema_function, _get_next_function, _get_last_error_function)]
+
+
+def stream_block(field: Field, blocks: Iterable[abi.Block]) -> abi.Block:
+    """A stream of arrays (each given as its block, made when the consumer asks for it) as an ArrowArrayStream structure."""
+    block = abi.Block()
+    block.add([*_FUNCTIONS, abi.STREAM_RELEASER, abi.keep(_Producer(field, iter(blocks)))])
+    return block.finish()
+
+
+# In
+
+
+class ArrayStream:
+    """Somebody's stream of arrays, taken over: iterating gives them one by one.
+
+    The stream is released when it ends, fails, is closed, or is dropped. Arrays that came out of it stay valid.
+    """
+
+    __slots__ = ("_lock", "_number", "_release", "_words", "field")
+
+    def __init__(self, address: int) -> None:
+        """Move the ArrowArrayStream structure at an address, and read its schema.
+
+        Raises `InvalidDataError` or `ResourceError` where the producer fails or its schema is not well formed.
+        """
+        self._words = abi.StreamWords.from_buffer_copy(abi.StreamWords.from_address(address))
+        abi.StreamWords.from_address(address)[abi.STREAM_RELEASE] = 0
+        self._release = abi.ReleaseFunction(self._words[abi.STREAM_RELEASE])
+        self._lock = threading.Lock()
+        self._number = 0
+        try:
+            self.field = self._read_schema()
+        except BowstringError:
+            self.close()
+            raise
+
+    def _read_schema(self) -> Field:
+        out = abi.SchemaWords()
+        self._call(abi.GET_SCHEMA, out, "the schema")
+        release = out[abi.SCHEMA_RELEASE]
+        if not release:
+            raise InvalidDataError("a stream gave a schema that is released already")
+        try:
+            return read_field(ctypes.addressof(out))
+        finally:
+            abi.ReleaseFunction(release)(ctypes.addressof(out))
+
+    def _call(self, function: int, out: ctypes.Array[ctypes.c_int64], what: str) -> None:
+        address = ctypes.addressof(self._words)
+        if not self._words[function]:
+            raise InvalidDataError(f"a stream has a null pointer where it should give {what}")
+        number = _GetFunction(self._words[function])(address, ctypes.addressof(out))
+        if number:
+            text = None
+            if self._words[abi.GET_LAST_ERROR]:
+                text = _ErrorFunction(self._words[abi.GET_LAST_ERROR])(address)
+            said = ctypes.string_at(text).decode("utf-8", "replace") if text else "the producer says no more"
+            message = f"a stream failed to give {what}: {said} (error {number}, {_named(number)})"
+            if number == errno.ENOMEM:
+                raise ResourceError(message)
+            raise InvalidDataError(message)
+
+    def __iter__(self) -> Iterator[Array]:
+        return self
+
+    def __next__(self) -> Array:
+        """The next array; its first access may block for as long as the producer does.
+
+        Raises `InvalidDataError` or `ResourceError` where the producer fails or an array does not fit the schema.
+        """
+        with self._lock:
+            if not self._words[abi.STREAM_RELEASE]:
+                raise StopIteration
+            out = abi.ArrayWords()
+            what = f"array {self._number}"
+            try:
+                self._call(abi.GET_NEXT, out, what)
+                if not out[abi.RELEASE]:
+                    self._close()
+                    raise StopIteration
+                array = take_array(ctypes.addressof(out), layout_of(self.field.type))
+            except InvalidDataError as error:
+                self._close()
+                raise type(error)(f"{what} of a stream: {error}") from None
+            except BowstringError:
+                self._close()
+                raise
+            self._number += 1
+            return array
+
+    def close(self) -> None:
+        """Release the stream; what it has not given yet is lost. Nothing happens the second time."""
+        with self._lock:
+            self._close()
+
+    def _close(self, _addressof: Any = ctypes.addressof) -> None:
+        words = self._words
+        if words[3]:
+            self._release(_addressof(words))
+            words[3] = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self._close()
+
+
+def _named(number: int) -> str:
+    return f"{errno.errorcode.get(number, 'unnamed')}: {os.strerror(number)}"
