@@ -76,6 +76,28 @@ if TYPE_CHECKING:
     from bowstring.errors import (
         BowstringError as BowstringError,
     )
+    from bowstring.layouts.array import (
+        Array as Array,
+    )
+    from bowstring.memory.buffer import (
+        Buffer as Buffer,
+    )
+    from bowstring.tabular.batch import (
+        RecordBatch as RecordBatch,
+    )
+    from bowstring.tabular.build import (
+        array as array,
+        record_batch as record_batch,
+        table as table,
+    )
+    from bowstring.tabular.chunked import (
+        ChunkedArray as ChunkedArray,
+    )
+    from bowstring.tabular.table import (
+        Table as Table,
+        concat_arrays as concat_arrays,
+        concat_tables as concat_tables,
+    )
 
 __version__ = "0.1.0"
 
@@ -145,6 +167,12 @@ _EXPORTS = {
         "DataType",
     ),
     "bowstring.errors": ("BowstringError",),
+    "bowstring.layouts.array": ("Array",),
+    "bowstring.memory.buffer": ("Buffer",),
+    "bowstring.tabular.batch": ("RecordBatch",),
+    "bowstring.tabular.build": ("array", "record_batch", "table"),
+    "bowstring.tabular.chunked": ("ChunkedArray",),
+    "bowstring.tabular.table": ("Table", "concat_arrays", "concat_tables"),
 }
 
 _HOME = {name: module for module, names in _EXPORTS.items() for name in names}

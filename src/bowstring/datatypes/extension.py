@@ -104,5 +104,3 @@ def annotate(field: Field) -> Field:
     kept = tuple(pair for pair in field.pairs if pair[0] not in (NAME_KEY, METADATA_KEY))
     own = ((NAME_KEY, extension.extension_name.encode()), (METADATA_KEY, extension.serialize()))
     return Field(field.name, extension.storage_type, field.nullable, (*kept, *own))
-
-

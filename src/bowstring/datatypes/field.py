@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from dataclasses import field as _slot
+from dataclasses import dataclass, field as _slot, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from bowstring.errors import NotFoundError, UsageError

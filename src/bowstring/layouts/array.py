@@ -100,9 +100,7 @@ class Array:
         """The same memory under another layout of the same buffers and children."""
         if layout is self.layout:
             return self
-        return Array(
-            layout, self.length, self.buffers, self.children, self.dictionary, self._null_count, self.offset
-        )
+        return Array(layout, self.length, self.buffers, self.children, self.dictionary, self._null_count, self.offset)
 
     def values(self, index: int) -> Values:
         """The elements of buffer `index` that belong to the slots of this array, as a read-only NumPy view."""
@@ -199,9 +197,7 @@ class Array:
         if length == self.length:
             return self
         known = 0 if self._null_count == 0 else (length if self._null_count == self.length else -1)
-        return Array(
-            self.layout, length, self.buffers, self.children, self.dictionary, known, self.offset + offset
-        )
+        return Array(self.layout, length, self.buffers, self.children, self.dictionary, known, self.offset + offset)
 
     def rebased(self) -> Array:
         """An equal array with offset 0 whose buffers hold nothing beyond its slots; copies as little as it can."""
@@ -214,7 +210,7 @@ class Array:
             wanted = indices.to_numpy(zero_copy_only=False).astype(np.int64)
         else:
             wanted = np.asarray(indices, np.int64)
-        if wanted.size and not (0 <= wanted.min() and wanted.max() < self.length):
+        if wanted.size and not (wanted.min() >= 0 and wanted.max() < self.length):
             raise UsageError(f"take: indices from {wanted.min()} to {wanted.max()} of an array of {self.length} values")
         return self.layout.take(self, wanted)
 

@@ -186,9 +186,7 @@ def joined_validity(arrays: Sequence[Array]) -> Buffer | None:
         return None
     masks = [array.mask() for array in arrays]
     return validity_of(
-        np.concatenate(
-            [np.ones(a.length, np.bool_) if m is None else m for a, m in zip(arrays, masks, strict=True)]
-        )
+        np.concatenate([np.ones(a.length, np.bool_) if m is None else m for a, m in zip(arrays, masks, strict=True)])
     )
 
 

@@ -46,10 +46,7 @@ def count(bitmap: Buffer, offset: int, length: int) -> int:
     if length == 0:
         return 0
     held = _bytes_of(bitmap, offset, length)
-    if hasattr(np, "bitwise_count"):
-        total = int(np.bitwise_count(held).sum(dtype=np.int64))
-    else:  # NumPy 1.26
-        total = int.from_bytes(held.tobytes(), "little").bit_count()
+    total = int(np.bitwise_count(held).sum(dtype=np.int64))
     head, tail = offset & 7, -(offset + length) & 7
     if head:
         total -= (int(held[0]) & ((1 << head) - 1)).bit_count()

@@ -7,6 +7,7 @@ covers the whole file.
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,8 @@ class Buffer:
         Never copies. Raises `InvalidDataError` if the buffer is too short.
         """
         itemsize = dtype.itemsize
+        if not itemsize:
+            return _empty(dtype, max(count, 0))
         if count < 0:
             count = self.size // itemsize - start
         if start < 0 or count < 0 or (start + count) * itemsize > self.size:
@@ -109,7 +112,9 @@ class Buffer:
         memory = self.memory
         first, rest = divmod(self.offset, itemsize)
         if rest:
-            return np.frombuffer(memory.bytes, dtype, count, self.offset + start * itemsize) if count else _empty(dtype)
+            return (
+                np.frombuffer(memory.bytes, dtype, count, self.offset + start * itemsize) if count else _empty(dtype, 0)
+            )
         first += start
         typed = memory._typed.get(dtype)
         if typed is None:
@@ -118,7 +123,7 @@ class Buffer:
 
     @property
     def bytes(self) -> Bytes:
-        """The bytes as a read-only NumPy array, without copying."""
+        """The bytes as a read-only NumPy array of shape (size,), without copying."""
         return self.memory.bytes[self.offset : self.offset + self.size]
 
     def slice(self, offset: int, size: int | None = None) -> Buffer:
@@ -129,7 +134,7 @@ class Buffer:
             raise UsageError(f"bytes {offset} to {offset + size} are not within a buffer of {self.size} bytes")
         return Buffer(self.memory, self.offset + offset, size)
 
-    def to_bytes(self) -> bytes:
+    def to_bytes(self) -> builtins.bytes:
         """A copy of the bytes."""
         return self.bytes.tobytes()
 
@@ -140,7 +145,7 @@ class Buffer:
         return np.array(self.bytes, dtype=dtype, copy=copy)
 
     def __buffer__(self, flags: int) -> memoryview:
-        return memoryview(self.bytes)
+        return self.bytes.data
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Buffer):
@@ -153,8 +158,8 @@ class Buffer:
         return f"<bowstring.Buffer {self.size} bytes at {self.address:#x} on {self.device}>"
 
 
-def _empty(dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    array = np.empty(0, dtype)
+def _empty(dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
+    array = np.empty(count, dtype)
     array.flags.writeable = False
     return array
 

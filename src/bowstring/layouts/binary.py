@@ -1,0 +1,185 @@
+"""«Variable-size Binary Layout»: validity, offsets, and the data that the offsets cut up.
+
+>>> import bowstring as bs
+>>> array = bs.array(["joe", None, None, "mark"])
+>>> array.values(1).tolist()
+[0, 3, 3, 3, 7]
+>>> array.buffers[2].to_bytes()
+b'joemark'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bowstring.errors import DataTypeError, InvalidDataError, UsageError
+from bowstring.layouts import text
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import (
+    VALIDITY,
+    BufferSpec,
+    Indices,
+    Layout,
+    Role,
+    Values,
+    buffer_of,
+    first_bad,
+    joined_validity,
+    ranges,
+    rebased_validity,
+    split_nulls,
+    taken_validity,
+    validity_of,
+    with_nulls,
+)
+from bowstring.memory.buffer import EMPTY, UINT8, Buffer
+
+if TYPE_CHECKING:
+    from bowstring.datatypes.types import DataType
+
+
+def encoded(values: Sequence[Any], is_text: bool, type: DataType) -> tuple[bytes, Values]:
+    """Strings or byte strings end to end, and their lengths in bytes; raises `DataTypeError` naming the first that is none."""
+    try:
+        if not is_text:
+            if any(isinstance(value, str) for value in values):
+                raise TypeError
+            return b"".join(values), np.fromiter(map(len, values), np.int64, len(values))
+        joined = "".join(values)
+        data = joined.encode()
+        if len(data) == len(joined):
+            return data, np.fromiter(map(len, values), np.int64, len(values))
+        parts = [value.encode() for value in values]
+        return data, np.fromiter(map(len, parts), np.int64, len(parts))
+    except (TypeError, UnicodeEncodeError):
+        wanted: Any = str if is_text else (bytes, bytearray, memoryview)
+        for index, value in enumerate(values):
+            if not isinstance(value, wanted):
+                raise DataTypeError(f"value {index}: {value!r} is no {type}") from None
+        raise DataTypeError(f"a value has characters that UTF-8 does not encode (surrogates): no {type}") from None
+
+
+def cut(lengths: Values, dtype: np.dtype[Any], what: DataType) -> Values:
+    """Offsets, one more than lengths, starting at 0; raises `UsageError` where they do not fit their type."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    if offsets[-1] > np.iinfo(dtype).max:
+        raise UsageError(f"{offsets[-1]} elements are too many for the 32-bit offsets of {what}: take its large form")
+    return offsets.astype(dtype, copy=False)
+
+
+def checked_offsets(array: Array, limit: int, of: str) -> Values:
+    """The offsets of an array, checked to rise from 0 or more to at most `limit`; raises `InvalidDataError` otherwise."""
+    offsets = array.values(1)
+    if offsets[0] < 0:
+        raise InvalidDataError(f"offsets[0] = {offsets[0]} is negative")
+    falling = offsets[1:] < offsets[:-1]
+    if falling.any():
+        at = first_bad(falling)
+        raise InvalidDataError(f"offsets[{at + 1}] = {offsets[at + 1]} is less than offsets[{at}] = {offsets[at]}")
+    if offsets[-1] > limit:
+        at = first_bad(offsets > limit)
+        raise InvalidDataError(f"offsets[{at}] = {offsets[at]} exceeds {of} {limit}")
+    return offsets
+
+
+def check_ends(array: Array, limit: int, of: str) -> None:
+    """Check the first and the last offset; raises `InvalidDataError`."""
+    offsets = array.values(1)
+    if not 0 <= offsets[0] <= offsets[-1] <= limit:
+        raise InvalidDataError(f"the offsets run from {offsets[0]} to {offsets[-1]}, not within {of} {limit}")
+
+
+class BinaryLayout(Layout):
+    """Byte strings or UTF-8 strings cut by 32- or 64-bit offsets."""
+
+    __slots__ = ("is_text", "offset_type")
+
+    def __init__(self, type: DataType, offset_bits: int, is_text: bool) -> None:
+        self.offset_type = np.dtype(f"i{offset_bits // 8}")
+        self.is_text = is_text
+        offsets = BufferSpec(Role.OFFSETS, self.offset_type, extra=1)
+        super().__init__(type, (VALIDITY, offsets, BufferSpec(Role.DATA, UINT8, per_slot=False)))
+
+    def data(self, array: Array) -> Buffer:
+        """The data buffer."""
+        return array.buffers[2] or EMPTY
+
+    def cuts(self, array: Array) -> Values:
+        """The offsets, checked against the data."""
+        return checked_offsets(array, self.data(array).size, "the data buffer's size of")
+
+    def of(self, offsets: Values, data: Values | bytes, mask: Values | None = None) -> Array:
+        """An array over offsets (from 0) and data."""
+        held = Buffer.of(data) if isinstance(data, bytes) else buffer_of(data)
+        return Array(self, len(offsets) - 1, (validity_of(mask), Buffer.of(offsets), held))
+
+    def build(self, values: Sequence[Any]) -> Array:
+        filled, mask = split_nulls(values, "" if self.is_text else b"")
+        data, lengths = encoded(filled, self.is_text, self.type)
+        return self.of(cut(lengths, self.offset_type, self.type), data, mask)
+
+    def to_pylist(self, array: Array) -> list[Any]:
+        offsets = self.cuts(array)
+        first, last = int(offsets[0]), int(offsets[-1])
+        data = self.data(array).view(UINT8, first, last - first)
+        if not self.is_text:
+            raw, at = data.tobytes(), (offsets - offsets[0]).tolist()
+            return with_nulls([raw[start:stop] for start, stop in zip(at, at[1:], strict=False)], array)
+        mask = array.mask()
+        if mask is not None and (np.diff(offsets)[~mask] > 0).any():
+            kept = np.flatnonzero(mask)
+            found = iter(self.to_pylist(self.take(array, kept)))
+            return [next(found) if valid else None for valid in mask.tolist()]
+        return with_nulls(text.slices(data, offsets - offsets[0]), array)
+
+    def rebase(self, array: Array) -> Array:
+        offsets, data = array.values(1), self.data(array)
+        first, last = int(offsets[0]), int(offsets[-1])
+        if not 0 <= first <= last <= data.size:
+            self.cuts(array)
+        kept = array.buffers[1]
+        size = (array.length + 1) * self.offset_type.itemsize
+        if first or kept is None or kept.size < size:
+            kept = Buffer.of(offsets - offsets[0])
+        elif array.offset or kept.size > size:
+            kept = kept.slice(array.offset * self.offset_type.itemsize, size)
+        if last - first != data.size:
+            data = data.slice(first, last - first)
+        return Array(self, array.length, (rebased_validity(array), kept, data), null_count=array.null_count)
+
+    def take(self, array: Array, indices: Indices) -> Array:
+        offsets = self.cuts(array)
+        starts = offsets[indices].astype(np.int64)
+        lengths = offsets[indices + 1] - starts
+        data = self.data(array).bytes[ranges(starts, lengths)]
+        made = self.of(cut(lengths, self.offset_type, self.type), data)
+        return Array(self, made.length, (taken_validity(array, indices), *made.buffers[1:]))
+
+    def concat(self, arrays: Sequence[Array]) -> Array:
+        parts = [self.rebase(array) for array in arrays]
+        lengths = np.concatenate([np.diff(self.cuts(part)) for part in parts])
+        data = np.concatenate([self.data(part).bytes for part in parts])
+        made = self.of(cut(lengths, self.offset_type, self.type), data)
+        return Array(self, made.length, (joined_validity(arrays), *made.buffers[1:]))
+
+    def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
+        at, bt = self.cuts(left), self.cuts(right)
+        if not np.array_equal(at - at[0], bt - bt[0]):
+            return False
+        size = int(at[-1] - at[0])
+        mine = self.data(left).view(UINT8, int(at[0]), size)
+        return bool(np.array_equal(mine, self.data(right).view(UINT8, int(bt[0]), size)))
+
+    def check(self, array: Array) -> None:
+        check_ends(array, self.data(array).size, "the data buffer's size of")
+
+    def check_full(self, array: Array) -> None:
+        offsets = self.cuts(array)
+        if self.is_text:
+            first = int(offsets[0])
+            data = self.data(array).view(UINT8, first, int(offsets[-1]) - first)
+            text.check(data, (offsets - first).astype(np.int64), array.mask())

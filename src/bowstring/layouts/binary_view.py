@@ -1,0 +1,196 @@
+"""«Variable-size Binary View Layout»: validity, 16-byte views, and any number of data buffers.
+
+>>> import bowstring as bs
+>>> array = bs.array(["short", "a string of more than twelve bytes"], bs.string_view())
+>>> array.buffers[1].to_bytes()[:16]
+b'\\x05\\x00\\x00\\x00short\\x00\\x00\\x00\\x00\\x00\\x00\\x00'
+>>> array.buffers[2].to_bytes()
+b'a string of more than twelve bytes'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from bowstring.errors import InvalidDataError
+from bowstring.layouts import text
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import (
+    VALIDITY,
+    BufferSpec,
+    Indices,
+    Layout,
+    Role,
+    Values,
+    buffer_of,
+    first_bad,
+    joined_validity,
+    ranges,
+    rebased_validity,
+    split_nulls,
+    taken_validity,
+    validity_of,
+    with_nulls,
+)
+from bowstring.layouts.binary import encoded
+from bowstring.memory.buffer import EMPTY, UINT8, Buffer
+
+if TYPE_CHECKING:
+    from bowstring.datatypes.types import DataType
+
+VIEW = np.dtype([("length", "<i4"), ("prefix", "V4"), ("buffer", "<i4"), ("offset", "<i4")])
+INLINE_BYTES = 12
+_DATA_BUFFER_BYTES = (1 << 31) - 1
+
+
+class BinaryViewLayout(Layout):
+    """Byte strings or UTF-8 strings, up to 12 bytes within their view, longer ones in a data buffer."""
+
+    __slots__ = ("is_text",)
+
+    VARIADIC: ClassVar[bool] = True
+
+    def __init__(self, type: DataType, is_text: bool) -> None:
+        self.is_text = is_text
+        super().__init__(type, (VALIDITY, BufferSpec(Role.VIEWS, VIEW)))
+
+    def views(self, array: Array) -> Values:
+        """The views, those of null slots made empty, every one checked to lie within its data buffer."""
+        views = array.values(1)
+        mask = array.mask()
+        if mask is not None:
+            views = views.copy()
+            views[~mask] = np.zeros((), VIEW)
+        if views.size and views["length"].min() < 0:
+            at = first_bad(views["length"] < 0)
+            raise InvalidDataError(f"views[{at}] has the negative length {views['length'][at]}")
+        long = np.flatnonzero(views["length"] > INLINE_BYTES)
+        if long.size:
+            self._check_long(array, views, long)
+        return views
+
+    def _check_long(self, array: Array, views: Values, long: Indices) -> None:
+        buffers = views["buffer"][long]
+        count = len(array.buffers) - 2
+        bad = (buffers < 0) | (buffers >= count)
+        if bad.any():
+            at = first_bad(bad)
+            raise InvalidDataError(f"views[{long[at]}] points to data buffer {buffers[at]} of {count}")
+        sizes = np.array([0 if b is None else b.size for b in array.buffers[2:]], np.int64)[buffers]
+        starts = views["offset"][long].astype(np.int64)
+        bad = (starts < 0) | (starts + views["length"][long] > sizes)
+        if bad.any():
+            at = first_bad(bad)
+            end = starts[at] + int(views["length"][long[at]])
+            raise InvalidDataError(
+                f"views[{long[at]}] points to bytes {starts[at]} to {end} of a data buffer of {sizes[at]} bytes"
+            )
+
+    def flatten(self, array: Array) -> tuple[Values, Values]:
+        """Offsets from 0 (64 bits), and the bytes of all values end to end; null slots are empty. Copies."""
+        views = self.views(array)
+        lengths = views["length"].astype(np.int64)
+        offsets = np.zeros(len(views) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        data = np.empty(int(offsets[-1]), UINT8)
+        short = np.flatnonzero((lengths <= INLINE_BYTES) & (lengths > 0))
+        if short.size:
+            inline = np.ascontiguousarray(views).view(UINT8)
+            data[ranges(offsets[short], lengths[short])] = inline[ranges(short * 16 + 4, lengths[short])]
+        long = lengths > INLINE_BYTES
+        for number, buffer in enumerate(array.buffers[2:]):
+            own = np.flatnonzero(long & (views["buffer"] == number))
+            if own.size and buffer is not None:
+                starts = views["offset"][own].astype(np.int64)
+                data[ranges(offsets[own], lengths[own])] = buffer.bytes[ranges(starts, lengths[own])]
+        return offsets, data
+
+    def build(self, values: Sequence[Any]) -> Array:
+        filled, mask = split_nulls(values, "" if self.is_text else b"")
+        joined, lengths = encoded(filled, self.is_text, self.type)
+        data = np.frombuffer(joined, UINT8)
+        starts = np.cumsum(lengths) - lengths
+        views = np.zeros(len(lengths), VIEW)
+        views["length"] = lengths
+        raw = views.view(UINT8)
+        heads = np.where(lengths > INLINE_BYTES, 4, lengths)
+        raw[ranges(np.arange(len(lengths)) * 16 + 4, heads)] = data[ranges(starts, heads)]
+        long = np.flatnonzero(lengths > INLINE_BYTES)
+        ends = np.cumsum(lengths[long])
+        buffers: list[Buffer] = []
+        first = 0
+        while first < len(long):
+            base = int(ends[first] - lengths[long[first]])
+            last = max(int(np.searchsorted(ends, base + _DATA_BUFFER_BYTES, "right")), first + 1)
+            own = long[first:last]
+            views["buffer"][own] = len(buffers)
+            views["offset"][own] = ends[first:last] - lengths[own] - base
+            buffers.append(buffer_of(data[ranges(starts[own], lengths[own])]))
+            first = last
+        return Array(self, len(lengths), (validity_of(mask), Buffer.of(views), *buffers))
+
+    def to_pylist(self, array: Array) -> list[Any]:
+        offsets, data = self.flatten(array)
+        if self.is_text:
+            return with_nulls(text.slices(data, offsets), array)
+        raw, at = data.tobytes(), offsets.tolist()
+        return with_nulls([raw[start:stop] for start, stop in zip(at, at[1:], strict=False)], array)
+
+    def rebase(self, array: Array) -> Array:
+        views = array.buffers[1] or EMPTY
+        own = views.slice(array.offset * VIEW.itemsize, array.length * VIEW.itemsize)
+        buffers = (rebased_validity(array), own, *array.buffers[2:])
+        return Array(self, array.length, buffers, null_count=array.null_count)
+
+    def take(self, array: Array, indices: Indices) -> Array:
+        views = buffer_of(array.values(1)[indices])
+        return Array(self, len(indices), (taken_validity(array, indices), views, *array.buffers[2:]))
+
+    def concat(self, arrays: Sequence[Array]) -> Array:
+        parts, buffers = [], []
+        for array in arrays:
+            views = array.values(1).copy()
+            views["buffer"][views["length"] > INLINE_BYTES] += len(buffers)
+            parts.append(views)
+            buffers.extend(array.buffers[2:])
+        joined = np.concatenate(parts)
+        return Array(self, len(joined), (joined_validity(arrays), buffer_of(joined), *buffers))
+
+    def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
+        return all(np.array_equal(a, b) for a, b in zip(self.flatten(left), self.flatten(right), strict=True))
+
+    def check_full(self, array: Array) -> None:
+        views = self.views(array)
+        lengths = views["length"].astype(np.int64)
+        self._check_inline(views, lengths)
+        long = lengths > INLINE_BYTES
+        for number, buffer in enumerate(array.buffers[2:]):
+            own = np.flatnonzero(long & (views["buffer"] == number))
+            if own.size and buffer is not None:
+                starts = views["offset"][own].astype(np.int64)
+                self._check_prefixes(views, own, buffer.bytes[starts[:, None] + np.arange(4)])
+                if self.is_text:
+                    text.check_ranges(buffer.bytes, starts, starts + lengths[own], own)
+
+    def _check_prefixes(self, views: Values, own: Indices, heads: Values) -> None:
+        prefixes = np.ascontiguousarray(views["prefix"][own]).view(UINT8).reshape(-1, 4)
+        bad = (heads != prefixes).any(axis=1)
+        if bad.any():
+            at = first_bad(bad)
+            raise InvalidDataError(
+                f"views[{own[at]}] has the prefix {prefixes[at].tobytes()!r}, its data begins with {heads[at].tobytes()!r}"
+            )
+
+    def _check_inline(self, views: Values, lengths: Values) -> None:
+        raw = np.ascontiguousarray(views).view(UINT8)
+        short = np.flatnonzero(lengths <= INLINE_BYTES)
+        inside = raw.reshape(-1, 16)[short, 4:]
+        stray = ((np.arange(INLINE_BYTES) >= lengths[short, None]) & (inside != 0)).any(axis=1)
+        if stray.any():
+            raise InvalidDataError(f"views[{short[first_bad(stray)]}] is inline, but not padded with zeros")
+        if self.is_text and short.size:
+            starts = np.arange(len(short)) * INLINE_BYTES
+            text.check_ranges(inside.reshape(-1), starts, starts + lengths[short], short)

@@ -1,0 +1,83 @@
+"""«Fixed-size Primitive Layout», bit-packed: boolean values, a bit each.
+
+>>> import bowstring as bs
+>>> bs.array([True, False, None, True]).buffers[1].to_bytes()
+b'\\t'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bowstring.errors import DataTypeError, WouldCopyError
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import (
+    VALIDITY,
+    BufferSpec,
+    Indices,
+    Layout,
+    Role,
+    Values,
+    joined_validity,
+    rebased_validity,
+    split_nulls,
+    taken_validity,
+    validity_of,
+    with_nulls,
+)
+from bowstring.memory import bitmap
+
+if TYPE_CHECKING:
+    from bowstring.datatypes.types import DataType
+
+
+class BooleanLayout(Layout):
+    """A bitmap of values beside the validity bitmap."""
+
+    __slots__ = ()
+
+    def __init__(self, type: DataType) -> None:
+        super().__init__(type, (VALIDITY, BufferSpec(Role.DATA)))
+
+    def of(self, values: Values, mask: Values | None = None) -> Array:
+        """An array of NumPy booleans, packed."""
+        return Array(self, len(values), (validity_of(mask), bitmap.pack(values)))
+
+    def bits(self, array: Array) -> Values:
+        """The values as NumPy booleans; a copy."""
+        data = array.buffers[1]
+        return np.zeros(array.length, np.bool_) if data is None else bitmap.unpack(data, array.offset, array.length)
+
+    def build(self, values: Sequence[Any]) -> Array:
+        filled, mask = split_nulls(values, False)
+        for index, value in enumerate(filled):
+            if value is not True and value is not False and not isinstance(value, np.bool_):
+                raise DataTypeError(f"value {index}: {value!r} is no bool")
+        return self.of(np.fromiter(filled, np.bool_, len(filled)), mask)
+
+    def to_pylist(self, array: Array) -> list[Any]:
+        return with_nulls(self.bits(array).tolist(), array)
+
+    def to_numpy(self, array: Array, allow_copy: bool) -> Values:
+        if not allow_copy:
+            raise WouldCopyError("booleans are bits: allow the copy with zero_copy_only=False")
+        return self.bits(array) if array.null_count == 0 else super().to_numpy(array, True)
+
+    def rebase(self, array: Array) -> Array:
+        data = array.buffers[1]
+        own = data if data is None else bitmap.realign(data, array.offset, array.length)
+        return Array(self, array.length, (rebased_validity(array), own), null_count=array.null_count)
+
+    def take(self, array: Array, indices: Indices) -> Array:
+        taken = bitmap.pack(self.bits(array)[indices])
+        return Array(self, len(indices), (taken_validity(array, indices), taken))
+
+    def concat(self, arrays: Sequence[Array]) -> Array:
+        values = np.concatenate([self.bits(array) for array in arrays])
+        return Array(self, len(values), (joined_validity(arrays), bitmap.pack(values)))
+
+    def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
+        return bool(np.array_equal(self.bits(left), self.bits(right)))

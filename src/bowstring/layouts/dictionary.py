@@ -1,0 +1,172 @@
+"""«Dictionary-encoded Layout»: validity and indices, and a dictionary beside them.
+
+>>> import bowstring as bs
+>>> array = bs.array(["foo", "bar", "foo", "bar", None, "baz"], bs.dictionary(bs.int32(), bs.string()))
+>>> array.values(1)[[0, 1, 2, 3, 5]].tolist()
+[0, 1, 0, 1, 2]
+>>> array.dictionary.to_pylist()
+['foo', 'bar', 'baz']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bowstring.errors import DataTypeError, InvalidDataError, WouldCopyError
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import (
+    VALIDITY,
+    BufferSpec,
+    Indices,
+    Layout,
+    Role,
+    Values,
+    first_bad,
+    joined_validity,
+    split_nulls,
+    with_nulls,
+)
+from bowstring.layouts.equality import arrays_equal
+from bowstring.layouts.primitive import PrimitiveLayout
+
+if TYPE_CHECKING:
+    from bowstring.datatypes.types import Dictionary
+
+
+def frozen(value: Any) -> Any:
+    """A hashable stand-in that is equal for values that are stored alike, and only for them."""
+    if isinstance(value, float):
+        return value.hex()
+    if isinstance(value, dict):
+        return tuple((key, frozen(item)) for key, item in value.items())
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return tuple(frozen(item) for item in value)
+    return bytes(value) if isinstance(value, (bytearray, memoryview)) else (type(value), value)
+
+
+class DictionaryLayout(Layout):
+    """Indices, which lie as integers do, into a dictionary of any layout."""
+
+    __slots__ = ("_dictionary", "indices")
+
+    def __init__(self, type: Dictionary, indices: PrimitiveLayout, values: Layout) -> None:
+        super().__init__(type, (VALIDITY, BufferSpec(Role.DATA, indices.dtype)))
+        self.indices = indices
+        self._dictionary = values
+
+    @property
+    def dictionary(self) -> Layout:
+        return self._dictionary
+
+    def of(self, indices: Array, dictionary: Array) -> Array:
+        """An array of the type's indices, with a dictionary."""
+        return Array(self, indices.length, indices.buffers, (), dictionary, indices._null_count, indices.offset)
+
+    def keys(self, array: Array) -> Indices:
+        """The indices as 64-bit integers, 0 for null slots, each checked to lie within the dictionary."""
+        if array.dictionary is None:
+            raise InvalidDataError(f"the array of {self.type} has no dictionary")
+        raw, mask = array.values(1), array.mask()
+        if mask is not None:
+            raw = np.where(mask, raw, raw.dtype.type(0))
+        count = array.dictionary.length
+        bad = (raw < 0) | (raw >= count) if mask is None else mask & ((raw < 0) | (raw >= count))
+        if bad.any():
+            at = first_bad(bad)
+            raise InvalidDataError(f"indices[{at}] = {raw[at]} is not within the dictionary of {count} values")
+        return raw.astype(np.int64)
+
+    def build(self, values: Sequence[Any]) -> Array:
+        filled, mask = split_nulls(values, None)
+        numbers: dict[Any, int] = {}
+        distinct: list[Any] = []
+        keys = []
+        for value in filled:
+            if value is None:
+                keys.append(0)
+                continue
+            key = value if type(value) is str else frozen(value)
+            number = numbers.setdefault(key, len(distinct))
+            if number == len(distinct):
+                distinct.append(value)
+            keys.append(number)
+        if distinct and len(distinct) - 1 > np.iinfo(self.indices.dtype).max:
+            raise DataTypeError(f"{len(distinct)} distinct values are too many for the indices of {self.type}")
+        indices = self.indices.of(np.array(keys, self.indices.dtype), mask)
+        return self.of(indices, self._dictionary.build(distinct))
+
+    def to_pylist(self, array: Array) -> list[Any]:
+        keys = self.keys(array)
+        assert array.dictionary is not None
+        if array.null_count == array.length:
+            return [None] * array.length
+        words = array.dictionary.to_pylist()
+        return with_nulls([words[key] for key in keys.tolist()], array)
+
+    def to_numpy(self, array: Array, allow_copy: bool) -> Values:
+        if not allow_copy:
+            raise WouldCopyError(f"{self.type} has to be decoded for NumPy: allow the copy with zero_copy_only=False")
+        decoded = decode(array)
+        return decoded.layout.to_numpy(decoded, True)
+
+    def rebase(self, array: Array) -> Array:
+        own = self.indices.rebase(array.seen_as(self.indices))
+        dictionary = array.dictionary and array.dictionary.rebased()
+        return Array(self, own.length, own.buffers, (), dictionary, own._null_count)
+
+    def take(self, array: Array, indices: Indices) -> Array:
+        own = self.indices.take(array.seen_as(self.indices), indices)
+        return Array(self, own.length, own.buffers, (), array.dictionary, own._null_count)
+
+    def concat(self, arrays: Sequence[Array]) -> Array:
+        dictionaries: list[Array] = []
+        bases: list[int] = []
+        length = 0
+        for array in arrays:
+            keys = array.dictionary
+            assert keys is not None
+            same = next(
+                (at for at, known in enumerate(dictionaries) if known is keys or known.equals(keys, True)), None
+            )
+            if same is None:
+                dictionaries.append(keys)
+                length += keys.length
+            bases.append(sum(known.length for known in dictionaries[: len(dictionaries) - 1 if same is None else same]))
+        if length - 1 > np.iinfo(self.indices.dtype).max:
+            raise DataTypeError(f"a dictionary of {length} values is too large for the indices of {self.type}")
+        moved = [self.keys(array) + base for array, base in zip(arrays, bases, strict=True)]
+        data = np.concatenate(moved).astype(self.indices.dtype)
+        joined = dictionaries[0] if len(dictionaries) == 1 else self._dictionary.concat(dictionaries)
+        made = self.indices.of(data)
+        return Array(self, len(data), (joined_validity(arrays), made.buffers[1]), (), joined)
+
+    def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
+        return arrays_equal(decode(left), decode(right), nans_equal)
+
+    def check(self, array: Array) -> None:
+        if array.dictionary is None:
+            raise InvalidDataError(f"the array of {self.type} has no dictionary")
+
+    def check_full(self, array: Array) -> None:
+        self.keys(array)
+
+
+def decode(array: Array) -> Array:
+    """A dictionary-encoded array as plain values, copied; an array of another layout as it is."""
+    layout = array.layout.storage
+    if not isinstance(layout, DictionaryLayout):
+        return array
+    keys, dictionary, mask = layout.keys(array), array.dictionary, array.mask()
+    assert dictionary is not None
+    if mask is None:
+        return dictionary.take(keys)
+    with_null = layout.dictionary.concat([dictionary, nulls(layout.dictionary, 1)])
+    return with_null.take(np.where(mask, keys, dictionary.length))
+
+
+def nulls(layout: Layout, length: int) -> Array:
+    """An array of `length` nulls."""
+    return layout.build([None] * length)

@@ -1,0 +1,92 @@
+"""«Fixed-Size List Layout»: validity, and a child array in which slot j takes elements j * N to (j + 1) * N.
+
+>>> import bowstring as bs
+>>> array = bs.array([[192, 168, 0, 12], None, [192, 168, 0, 25], [192, 168, 0, 1]], bs.list_(bs.uint8(), 4))
+>>> array.children[0].length
+16
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bowstring.errors import DataTypeError, InvalidDataError
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import (
+    VALIDITY,
+    Indices,
+    Layout,
+    Values,
+    joined_validity,
+    ranges,
+    rebased_validity,
+    split_nulls,
+    taken_validity,
+    validity_of,
+    with_nulls,
+)
+from bowstring.layouts.equality import arrays_equal
+from bowstring.layouts.list_ import flatten
+
+if TYPE_CHECKING:
+    from bowstring.datatypes.types import FixedSizeList
+
+
+class FixedSizeListLayout(Layout):
+    """Lists of one size, end to end in the child."""
+
+    __slots__ = ("size",)
+
+    def __init__(self, type: FixedSizeList, values: Layout) -> None:
+        super().__init__(type, (VALIDITY,), (values,))
+        self.size = type.list_size
+
+    def elements(self, array: Array) -> Array:
+        """The child's elements that belong to the slots of the array."""
+        child = array.children[0]
+        first, count = array.offset * self.size, array.length * self.size
+        if first + count > child.length:
+            raise InvalidDataError(
+                f"{array.offset + array.length} lists of {self.size} need {first + count} elements, the child has {child.length}"
+            )
+        return child.slice(first, count)
+
+    def build(self, values: Sequence[Any]) -> Array:
+        filled, mask = split_nulls(values, (None,) * self.size)
+        elements, lengths = flatten(filled, self.type)
+        for index, length in enumerate(lengths):
+            if length != self.size:
+                raise DataTypeError(f"value {index} has {length} elements, {self.type} has {self.size}")
+        return Array(self, len(filled), (validity_of(mask),), (self.children[0].build(elements),))
+
+    def to_pylist(self, array: Array) -> list[Any]:
+        elements, size = self.elements(array).to_pylist(), self.size
+        return with_nulls([elements[at * size : at * size + size] for at in range(array.length)], array)
+
+    def to_numpy(self, array: Array, allow_copy: bool) -> Values:
+        if array.null_count == 0 and (not allow_copy or self.elements(array).null_count == 0):
+            elements = self.children[0].to_numpy(self.elements(array), allow_copy)
+            return elements.reshape(array.length, self.size, *elements.shape[1:])
+        return super().to_numpy(array, allow_copy)
+
+    def rebase(self, array: Array) -> Array:
+        child = self.elements(array).rebased()
+        return Array(self, array.length, (rebased_validity(array),), (child,), null_count=array.null_count)
+
+    def take(self, array: Array, indices: Indices) -> Array:
+        elements = self.elements(array)
+        child = elements.layout.take(elements, ranges(indices * self.size, np.full(len(indices), self.size)))
+        return Array(self, len(indices), (taken_validity(array, indices),), (child,))
+
+    def concat(self, arrays: Sequence[Array]) -> Array:
+        child = self.children[0].concat([self.elements(array) for array in arrays])
+        return Array(self, sum(a.length for a in arrays), (joined_validity(arrays),), (child,))
+
+    def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
+        return arrays_equal(self.elements(left), self.elements(right), nans_equal)
+
+    def check(self, array: Array) -> None:
+        self.elements(array)

@@ -1,0 +1,156 @@
+"""«List Layout»: validity, offsets, and a child array that the offsets cut up. Maps are lists of key-value structs.
+
+>>> import bowstring as bs
+>>> array = bs.array([[12, -7, 25], None, [0, -127, 127, 50], []], bs.list_(bs.int8()))
+>>> array.values(1).tolist()
+[0, 3, 3, 7, 7]
+>>> array.children[0].to_pylist()
+[12, -7, 25, 0, -127, 127, 50]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bowstring.datatypes.types import Map
+from bowstring.errors import DataTypeError, InvalidDataError
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import (
+    VALIDITY,
+    BufferSpec,
+    Indices,
+    Layout,
+    Role,
+    Values,
+    joined_validity,
+    ranges,
+    rebased_validity,
+    split_nulls,
+    taken_validity,
+    validity_of,
+    with_nulls,
+)
+from bowstring.layouts.binary import check_ends, checked_offsets, cut
+from bowstring.layouts.equality import arrays_equal
+from bowstring.memory.buffer import Buffer
+
+if TYPE_CHECKING:
+    from bowstring.datatypes.types import DataType
+
+
+def flatten(values: Sequence[Any], type: DataType) -> tuple[list[Any], list[int]]:
+    """The elements of Python lists end to end, and the lists' lengths; raises `DataTypeError` naming the first that is no list."""
+    for index, value in enumerate(values):
+        if isinstance(value, (str, bytes, bytearray, Mapping)) or not hasattr(value, "__len__"):
+            raise DataTypeError(f"value {index}: {value!r} is no {type}")
+    return list(chain.from_iterable(values)), [len(value) for value in values]
+
+
+class ListLayout(Layout):
+    """Lists cut out of one child by 32- or 64-bit offsets."""
+
+    __slots__ = ("offset_type",)
+
+    def __init__(self, type: DataType, offset_bits: int, values: Layout) -> None:
+        self.offset_type = np.dtype(f"i{offset_bits // 8}")
+        super().__init__(type, (VALIDITY, BufferSpec(Role.OFFSETS, self.offset_type, extra=1)), (values,))
+
+    def cuts(self, array: Array) -> Values:
+        """The offsets, checked against the child."""
+        return checked_offsets(array, array.children[0].length, "the child's length of")
+
+    def elements(self, array: Array, offsets: Values) -> Array:
+        """The child's elements from the first to the last offset."""
+        return array.children[0].slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+
+    def _of(self, lengths: Values | Sequence[int], child: Array, validity: Buffer | None) -> Array:
+        offsets = cut(np.asarray(lengths, np.int64), self.offset_type, self.type)
+        return Array(self, len(lengths), (validity, Buffer.of(offsets)), (child,))
+
+    def build(self, values: Sequence[Any]) -> Array:
+        filled, mask = split_nulls(values, ())
+        elements, lengths = flatten(filled, self.type)
+        return self._of(lengths, self.children[0].build(elements), validity_of(mask))
+
+    def to_pylist(self, array: Array) -> list[Any]:
+        offsets = self.cuts(array)
+        elements, at = self.elements(array, offsets).to_pylist(), (offsets - offsets[0]).tolist()
+        return with_nulls([elements[start:stop] for start, stop in zip(at, at[1:], strict=False)], array)
+
+    def rebase(self, array: Array) -> Array:
+        offsets = array.values(1)
+        first, count = int(offsets[0]), array.children[0].length
+        if not 0 <= first <= int(offsets[-1]) <= count:
+            self.cuts(array)
+        kept = array.buffers[1]
+        size = (array.length + 1) * self.offset_type.itemsize
+        if first or kept is None or kept.size < size:
+            kept = Buffer.of(offsets - offsets[0])
+        elif array.offset or kept.size > size:
+            kept = kept.slice(array.offset * self.offset_type.itemsize, size)
+        child = self.elements(array, offsets).rebased()
+        return Array(self, array.length, (rebased_validity(array), kept), (child,), null_count=array.null_count)
+
+    def take(self, array: Array, indices: Indices) -> Array:
+        offsets = self.cuts(array)
+        starts = offsets[indices].astype(np.int64)
+        lengths = offsets[indices + 1] - starts
+        child = array.children[0]
+        return self._of(lengths, child.layout.take(child, ranges(starts, lengths)), taken_validity(array, indices))
+
+    def concat(self, arrays: Sequence[Array]) -> Array:
+        cuts = [self.cuts(array) for array in arrays]
+        child = self.children[0].concat([self.elements(a, c) for a, c in zip(arrays, cuts, strict=True)])
+        return self._of(np.concatenate([np.diff(c) for c in cuts]), child, joined_validity(arrays))
+
+    def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
+        at, bt = self.cuts(left), self.cuts(right)
+        return bool(np.array_equal(at - at[0], bt - bt[0])) and arrays_equal(
+            self.elements(left, at), self.elements(right, bt), nans_equal
+        )
+
+    def check(self, array: Array) -> None:
+        check_ends(array, array.children[0].length, "the child's length of")
+
+    def check_full(self, array: Array) -> None:
+        self.cuts(array)
+
+
+class MapLayout(ListLayout):
+    """Lists of key-value pairs; seen from Python as lists of pairs, made from those or from dictionaries."""
+
+    __slots__ = ("_names",)
+
+    def __init__(self, type: Map, entries: Layout) -> None:
+        super().__init__(type, 32, entries)
+        self._names = (type.key_field.name, type.item_field.name)
+
+    def build(self, values: Sequence[Any]) -> Array:
+        filled, mask = split_nulls(values, ())
+        pairs, lengths = flatten([v.items() if isinstance(v, Mapping) else v for v in filled], self.type)
+        for index, pair in enumerate(pairs):
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2 or pair[0] is None:
+                raise DataTypeError(f"entry {index}: {pair!r} is no pair of a key and a value of {self.type}")
+        entries = self.children[0]
+        key, item = (child.build([pair[side] for pair in pairs]) for side, child in enumerate(entries.children))
+        return self._of(lengths, Array(entries, len(pairs), (None,), (key, item)), validity_of(mask))
+
+    def to_pylist(self, array: Array) -> list[Any]:
+        offsets = self.cuts(array)
+        entries = self.elements(array, offsets).rebased()
+        keys, items = (child.to_pylist() for child in entries.children)
+        pairs, at = list(zip(keys, items, strict=True)), (offsets - offsets[0]).tolist()
+        return with_nulls([pairs[start:stop] for start, stop in zip(at, at[1:], strict=False)], array)
+
+    def check_full(self, array: Array) -> None:
+        offsets = self.cuts(array)
+        entries = self.elements(array, offsets)
+        if entries.null_count:
+            raise InvalidDataError(f"the map has {entries.null_count} null entries, and an entry cannot be null")
+        keys = entries.rebased().children[0]
+        if keys.null_count:
+            raise InvalidDataError(f"the map has {keys.null_count} null keys, and a key cannot be null")

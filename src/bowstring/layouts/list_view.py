@@ -1,0 +1,124 @@
+"""«ListView Layout»: validity, offsets and sizes in any order, and a child array that the lists may share.
+
+>>> import bowstring as bs
+>>> child = bs.array([0, -127, 127, 50, 12, -7, 25], bs.int8())
+>>> offsets, sizes = np.array([4, 7, 0, 0, 3], np.int32), np.array([3, 0, 4, 0, 2], np.int32)
+>>> views = bs.Array.from_buffers(bs.list_view(bs.int8()), 5, [bytes([0b11101]), offsets, sizes], [child])
+>>> views.to_pylist()
+[[12, -7, 25], None, [0, -127, 127, 50], [], [50, 12]]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bowstring.errors import InvalidDataError
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import (
+    VALIDITY,
+    BufferSpec,
+    Indices,
+    Layout,
+    Role,
+    Values,
+    buffer_of,
+    first_bad,
+    joined_validity,
+    ranges,
+    rebased_validity,
+    split_nulls,
+    taken_validity,
+    validity_of,
+    with_nulls,
+)
+from bowstring.layouts.binary import cut
+from bowstring.layouts.equality import arrays_equal
+from bowstring.layouts.list_ import flatten
+from bowstring.memory.buffer import Buffer
+
+if TYPE_CHECKING:
+    from bowstring.datatypes.types import DataType
+
+
+class ListViewLayout(Layout):
+    """Lists that are each an offset into the child and a size."""
+
+    __slots__ = ("offset_type",)
+
+    def __init__(self, type: DataType, offset_bits: int, values: Layout) -> None:
+        self.offset_type = np.dtype(f"i{offset_bits // 8}")
+        specs = (VALIDITY, BufferSpec(Role.OFFSETS, self.offset_type), BufferSpec(Role.SIZES, self.offset_type))
+        super().__init__(type, specs, (values,))
+
+    def views(self, array: Array) -> tuple[Indices, Indices]:
+        """Offsets and sizes as 64-bit integers, every one checked to lie within the child, null slots too."""
+        starts, sizes = array.values(1).astype(np.int64), array.values(2).astype(np.int64)
+        count = array.children[0].length
+        bad = (starts < 0) | (sizes < 0) | (starts > count) | (sizes > count - starts)
+        if bad.any():
+            at = first_bad(bad)
+            raise InvalidDataError(
+                f"offsets[{at}] = {starts[at]} and sizes[{at}] = {sizes[at]} do not lie within the child's length of {count}"
+            )
+        return starts, sizes
+
+    def _of(self, starts: Values, sizes: Values, child: Array, validity: Buffer | None) -> Array:
+        held = [buffer_of(np.asarray(part, self.offset_type)) for part in (starts, sizes)]
+        return Array(self, len(sizes), (validity, *held), (child,))
+
+    def build(self, values: Sequence[Any]) -> Array:
+        filled, mask = split_nulls(values, ())
+        elements, lengths = flatten(filled, self.type)
+        offsets = cut(np.array(lengths, np.int64), self.offset_type, self.type)
+        return self._of(offsets[:-1], np.array(lengths), self.children[0].build(elements), validity_of(mask))
+
+    def to_pylist(self, array: Array) -> list[Any]:
+        starts, sizes = self.views(array)
+        if not sizes.size:
+            return []
+        first, last = int(starts.min()), int((starts + sizes).max())
+        elements = array.children[0].slice(first, last - first).to_pylist()
+        lists = [elements[at : at + size] for at, size in zip((starts - first).tolist(), sizes.tolist(), strict=True)]
+        return with_nulls(lists, array)
+
+    def rebase(self, array: Array) -> Array:
+        starts, sizes = self.views(array)
+        child = array.children[0]
+        first, last = (int(starts.min()), int((starts + sizes).max())) if sizes.size else (0, 0)
+        width = self.offset_type.itemsize
+        offsets, lengths = (b and b.slice(array.offset * width, array.length * width) for b in array.buffers[1:])
+        if first:
+            offsets = buffer_of((starts - first).astype(self.offset_type))
+        child = child.slice(first, last - first).rebased()
+        buffers = (rebased_validity(array), offsets, lengths)
+        return Array(self, array.length, buffers, (child,), null_count=array.null_count)
+
+    def _sequential(self, array: Array, starts: Indices, sizes: Indices, validity: Buffer | None) -> Array:
+        child = array.children[0]
+        offsets = cut(sizes, self.offset_type, self.type)
+        return self._of(offsets[:-1], sizes, child.layout.take(child, ranges(starts, sizes)), validity)
+
+    def take(self, array: Array, indices: Indices) -> Array:
+        starts, sizes = self.views(array)
+        return self._sequential(array, starts[indices], sizes[indices], taken_validity(array, indices))
+
+    def concat(self, arrays: Sequence[Array]) -> Array:
+        views = [self.views(array) for array in arrays]
+        bases = np.cumsum([0] + [array.children[0].length for array in arrays])
+        cut(np.diff(bases), self.offset_type, self.type)
+        starts = np.concatenate([view[0] + base for view, base in zip(views, bases[:-1], strict=True)])
+        child = self.children[0].concat([array.children[0] for array in arrays])
+        return self._of(starts, np.concatenate([view[1] for view in views]), child, joined_validity(arrays))
+
+    def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
+        (_, sizes), (_, others) = self.views(left), self.views(right)
+        if not np.array_equal(sizes, others):
+            return False
+        a, b = (self._sequential(side, *self.views(side), None).children[0] for side in (left, right))
+        return arrays_equal(a, b, nans_equal)
+
+    def check_full(self, array: Array) -> None:
+        self.views(array)

@@ -1,0 +1,126 @@
+"""«Fixed-size Primitive Layout»: a validity bitmap, and a buffer of slots of one width.
+
+>>> import bowstring as bs
+>>> array = bs.array([1, None, 2, 4, 8], bs.int32())
+>>> array.null_count
+1
+>>> array.buffers[0].to_bytes()  # 00011101
+b'\\x1d'
+>>> array.values(1)[[0, 2, 3, 4]].tolist()
+[1, 2, 4, 8]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bowstring.errors import DataTypeError, InvalidDataError, WouldCopyError
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import (
+    VALIDITY,
+    BufferSpec,
+    Indices,
+    Layout,
+    Role,
+    Values,
+    buffer_of,
+    joined_validity,
+    rebased_validity,
+    split_nulls,
+    taken_validity,
+    validity_of,
+    with_nulls,
+)
+
+if TYPE_CHECKING:
+    from bowstring.datatypes.types import DataType
+    from bowstring.layouts.scalars.base import Scalars
+
+
+class PrimitiveLayout(Layout):
+    """Slots of one width in bytes, whose meaning is `scalars`'."""
+
+    __slots__ = ("dtype", "scalars")
+
+    def __init__(self, type: DataType, scalars: Scalars) -> None:
+        super().__init__(type, (VALIDITY, BufferSpec(Role.DATA, scalars.dtype)))
+        self.scalars = scalars
+        self.dtype = scalars.dtype
+
+    def of(self, slots: Values, mask: Values | None = None) -> Array:
+        """An array over slots of the layout's NumPy type, without copying where they are contiguous."""
+        return Array(self, len(slots), (validity_of(mask), buffer_of(slots)))
+
+    def build(self, values: Sequence[Any]) -> Array:
+        filled, mask = split_nulls(values, self.scalars.fill)
+        try:
+            return self.of(self.scalars.encode(filled), mask)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise self._misfit(filled, error) from None
+
+    def _misfit(self, values: Sequence[Any], error: Exception) -> DataTypeError:
+        for index, value in enumerate(values):
+            try:
+                self.scalars.encode([value])
+            except (TypeError, ValueError, OverflowError) as why:
+                return DataTypeError(f"value {index}: {value!r} is no {self.type}: {why}")
+        return DataTypeError(f"these are no values of {self.type}: {error}")
+
+    def from_numpy(self, array: Values, mask: Values | None) -> Array:
+        """An array of NumPy values of shape (n,), without copying where the types are the same."""
+        try:
+            slots, own_mask = self.scalars.from_numpy(array)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise DataTypeError(f"NumPy's {array.dtype} does not become {self.type}: {error}") from None
+        if mask is not None:
+            own_mask = mask if own_mask is None else mask & own_mask
+        return self.of(slots, own_mask)
+
+    def to_pylist(self, array: Array) -> list[Any]:
+        slots, mask = array.values(1), array.mask()
+        if mask is not None:
+            slots = slots.copy()
+            slots[~mask] = np.zeros((), self.dtype)
+        return with_nulls(self.scalars.decode(slots), array)
+
+    def to_numpy(self, array: Array, allow_copy: bool) -> Values:
+        slots = array.values(1)
+        if array.null_count == 0:
+            shared = self.scalars.as_numpy(slots)
+            if shared is not None:
+                return shared
+        if not allow_copy:
+            why = "has nulls" if array.null_count else "has no NumPy form that shares its memory"
+            raise WouldCopyError(f"this array of {self.type} {why}: allow the copy with zero_copy_only=False")
+        return self.scalars.as_numpy_copy(slots, array.mask())
+
+    def rebase(self, array: Array) -> Array:
+        data = array.buffers[1]
+        width = self.dtype.itemsize
+        if data is None or (array.offset == 0 and data.size == array.length * width and array.null_count == 0):
+            own = data
+        else:
+            own = data.slice(array.offset * width, array.length * width)
+        return Array(self, array.length, (rebased_validity(array), own), null_count=array.null_count)
+
+    def take(self, array: Array, indices: Indices) -> Array:
+        return Array(self, len(indices), (taken_validity(array, indices), buffer_of(array.values(1)[indices])))
+
+    def concat(self, arrays: Sequence[Array]) -> Array:
+        slots = np.concatenate([array.values(1) for array in arrays])
+        return Array(self, len(slots), (joined_validity(arrays), buffer_of(slots)))
+
+    def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
+        return self.scalars.equal(left.values(1), right.values(1), nans_equal)
+
+    def check_full(self, array: Array) -> None:
+        slots, mask = array.values(1), array.mask()
+        if mask is not None:
+            slots = slots[mask]
+        fault = self.scalars.check(slots)
+        if fault is not None:
+            index = fault[0] if mask is None else int(np.flatnonzero(mask)[fault[0]])
+            raise InvalidDataError(f"values[{index}]: {fault[1]} ({self.type})")

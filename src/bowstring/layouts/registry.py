@@ -1,0 +1,83 @@
+"""From a data type to its layout: the only switch on the type («Data Types», the column "Physical Memory Layout")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from bowstring.datatypes import types
+from bowstring.datatypes.extension import ExtensionType
+from bowstring.datatypes.types import DataType
+from bowstring.errors import UsageError
+from bowstring.layouts.base import Layout
+from bowstring.layouts.binary import BinaryLayout
+from bowstring.layouts.binary_view import BinaryViewLayout
+from bowstring.layouts.boolean import BooleanLayout
+from bowstring.layouts.dictionary import DictionaryLayout
+from bowstring.layouts.extension import ExtensionLayout
+from bowstring.layouts.fixed_size_list import FixedSizeListLayout
+from bowstring.layouts.list_ import ListLayout, MapLayout
+from bowstring.layouts.list_view import ListViewLayout
+from bowstring.layouts.null import NullLayout
+from bowstring.layouts.primitive import PrimitiveLayout
+from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
+from bowstring.layouts.scalars import decimals, numbers, temporal
+from bowstring.layouts.scalars.base import Scalars
+from bowstring.layouts.struct_ import StructLayout
+from bowstring.layouts.union import UnionLayout
+
+_SCALARS: dict[type[DataType], Callable[[Any], Scalars]] = {
+    types.Int: numbers.Integers,
+    types.FloatingPoint: numbers.Floats,
+    types.FixedSizeBinary: numbers.FixedBytes,
+    types.Decimal: decimals.Decimals,
+    types.Date: temporal.Dates,
+    types.Time: temporal.Times,
+    types.Timestamp: temporal.Timestamps,
+    types.Duration: temporal.Durations,
+    types.Interval: temporal.intervals,
+}
+
+_LAYOUTS: dict[type[DataType], Callable[[Any, tuple[Layout, ...]], Layout]] = {
+    types.Null: lambda t, c: NullLayout(t),
+    types.Bool: lambda t, c: BooleanLayout(t),
+    types.Binary: lambda t, c: BinaryLayout(t, 32, False),
+    types.LargeBinary: lambda t, c: BinaryLayout(t, 64, False),
+    types.Utf8: lambda t, c: BinaryLayout(t, 32, True),
+    types.LargeUtf8: lambda t, c: BinaryLayout(t, 64, True),
+    types.BinaryView: lambda t, c: BinaryViewLayout(t, False),
+    types.Utf8View: lambda t, c: BinaryViewLayout(t, True),
+    types.List: lambda t, c: ListLayout(t, 32, *c),
+    types.LargeList: lambda t, c: ListLayout(t, 64, *c),
+    types.ListView: lambda t, c: ListViewLayout(t, 32, *c),
+    types.LargeListView: lambda t, c: ListViewLayout(t, 64, *c),
+    types.FixedSizeList: lambda t, c: FixedSizeListLayout(t, *c),
+    types.Struct: lambda t, c: StructLayout(t, c),
+    types.Map: lambda t, c: MapLayout(t, *c),
+    types.Union: lambda t, c: UnionLayout(t, c),
+    types.RunEndEncoded: lambda t, c: RunEndEncodedLayout(t, *c),
+}
+
+
+@lru_cache(maxsize=4096)
+def layout_of(type: DataType) -> Layout:
+    """The layout of a data type; its children's layouts are resolved with it."""
+    if isinstance(type, ExtensionType):
+        return ExtensionLayout(type, layout_of(type.storage_type))
+    if isinstance(type, types.Dictionary):
+        return DictionaryLayout(type, primitive_layout(type.index_type), layout_of(type.value_type))
+    scalars = _SCALARS.get(type.__class__)
+    if scalars is not None:
+        return PrimitiveLayout(type, scalars(type))
+    make = _LAYOUTS.get(type.__class__)
+    if make is None:
+        raise UsageError(f"{type!r} is no data type of the columnar format")
+    return make(type, tuple(layout_of(field.type) for field in type.fields))
+
+
+def primitive_layout(type: DataType) -> PrimitiveLayout:
+    """The layout of a data type whose slots have one width."""
+    layout = layout_of(type)
+    assert isinstance(layout, PrimitiveLayout)
+    return layout

@@ -1,0 +1,127 @@
+"""«Run-End Encoded Layout»: no buffers; a child of run ends, strictly rising, and a child of the runs' values.
+
+>>> import bowstring as bs
+>>> array = bs.array([1.0, 1.0, 1.0, 1.0, None, None, 2.0], bs.run_end_encoded(bs.int32(), bs.float32()))
+>>> array.children[0].to_pylist(), array.children[1].to_pylist()
+([4, 6, 7], [1.0, None, 2.0])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bowstring.errors import InvalidDataError, UsageError, WouldCopyError
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import Indices, Layout, Values, buffer_of, first_bad
+from bowstring.layouts.dictionary import frozen
+from bowstring.layouts.equality import arrays_equal
+
+if TYPE_CHECKING:
+    from bowstring.datatypes.types import RunEndEncoded
+
+
+class RunEndEncodedLayout(Layout):
+    """Runs of equal values."""
+
+    __slots__ = ("_end_type",)
+
+    def __init__(self, type: RunEndEncoded, run_ends: Layout, values: Layout) -> None:
+        super().__init__(type, (), (run_ends, values))
+        dtype = run_ends.buffers[1].dtype
+        assert dtype is not None
+        self._end_type = dtype
+
+    def runs(self, array: Array) -> tuple[Indices, int, int]:
+        """The run ends as 64-bit integers, checked, and the numbers of the first and past the last run of the slots."""
+        ends_array = array.children[0]
+        if ends_array.null_count:
+            raise InvalidDataError(f"{ends_array.null_count} run ends are null")
+        ends = ends_array.values(1).astype(np.int64)
+        if ends.size and ends[0] < 1:
+            raise InvalidDataError(f"run_ends[0] = {ends[0]} is not positive")
+        level = ends[1:] <= ends[:-1]
+        if level.any():
+            at = first_bad(level)
+            raise InvalidDataError(
+                f"run_ends[{at + 1}] = {ends[at + 1]} is not greater than run_ends[{at}] = {ends[at]}"
+            )
+        stop = array.offset + array.length
+        if array.length == 0:
+            return ends, 0, 0
+        if not ends.size or ends[-1] < stop:
+            raise InvalidDataError(f"the last run ends at {ends[-1] if ends.size else 0}, before slot {stop}")
+        first = int(np.searchsorted(ends, array.offset, "right"))
+        past = int(np.searchsorted(ends, stop - 1, "right")) + 1
+        if past > array.children[1].length:
+            raise InvalidDataError(f"there are {array.children[1].length} values for at least {past} runs")
+        return ends, first, past
+
+    def _of(self, ends: Indices, values: Array, length: int) -> Array:
+        if length > np.iinfo(self._end_type).max:
+            raise UsageError(f"{length} slots are too many for the run ends of {self.type}")
+        stored = Array(self.children[0], len(ends), (None, buffer_of(ends.astype(self._end_type))))
+        return Array(self, length, (), (stored, values))
+
+    def build(self, values: Sequence[Any]) -> Array:
+        runs = [list(run) for _, run in groupby(values, key=frozen)]
+        ends = np.cumsum([len(run) for run in runs], dtype=np.int64)
+        return self._of(ends, self.children[1].build([run[0] for run in runs]), len(values))
+
+    def lengths(self, array: Array) -> tuple[Indices, Array]:
+        """How many of the array's slots each run takes up, and the runs' values."""
+        ends, first, past = self.runs(array)
+        cut = np.minimum(ends[first:past] - array.offset, array.length)
+        return np.diff(cut, prepend=0), array.children[1].slice(first, past - first)
+
+    def to_pylist(self, array: Array) -> list[Any]:
+        lengths, values = self.lengths(array)
+        out: list[Any] = []
+        for length, value in zip(lengths.tolist(), values.to_pylist(), strict=True):
+            out.extend([value] * length)
+        return out
+
+    def to_numpy(self, array: Array, allow_copy: bool) -> Values:
+        if not allow_copy:
+            raise WouldCopyError(f"{self.type} has to be decoded for NumPy: allow the copy with zero_copy_only=False")
+        lengths, values = self.lengths(array)
+        return np.repeat(values.layout.to_numpy(values, True), lengths, axis=0)
+
+    def rebase(self, array: Array) -> Array:
+        ends, first, past = self.runs(array)
+        if array.offset == 0 and first == 0 and past == len(ends) and (past == 0 or ends[-1] == array.length):
+            return Array(self, array.length, (), tuple(child.rebased() for child in array.children))
+        lengths, values = self.lengths(array)
+        return self._of(np.cumsum(lengths), values.rebased(), array.length)
+
+    def take(self, array: Array, indices: Indices) -> Array:
+        ends, _, _ = self.runs(array)
+        runs = np.searchsorted(ends, indices + array.offset, "right")
+        last = np.append(np.flatnonzero(runs[1:] != runs[:-1]), len(runs) - 1) if runs.size else runs
+        values = array.children[1]
+        return self._of(last + 1, values.layout.take(values, runs[last]), len(indices))
+
+    def concat(self, arrays: Sequence[Array]) -> Array:
+        parts = [self.lengths(array) for array in arrays]
+        ends = np.cumsum(np.concatenate([lengths for lengths, _ in parts]))
+        values = self.children[1].concat([values for _, values in parts])
+        return self._of(ends, values, sum(array.length for array in arrays))
+
+    def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
+        (mine, my_values), (theirs, their_values) = self.lengths(left), self.lengths(right)
+        mine, theirs = np.cumsum(mine), np.cumsum(theirs)
+        edges = np.union1d(mine, theirs)
+        a = my_values.take(np.searchsorted(mine, edges, "left"))
+        b = their_values.take(np.searchsorted(theirs, edges, "left"))
+        return arrays_equal(a, b, nans_equal)
+
+    def check(self, array: Array) -> None:
+        ends, values = array.children
+        if ends.length > values.length:
+            raise InvalidDataError(f"{ends.length} run ends have only {values.length} values")
+
+    def check_full(self, array: Array) -> None:
+        self.runs(array)

@@ -1,0 +1,69 @@
+"""The contract between the primitive layout and the meaning of its slots."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from bowstring.layouts.base import Values
+    from bowstring.memory.bitmap import Mask
+
+
+class Scalars(ABC):
+    """How slots of NumPy type `dtype` stand for the values of one data type.
+
+    Arrays that are passed in have shape (n,), hold no nulls, and are never written to.
+    """
+
+    __slots__ = ("dtype", "fill")
+
+    def __init__(self, dtype: Any, fill: Any = 0) -> None:
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.fill = fill
+        """A Python value to stand in null slots."""
+
+    @abstractmethod
+    def encode(self, values: Sequence[Any]) -> Values:
+        """Python values as slots; raises TypeError, ValueError or OverflowError for one that does not fit exactly."""
+
+    @abstractmethod
+    def decode(self, slots: Values) -> list[Any]:
+        """Slots as Python values."""
+
+    def as_numpy(self, slots: Values) -> Values | None:
+        """The slots as NumPy shows such values, sharing their memory; None if it has no such form."""
+        return None
+
+    def as_numpy_copy(self, slots: Values, mask: Mask | None) -> Values:
+        """The slots as NumPy shows such values, copied; null slots (False in the mask) as NaN, NaT or None."""
+        out = np.empty(len(slots), object)
+        out[:] = self.decode(slots)
+        if mask is not None:
+            out[~mask] = None
+        return out
+
+    def from_numpy(self, array: Values) -> tuple[Values, Mask | None]:
+        """A NumPy array of shape (n,) as slots, without copying where the types are the same, and which of them are valid.
+
+        Raises TypeError, ValueError or OverflowError where some value does not fit exactly.
+        """
+        return self.encode(array.tolist()), None
+
+    def equal(self, left: Values, right: Values, nans_equal: bool) -> bool:
+        """Whether all slots have equal values."""
+        return bool(np.array_equal(left, right))
+
+    def check(self, slots: Values) -> tuple[int, str] | None:
+        """The first slot that holds no legal value and what is wrong with it, or None."""
+        return None
+
+
+def as_words(slots: Values) -> Values:
+    """Slots of 2**n bytes as unsigned integers of at most 64 bits, shape (n, words)."""
+    width = slots.dtype.itemsize
+    word = np.dtype(f"<u{min(width, 8)}") if width in (1, 2, 4) or width % 8 == 0 else np.dtype("u1")
+    return np.ascontiguousarray(slots).view(word).reshape(len(slots), width // word.itemsize)

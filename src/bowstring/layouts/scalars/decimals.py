@@ -1,0 +1,87 @@
+"""Decimals: two's complement integers of 32 to 256 bits, scaled by a power of ten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Context, Decimal, Inexact
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bowstring.datatypes.types import Decimal as DecimalType
+from bowstring.layouts.scalars.base import Scalars, as_words
+
+if TYPE_CHECKING:
+    from bowstring.layouts.base import Values
+
+_EXACT = Context(prec=160, Emax=1 << 34, Emin=-(1 << 34), traps=[Inexact])
+
+
+class Decimals(Scalars):
+    """Python decimals, given as decimals, integers or strings that need no rounding."""
+
+    __slots__ = ("_bound", "_scale")
+
+    def __init__(self, type: DecimalType) -> None:
+        width = type.bit_width // 8
+        super().__init__(np.dtype(f"i{width}") if width <= 8 else np.dtype((np.void, width)))
+        self._scale = type.scale
+        self._bound = 10**type.precision
+
+    def encode(self, values: Sequence[Any]) -> Values:
+        width = self.dtype.itemsize
+        return np.frombuffer(
+            b"".join(self._digits(v).to_bytes(width, "little", signed=True) for v in values), self.dtype
+        )
+
+    def _digits(self, value: Any) -> int:
+        if not isinstance(value, (Decimal, int, str)) or isinstance(value, bool):
+            raise TypeError("not a decimal, an integer or a string")
+        try:
+            scaled = _EXACT.scaleb(_EXACT.create_decimal(value), self._scale)
+            digits = int(scaled)
+        except ArithmeticError as error:
+            raise ValueError("not a finite decimal") from error
+        if digits != scaled:
+            raise ValueError(f"more than {self._scale} digits behind the point")
+        if not -self._bound < digits < self._bound:
+            raise OverflowError("more digits than the precision allows")
+        return digits
+
+    def decode(self, slots: Values) -> list[Any]:
+        scale = -self._scale
+        return [_EXACT.scaleb(Decimal(digits), scale) for digits in self._integers(slots)]
+
+    def _integers(self, slots: Values) -> list[int]:
+        if self.dtype.kind == "i":
+            numbers: list[int] = slots.tolist()
+            return numbers
+        data, width = slots.tobytes(), self.dtype.itemsize
+        return [int.from_bytes(data[at : at + width], "little", signed=True) for at in range(0, len(data), width)]
+
+    def equal(self, left: Values, right: Values, nans_equal: bool) -> bool:
+        return bool(np.array_equal(as_words(left), as_words(right)))
+
+    def check(self, slots: Values) -> tuple[int, str] | None:
+        words = as_words(slots)
+        bad = ~(_below(words, self._bound) & ~_below(words, -self._bound + 1))
+        if not bad.any():
+            return None
+        index = int(np.argmax(bad))
+        return index, f"{self._integers(slots[index : index + 1])[0]} has more digits than the precision allows"
+
+
+def _below(words: Values, bound: int) -> Values:
+    """Which little-endian two's complement numbers, shape (n, words), are less than `bound`."""
+    bits = words.dtype.itemsize * 8
+    below = np.zeros(len(words), np.bool_)
+    for index in range(words.shape[1]):
+        limit = (bound >> (bits * index)) & ((1 << bits) - 1)
+        column = words[:, index]
+        if index == words.shape[1] - 1:
+            signed = np.dtype(f"i{bits // 8}")
+            column = column.view(signed)
+            limit -= (limit >> (bits - 1)) << bits
+        edge = column.dtype.type(limit)
+        below = (column < edge) | ((column == edge) & below)
+    return below

@@ -1,0 +1,119 @@
+"""Integers, floating-point numbers, and fixed-size binary values."""
+
+from __future__ import annotations
+
+from array import array as machine_array
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bowstring.datatypes.types import FixedSizeBinary, FloatingPoint, Int
+from bowstring.layouts.scalars.base import Scalars, as_words
+
+if TYPE_CHECKING:
+    from bowstring.layouts.base import Values
+    from bowstring.memory.bitmap import Mask
+
+
+class Integers(Scalars):
+    """Python integers; NumPy integers of the same width."""
+
+    __slots__ = ("_code",)
+
+    def __init__(self, type: Int) -> None:
+        super().__init__(f"{'i' if type.is_signed else 'u'}{type.bit_width // 8}")
+        code = {8: "b", 16: "h", 32: "i", 64: "q"}[type.bit_width]
+        self._code = code if type.is_signed else code.upper()
+
+    def encode(self, values: Sequence[Any]) -> Values:
+        return np.frombuffer(machine_array(self._code, values), self.dtype)
+
+    def decode(self, slots: Values) -> list[Any]:
+        return slots.tolist()
+
+    def as_numpy(self, slots: Values) -> Values:
+        return slots
+
+    def as_numpy_copy(self, slots: Values, mask: Mask | None) -> Values:
+        if mask is None:
+            return slots.copy()
+        out = slots.astype(np.float64)
+        out[~mask] = np.nan
+        return out
+
+    def from_numpy(self, array: Values) -> tuple[Values, Mask | None]:
+        if array.dtype == self.dtype:
+            return array, None
+        if array.dtype.kind not in "iub":
+            raise TypeError(f"NumPy's {array.dtype} is no integer type")
+        if array.size and not np.can_cast(array.dtype, self.dtype):
+            limits = np.iinfo(self.dtype)
+            for value in (int(array.min()), int(array.max())):
+                if not limits.min <= value <= limits.max:
+                    raise OverflowError(f"{value} does not fit")
+        return array.astype(self.dtype), None
+
+
+class Floats(Scalars):
+    """Python floats; NumPy floats of the same width."""
+
+    __slots__ = ()
+
+    def __init__(self, type: FloatingPoint) -> None:
+        super().__init__(f"f{type.bit_width // 8}")
+
+    def encode(self, values: Sequence[Any]) -> Values:
+        with np.errstate(over="ignore"):
+            return np.frombuffer(machine_array("d", values), np.float64).astype(self.dtype, copy=False)
+
+    def decode(self, slots: Values) -> list[Any]:
+        return slots.tolist()
+
+    def as_numpy(self, slots: Values) -> Values:
+        return slots
+
+    def as_numpy_copy(self, slots: Values, mask: Mask | None) -> Values:
+        out = slots.copy()
+        if mask is not None:
+            out[~mask] = np.nan
+        return out
+
+    def from_numpy(self, array: Values) -> tuple[Values, Mask | None]:
+        if array.dtype.kind not in "iubf":
+            raise TypeError(f"NumPy's {array.dtype} is no number")
+        return array.astype(self.dtype, copy=False), None
+
+    def equal(self, left: Values, right: Values, nans_equal: bool) -> bool:
+        return bool(np.array_equal(left, right, equal_nan=nans_equal))
+
+
+class FixedBytes(Scalars):
+    """Byte strings of one width; NumPy's void type of that width, since its byte strings lose trailing zeros."""
+
+    __slots__ = ()
+
+    def __init__(self, type: FixedSizeBinary) -> None:
+        super().__init__(np.dtype((np.void, type.byte_width)), bytes(type.byte_width))
+
+    def encode(self, values: Sequence[Any]) -> Values:
+        width = self.dtype.itemsize
+        if any(not isinstance(value, (bytes, bytearray, memoryview)) or len(value) != width for value in values):
+            raise ValueError(f"not a byte string of {width} bytes")
+        return np.frombuffer(b"".join(values), self.dtype) if width else np.zeros(len(values), self.dtype)
+
+    def decode(self, slots: Values) -> list[Any]:
+        width = self.dtype.itemsize
+        data = slots.tobytes()
+        return [data[at : at + width] for at in range(0, len(data), width)] if width else [b""] * len(slots)
+
+    def as_numpy(self, slots: Values) -> Values:
+        return slots
+
+    def from_numpy(self, array: Values) -> tuple[Values, Mask | None]:
+        if array.dtype.kind in "SV" and array.dtype.itemsize == self.dtype.itemsize:
+            return array.view(self.dtype), None
+        return super().from_numpy(array)
+
+    def equal(self, left: Values, right: Values, nans_equal: bool) -> bool:
+        return left.dtype.itemsize == 0 or bool(np.array_equal(as_words(left), as_words(right)))

@@ -1,0 +1,355 @@
+"""Dates, times of day, timestamps, durations and calendar intervals.
+
+A value that Python's `datetime` cannot hold exactly (nanoseconds, years beyond 9999, a time of day beyond midnight) is shown as
+NumPy's `datetime64` or `timedelta64`, which is exact; nothing is rounded.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from bowstring.datatypes.types import Date, Duration, Interval, Time, Timestamp
+from bowstring.errors import UnsupportedError
+from bowstring.layouts.scalars.base import Scalars, as_words
+
+if TYPE_CHECKING:
+    from bowstring.layouts.base import Values
+    from bowstring.memory.bitmap import Mask
+
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+DAY_S = 86_400
+_EPOCH = datetime(1970, 1, 1)
+_EPOCH_DAY = _EPOCH.toordinal()
+_FIRST_US = -62_135_596_800_000_000
+_LAST_US = 253_402_300_799_999_999
+_LONGEST_US = 86_399_999_999_999 * 10**6
+_NAT = np.iinfo(np.int64).min
+
+
+class DayTime(NamedTuple):
+    """A calendar interval of days and milliseconds, each with its own sign."""
+
+    days: int
+    milliseconds: int
+
+
+class MonthDayNano(NamedTuple):
+    """A calendar interval of months, days and nanoseconds, each with its own sign."""
+
+    months: int
+    days: int
+    nanoseconds: int
+
+
+@lru_cache(256)
+def zone_of(name: str) -> tzinfo:
+    """The time zone called `name`: a name of the IANA data base, or an offset such as "+02:00".
+
+    Raises `UnsupportedError` where this machine does not know it.
+    """
+    if name in ("UTC", "Etc/UTC", "Z"):
+        return UTC
+    offset = re.fullmatch(r"([+-])(\d\d):?(\d\d)", name)
+    if offset:
+        span = timedelta(hours=int(offset[2]), minutes=int(offset[3]))
+        if span < timedelta(days=1):
+            return timezone(-span if offset[1] == "-" else span)
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, KeyError) as error:
+        raise UnsupportedError(f"this machine knows no time zone {name!r}") from error
+
+
+class _Temporal(Scalars):
+    """Integers that count `unit`s; NumPy's `numpy_type` shows them."""
+
+    __slots__ = ("_numpy_type", "_unit")
+
+    def __init__(self, dtype: str, unit: str, numpy_kind: str) -> None:
+        super().__init__(dtype)
+        self._unit = unit
+        self._numpy_type = np.dtype(f"{numpy_kind}[{unit}]")
+
+    @abstractmethod
+    def _count(self, value: Any) -> int:
+        """A Python value as a number of units."""
+
+    def encode(self, values: Sequence[Any]) -> Values:
+        units = [v if type(v) is int else self._count_any(v) for v in values]
+        return np.fromiter(units, self.dtype, len(units))
+
+    def _count_any(self, value: Any) -> int:
+        if isinstance(value, (np.datetime64, np.timedelta64)):
+            return _exact_units(value, self._numpy_type)
+        if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+            return int(value)
+        return self._count(value)
+
+    def as_numpy(self, slots: Values) -> Values | None:
+        return slots.view(self._numpy_type) if self.dtype.itemsize == 8 else None
+
+    def as_numpy_copy(self, slots: Values, mask: Mask | None) -> Values:
+        out = slots.astype(np.int64).view(self._numpy_type)
+        if mask is not None:
+            out[~mask] = np.array("NaT", self._numpy_type)
+        return out
+
+    def from_numpy(self, array: Values) -> tuple[Values, Mask | None]:
+        if array.dtype.kind != self._numpy_type.kind:
+            if array.dtype.kind in "iu":
+                slots = array.astype(self.dtype, copy=False)
+                if not np.array_equal(slots, array):
+                    raise OverflowError("an integer does not fit")
+                return slots, None
+            return super().from_numpy(array)
+        mask = ~np.isnat(array)
+        converted = array.astype(self._numpy_type, copy=False)
+        if converted is not array and not np.array_equal(converted.astype(array.dtype)[mask], array[mask]):
+            raise ValueError(f"some values do not convert exactly from {array.dtype} to {self._numpy_type}")
+        units = converted.view(np.int64)
+        slots = units.astype(self.dtype, copy=False)
+        if slots is not units and not np.array_equal(slots[mask], units[mask]):
+            raise OverflowError("a value does not fit 32 bits")
+        return slots, None if mask.all() else mask
+
+
+def _exact_units(value: Any, wanted: np.dtype[Any]) -> int:
+    if np.isnat(value):
+        raise ValueError("NaT is no value: give None for null")
+    converted = value.astype(wanted)
+    if converted != value:
+        raise ValueError(f"not a whole number of {wanted}")
+    return int(converted.astype(np.int64))
+
+
+def _within(slots: Values, unit: str, first_us: int, last_us: int) -> Values | None:
+    """The slots as microseconds if all of them are whole ones and from first to last, else None."""
+    if not slots.size:
+        return slots.astype(np.int64)
+    per_unit, rest = divmod(10**6, PER_SECOND[unit])
+    low, high = int(slots.min()), int(slots.max())
+    if rest:
+        if low // 1000 < first_us or high // 1000 > last_us or (slots % 1000).any():
+            return None
+        return slots // 1000
+    if low * per_unit < first_us or high * per_unit > last_us:
+        return None
+    return slots.astype(np.int64) * per_unit
+
+
+class _Microseconds(_Temporal):
+    """Values that Python holds as microseconds between two bounds."""
+
+    __slots__ = ("_first_us", "_last_us")
+
+    def __init__(self, dtype: str, unit: str, numpy_kind: str, bounds_us: tuple[int, int]) -> None:
+        super().__init__(dtype, unit, numpy_kind)
+        self._first_us, self._last_us = bounds_us
+
+    @abstractmethod
+    def _from_us(self, microseconds: Values) -> list[Any]:
+        """Microseconds within the bounds as Python values."""
+
+    def decode(self, slots: Values) -> list[Any]:
+        whole = _within(slots, self._unit, self._first_us, self._last_us)
+        if whole is not None:
+            return self._from_us(whole)
+        return [self._decode_one(slots[index : index + 1]) for index in range(len(slots))]
+
+    def _decode_one(self, slot: Values) -> Any:
+        whole = _within(slot, self._unit, self._first_us, self._last_us)
+        if whole is not None:
+            return self._from_us(whole)[0]
+        return _numpy_scalar(int(slot[0]), self._numpy_type)
+
+
+def _numpy_scalar(units: int, numpy_type: np.dtype[Any]) -> Any:
+    return units if units == _NAT else np.array(units, np.int64).view(numpy_type)[()]
+
+
+def _units(span: timedelta, unit: str) -> int:
+    microseconds = (span.days * DAY_S + span.seconds) * 10**6 + span.microseconds
+    if unit == "ns":
+        return microseconds * 1000
+    units, rest = divmod(microseconds, 10**6 // PER_SECOND[unit])
+    if rest:
+        raise ValueError(f"finer than the unit {unit}")
+    return units
+
+
+class Timestamps(_Microseconds):
+    """Python datetimes: aware, in the type's zone, or naive where it has none. Naive ones count as UTC on the way in."""
+
+    __slots__ = ("_zone",)
+
+    def __init__(self, type: Timestamp) -> None:
+        super().__init__("i8", type.unit, "M8", (_FIRST_US, _LAST_US))
+        self._zone = type.timezone or None
+
+    def _count(self, value: Any) -> int:
+        if not isinstance(value, datetime):
+            raise TypeError("not a datetime")
+        nanoseconds = getattr(value, "nanosecond", 0)
+        moment = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+        if nanoseconds:
+            if self._unit != "ns":
+                raise ValueError(f"finer than the unit {self._unit}")
+            return _units(datetime(*moment.timetuple()[:6], moment.microsecond) - _EPOCH, "ns") + int(nanoseconds)
+        return _units(moment - _EPOCH, self._unit)
+
+    def _from_us(self, microseconds: Values) -> list[Any]:
+        moments: list[datetime] = microseconds.view("M8[us]").tolist()
+        if self._zone is None:
+            return moments
+        zone = zone_of(self._zone)
+        try:
+            return [moment.replace(tzinfo=UTC).astimezone(zone) for moment in moments]
+        except OverflowError:
+            return [_in_zone(moment, zone) for moment in moments]
+
+
+def _in_zone(moment: datetime, zone: tzinfo) -> Any:
+    try:
+        return moment.replace(tzinfo=UTC).astimezone(zone)
+    except OverflowError:
+        return np.datetime64(moment, "us")
+
+
+class Durations(_Microseconds):
+    """Python timedeltas."""
+
+    __slots__ = ()
+
+    def __init__(self, type: Duration) -> None:
+        super().__init__("i8", type.unit, "m8", (-_LONGEST_US, _LONGEST_US))
+
+    def _count(self, value: Any) -> int:
+        if not isinstance(value, timedelta):
+            raise TypeError("not a timedelta")
+        return _units(value, self._unit) + int(getattr(value, "nanoseconds", 0))
+
+    def _from_us(self, microseconds: Values) -> list[Any]:
+        return microseconds.view("m8[us]").tolist()
+
+
+class Times(_Microseconds):
+    """Python times of day; NumPy's timedelta since midnight."""
+
+    __slots__ = ()
+
+    def __init__(self, type: Time) -> None:
+        super().__init__(f"i{type.bit_width // 8}", type.unit, "m8", (0, DAY_S * 10**6 - 1))
+
+    def _count(self, value: Any) -> int:
+        if not isinstance(value, time) or value.tzinfo is not None:
+            raise TypeError("not a time of day without zone")
+        span = timedelta(hours=value.hour, minutes=value.minute, seconds=value.second, microseconds=value.microsecond)
+        return _units(span, self._unit)
+
+    def _from_us(self, microseconds: Values) -> list[Any]:
+        return [moment.time() for moment in microseconds.view("M8[us]").tolist()]
+
+    def check(self, slots: Values) -> tuple[int, str] | None:
+        return _first_beyond((slots < 0) | (slots >= DAY_S * PER_SECOND[self._unit]), slots, "is no time of day")
+
+
+class Dates(_Temporal):
+    """Python dates."""
+
+    __slots__ = ("_per_day",)
+
+    def __init__(self, type: Date) -> None:
+        super().__init__(f"i{type.bit_width // 8}", "D" if type.unit == "day" else "ms", "M8")
+        self._per_day = 1 if type.unit == "day" else DAY_S * 1000
+
+    def _count(self, value: Any) -> int:
+        if not isinstance(value, date) or isinstance(value, datetime):
+            raise TypeError("not a date")
+        return (value.toordinal() - _EPOCH_DAY) * self._per_day
+
+    def decode(self, slots: Values) -> list[Any]:
+        days, rest = np.divmod(slots.astype(np.int64), self._per_day)
+        shown = days.view("M8[D]").tolist()
+        if rest.any() or any(type(day) is not date for day in shown):
+            return [
+                day if type(day) is date and not extra else _numpy_scalar(int(units), self._numpy_type)
+                for day, extra, units in zip(shown, rest, slots, strict=True)
+            ]
+        return shown
+
+    def check(self, slots: Values) -> tuple[int, str] | None:
+        return None if self._per_day == 1 else _first_beyond(slots % self._per_day != 0, slots, "ms are no whole days")
+
+
+def _first_beyond(bad: Values, slots: Values, fault: str) -> tuple[int, str] | None:
+    if not bad.any():
+        return None
+    index = int(np.argmax(bad))
+    return index, f"{slots[index]} {fault}"
+
+
+class Months(Scalars):
+    """Intervals of whole months, as Python integers."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("i4")
+
+    def encode(self, values: Sequence[Any]) -> Values:
+        if any(not isinstance(value, (int, np.integer)) for value in values):
+            raise TypeError("not a whole number of months")
+        return np.array(values, self.dtype)
+
+    def decode(self, slots: Values) -> list[Any]:
+        return slots.tolist()
+
+    def as_numpy(self, slots: Values) -> Values:
+        return slots
+
+
+class CompoundIntervals(Scalars):
+    """Intervals of several calendar units, as named tuples; NumPy's structured type of the same fields."""
+
+    __slots__ = ("_make",)
+
+    def __init__(
+        self, make: Callable[..., tuple[int, ...]], dtype: list[tuple[str, str]], empty: tuple[int, ...]
+    ) -> None:
+        super().__init__(np.dtype(dtype), empty)
+        self._make = make
+
+    def encode(self, values: Sequence[Any]) -> Values:
+        count = len(self.fill)
+        if any(not isinstance(value, tuple) or len(value) != count for value in values):
+            raise TypeError(f"not a tuple of {count} integers")
+        return np.array([tuple(value) for value in values], self.dtype)
+
+    def decode(self, slots: Values) -> list[Any]:
+        return [self._make(*parts) for parts in slots.tolist()]
+
+    def as_numpy(self, slots: Values) -> Values:
+        return slots
+
+    def from_numpy(self, array: Values) -> tuple[Values, Mask | None]:
+        return (array, None) if array.dtype == self.dtype else super().from_numpy(array)
+
+    def equal(self, left: Values, right: Values, nans_equal: bool) -> bool:
+        return bool(np.array_equal(as_words(left), as_words(right)))
+
+
+def intervals(type: Interval) -> Scalars:
+    """The meaning of a calendar interval's slots."""
+    if type.unit == "year_month":
+        return Months()
+    if type.unit == "day_time":
+        return CompoundIntervals(DayTime, [("days", "<i4"), ("milliseconds", "<i4")], (0, 0))
+    return CompoundIntervals(MonthDayNano, [("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")], (0, 0, 0))

@@ -1,0 +1,92 @@
+"""«Struct Layout»: validity, and a child array of the same length for each field.
+
+>>> import bowstring as bs
+>>> people = bs.struct({"name": bs.string(), "age": bs.int32()})
+>>> array = bs.array([{"name": "joe", "age": 1}, {"age": 2}, None, {"name": "mark", "age": 4}], people)
+>>> array.null_count, array.children[0].null_count
+(1, 2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bowstring.errors import DataTypeError, InvalidDataError
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import (
+    VALIDITY,
+    Indices,
+    Layout,
+    joined_validity,
+    rebased_validity,
+    shown,
+    split_nulls,
+    taken_validity,
+    validity_of,
+    with_nulls,
+)
+from bowstring.layouts.equality import arrays_equal
+
+if TYPE_CHECKING:
+    from bowstring.datatypes.types import Struct
+
+
+class StructLayout(Layout):
+    """Children side by side, under a validity bitmap of their own."""
+
+    __slots__ = ("names",)
+
+    def __init__(self, type: Struct, children: Sequence[Layout]) -> None:
+        super().__init__(type, (VALIDITY,), children)
+        self.names = [f.name for f in type.fields]
+
+    def columns(self, array: Array) -> tuple[Array, ...]:
+        """The children, cut to the slots of the array."""
+        return tuple(child.slice(array.offset, array.length) for child in array.children)
+
+    def build(self, values: Sequence[Any]) -> Array:
+        filled, mask = split_nulls(values, {})
+        known = set(self.names)
+        for index, value in enumerate(filled):
+            if isinstance(value, Mapping):
+                if not known.issuperset(value):
+                    raise DataTypeError(f"value {index} has {shown(set(value) - known)}: no fields of {self.type}")
+            elif not isinstance(value, tuple) or len(value) != len(self.names):
+                raise DataTypeError(f"value {index}: {value!r} is no {self.type}")
+        columns = [
+            child.build([v.get(name) if isinstance(v, Mapping) else v[at] for v in filled])
+            for at, (name, child) in enumerate(zip(self.names, self.children, strict=True))
+        ]
+        return Array(self, len(filled), (validity_of(mask),), tuple(columns))
+
+    def to_pylist(self, array: Array) -> list[Any]:
+        columns = [column.to_pylist() for column in self.columns(array)]
+        if not columns:
+            return with_nulls([{} for _ in range(array.length)], array)
+        if len(set(self.names)) < len(self.names):
+            return with_nulls(list(zip(*columns, strict=True)), array)
+        names = self.names
+        return with_nulls([dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)], array)
+
+    def rebase(self, array: Array) -> Array:
+        columns = tuple(column.rebased() for column in self.columns(array))
+        return Array(self, array.length, (rebased_validity(array),), columns, null_count=array.null_count)
+
+    def take(self, array: Array, indices: Indices) -> Array:
+        columns = tuple(column.layout.take(column, indices) for column in self.columns(array))
+        return Array(self, len(indices), (taken_validity(array, indices),), columns)
+
+    def concat(self, arrays: Sequence[Array]) -> Array:
+        columns = zip(*(self.columns(array) for array in arrays), strict=True)
+        joined = tuple(child.concat(parts) for child, parts in zip(self.children, columns, strict=True))
+        return Array(self, sum(array.length for array in arrays), (joined_validity(arrays),), joined)
+
+    def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
+        return all(arrays_equal(a, b, nans_equal) for a, b in zip(self.columns(left), self.columns(right), strict=True))
+
+    def check(self, array: Array) -> None:
+        needed = array.offset + array.length
+        for name, child in zip(self.names, array.children, strict=True):
+            if child.length < needed:
+                raise InvalidDataError(f"child {name!r} has {child.length} values, the struct has {needed}")

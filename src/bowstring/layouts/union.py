@@ -1,0 +1,190 @@
+"""«Union Layout»: type ids, offsets where it is dense, and a child array for each type; no validity of its own.
+
+>>> import bowstring as bs
+>>> array = bs.array([1.5, None, 3.5, 5], bs.dense_union([("f", bs.float32()), ("i", bs.int32())]))
+>>> array.values(0).tolist(), array.values(1).tolist()
+([0, 0, 0, 1], [0, 1, 2, 0])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bowstring.errors import DataTypeError, InvalidDataError
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import (
+    BufferSpec,
+    Indices,
+    Layout,
+    Role,
+    Values,
+    buffer_of,
+    first_bad,
+    place,
+)
+from bowstring.layouts.equality import arrays_equal
+
+if TYPE_CHECKING:
+    from bowstring.datatypes.types import Union
+
+TYPE_IDS = BufferSpec(Role.TYPE_IDS, np.dtype("i1"))
+OFFSETS = BufferSpec(Role.OFFSETS, np.dtype("i4"))
+
+
+class UnionLayout(Layout):
+    """Values of one of several types; `positions` leads from a slot to its place in its child."""
+
+    __slots__ = ("_child_of", "ids", "is_dense", "names")
+
+    def __init__(self, type: Union, children: Sequence[Layout]) -> None:
+        self.is_dense = type.mode == "dense"
+        super().__init__(type, (TYPE_IDS, OFFSETS) if self.is_dense else (TYPE_IDS,), children)
+        self.ids = type.type_ids
+        self.names = [f.name for f in type.fields]
+        self._child_of = np.full(256, -1, np.int64)
+        self._child_of[list(self.ids)] = range(len(self.ids))
+
+    def members(self, array: Array) -> Indices:
+        """Which child each slot belongs to; raises `InvalidDataError` for an unknown type id."""
+        ids = array.values(0)
+        members = self._child_of[ids.view(np.uint8)]
+        if members.size and members.min() < 0:
+            at = first_bad(members < 0)
+            raise InvalidDataError(f"type_ids[{at}] = {ids[at]} is none of the type's ids {self.ids}")
+        return members
+
+    def positions(self, array: Array, members: Indices) -> Indices:
+        """Where each slot's value lies in its child; raises `InvalidDataError` for an offset beyond it."""
+        if not self.is_dense:
+            return np.arange(array.offset, array.offset + array.length)
+        offsets = array.values(1).astype(np.int64)
+        lengths = np.array([child.length for child in array.children], np.int64)
+        if offsets.size:
+            bad = (offsets < 0) | (offsets >= lengths[members])
+            if bad.any():
+                at = first_bad(bad)
+                name = self.names[members[at]]
+                raise InvalidDataError(
+                    f"offsets[{at}] = {offsets[at]} is not within child {name!r} of {lengths[members[at]]} values"
+                )
+        return offsets
+
+    def _parts(self, array: Array) -> list[tuple[Indices, Array]]:
+        """For each child: the slots that belong to it, and their values."""
+        members = self.members(array)
+        positions = self.positions(array, members)
+        parts = []
+        for number, child in enumerate(array.children):
+            slots = np.flatnonzero(members == number)
+            parts.append((slots, child.take(positions[slots])))
+        return parts
+
+    def _assemble(self, members: Indices, parts: Sequence[tuple[Indices, Array]]) -> Array:
+        ids = buffer_of(np.array(self.ids, np.int8)[members])
+        if self.is_dense:
+            offsets = np.zeros(len(members), np.int32)
+            for slots, _ in parts:
+                offsets[slots] = np.arange(len(slots))
+            return Array(self, len(members), (ids, buffer_of(offsets)), tuple(child for _, child in parts))
+        children = []
+        for layout, (slots, child) in zip(self.children, parts, strict=True):
+            padded = layout.concat([child, layout.build([None])])
+            where = np.full(len(members), len(child))
+            where[slots] = np.arange(len(slots))
+            children.append(layout.take(padded, where))
+        return Array(self, len(members), (ids,), tuple(children))
+
+    def build(self, values: Sequence[Any]) -> Array:
+        members = np.fromiter((self._member_for(i, value) for i, value in enumerate(values)), np.int64, len(values))
+        parts = []
+        for number, layout in enumerate(self.children):
+            slots = np.flatnonzero(members == number)
+            parts.append((slots, layout.build([values[slot] for slot in slots])))
+        return self._assemble(members, parts)
+
+    def _member_for(self, index: int, value: Any) -> int:
+        for number, layout in enumerate(self.children):
+            try:
+                layout.build([value])
+            except DataTypeError:
+                continue
+            return number
+        raise DataTypeError(f"value {index}: {value!r} is of none of the types of {self.type}")
+
+    def to_pylist(self, array: Array) -> list[Any]:
+        out: list[Any] = [None] * array.length
+        for slots, child in self._parts(array):
+            for slot, value in zip(slots.tolist(), child.to_pylist(), strict=True):
+                out[slot] = value
+        return out
+
+    def rebase(self, array: Array) -> Array:
+        first, last = array.offset, array.offset + array.length
+        ids = array.buffers[0]
+        own = ids and ids.slice(first, array.length)
+        if not self.is_dense:
+            return Array(
+                self, array.length, (own,), tuple(c.slice(first, array.length).rebased() for c in array.children)
+            )
+        offsets = array.buffers[1]
+        if first == 0 and offsets is not None and offsets.size == last * 4:
+            return Array(self, array.length, (own, offsets), tuple(child.rebased() for child in array.children))
+        members = self.members(array)
+        positions = self.positions(array, members)
+        moved = np.zeros(array.length, np.int32)
+        children = []
+        for number, child in enumerate(array.children):
+            slots = np.flatnonzero(members == number)
+            used = positions[slots]
+            low, high = (int(used.min()), int(used.max()) + 1) if used.size else (0, 0)
+            moved[slots] = used - low
+            children.append(child.slice(low, high - low).rebased())
+        return Array(self, array.length, (own, buffer_of(moved)), tuple(children))
+
+    def take(self, array: Array, indices: Indices) -> Array:
+        members = self.members(array)
+        positions = self.positions(array, members)
+        taken, where = members[indices], positions[indices]
+        parts = []
+        for number, child in enumerate(array.children):
+            slots = np.flatnonzero(taken == number)
+            parts.append((slots, child.take(where[slots])))
+        return self._assemble(taken, parts)
+
+    def concat(self, arrays: Sequence[Array]) -> Array:
+        bases = np.cumsum([0] + [array.length for array in arrays])
+        split = [self._parts(array) for array in arrays]
+        parts = []
+        for number, layout in enumerate(self.children):
+            slots = np.concatenate([part[number][0] + base for part, base in zip(split, bases, strict=False)])
+            parts.append((slots, layout.concat([part[number][1] for part in split])))
+        return self._assemble(np.concatenate([self.members(array) for array in arrays]), parts)
+
+    def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
+        if not np.array_equal(self.members(left), self.members(right)):
+            return False
+        pairs = zip(self._parts(left), self._parts(right), strict=True)
+        return all(arrays_equal(mine, theirs, nans_equal) for (_, mine), (_, theirs) in pairs)
+
+    def check(self, array: Array) -> None:
+        if self.is_dense:
+            return
+        needed = array.offset + array.length
+        for name, child in zip(self.names, array.children, strict=True):
+            if child.length < needed:
+                raise InvalidDataError(f"child {name!r} has {child.length} values, the sparse union has {needed}")
+
+    def check_full(self, array: Array) -> None:
+        members = self.members(array)
+        positions = self.positions(array, members)
+        if not self.is_dense:
+            return
+        for number, name in enumerate(self.names):
+            own: Values = positions[members == number]
+            if (own[1:] < own[:-1]).any():
+                with place(f"child {name!r}"):
+                    at = first_bad(own[1:] < own[:-1])
+                    raise InvalidDataError(f"the offsets into it fall from {own[at]} to {own[at + 1]}")

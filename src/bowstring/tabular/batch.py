@@ -1,0 +1,222 @@
+"""Record batches: «an ordered collection of arrays, each having the same length», with a schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+from bowstring.datatypes.field import Field, Metadata, Schema
+from bowstring.errors import InvalidDataError, UsageError
+from bowstring.layouts.base import place
+from bowstring.tabular import display
+
+if TYPE_CHECKING:
+    from bowstring.layouts.array import Array
+
+
+class RecordBatch:
+    """Columns of one length, with a schema; immutable.
+
+    `columns` may be any sequence: a reader hands in one that makes an array when it is asked for. `pairs` is the custom metadata
+    of the message that the batch came in or will go out with.
+    """
+
+    __slots__ = ("_columns", "num_rows", "pairs", "schema")
+
+    def __init__(self, schema: Schema, num_rows: int, columns: Sequence[Array], pairs: Metadata = ()) -> None:
+        self.schema = schema
+        self.num_rows = num_rows
+        self._columns = columns
+        self.pairs = pairs
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Sequence[Array], names: Sequence[str] | None = None, schema: Schema | None = None
+    ) -> RecordBatch:
+        """A batch of arrays, with names or a schema for them; nothing is copied.
+
+        Raises `UsageError` where lengths, number or types do not agree.
+        """
+        if schema is None:
+            if names is None or len(names) != len(arrays):
+                raise UsageError(f"{len(arrays)} arrays need as many names, or a schema")
+            schema = Schema(tuple(Field(name, array.type) for name, array in zip(names, arrays, strict=True)))
+        if len(schema) != len(arrays):
+            raise UsageError(f"a schema of {len(schema)} fields does not fit {len(arrays)} arrays")
+        num_rows = arrays[0].length if arrays else 0
+        for field, array in zip(schema, arrays, strict=True):
+            if array.length != num_rows:
+                raise UsageError(f"column {field.name!r} has {array.length} values, the first column has {num_rows}")
+            if array.type != field.type:
+                raise UsageError(f"column {field.name!r} is {array.type}, its field says {field.type}")
+        return cls(schema, num_rows, arrays)
+
+    @property
+    def num_columns(self) -> int:
+        """How many columns there are."""
+        return len(self.schema)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+        return self.num_rows, self.num_columns
+
+    @property
+    def column_names(self) -> list[str]:
+        """The names of the columns."""
+        return self.schema.names
+
+    @property
+    def columns(self) -> list[Array]:
+        """All columns."""
+        return list(self._columns)
+
+    @property
+    def custom_metadata(self) -> dict[bytes, bytes]:
+        """The custom metadata of the batch's message."""
+        return dict(self.pairs)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the values take up, as `Array.nbytes`."""
+        return sum(column.nbytes for column in self._columns)
+
+    def column(self, key: int | str) -> Array:
+        """A column, by index or name; raises `NotFoundError`."""
+        return self._columns[key if type(key) is int and 0 <= key < len(self.schema) else self.schema.index(key)]
+
+    def with_metadata(self, pairs: Metadata) -> RecordBatch:
+        """The same batch with other custom metadata for its message."""
+        return RecordBatch(self.schema, self.num_rows, self._columns, pairs)
+
+    def select(self, keys: Iterable[str | int]) -> RecordBatch:
+        """The batch of some of the columns, in the order given; nothing is copied."""
+        chosen = [self.schema.index(key) for key in keys]
+        return RecordBatch(self.schema.select(chosen), self.num_rows, _Chosen(self._columns, chosen), self.pairs)
+
+    def slice(self, offset: int = 0, length: int | None = None) -> RecordBatch:
+        """The `length` rows from row `offset` on (to the end by default); nothing is copied."""
+        if offset < 0 or (length is not None and length < 0):
+            raise UsageError(f"a slice begins at 0 or later and is not negative: offset {offset}, length {length}")
+        offset = min(offset, self.num_rows)
+        length = self.num_rows - offset if length is None else min(length, self.num_rows - offset)
+        return RecordBatch(self.schema, length, _Sliced(self._columns, offset, length), self.pairs)
+
+    def to_pydict(self) -> dict[str, list[Any]]:
+        """The columns as lists of Python values, by name."""
+        return {name: column.to_pylist() for name, column in zip(self.schema.names, self._columns, strict=True)}
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """The rows as dictionaries of Python values."""
+        names = self.schema.names
+        if not names:
+            return [{} for _ in range(self.num_rows)]
+        rows = zip(*(column.to_pylist() for column in self._columns), strict=True)
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def equals(self, other: RecordBatch, check_metadata: bool = False, nans_equal: bool = False) -> bool:
+        """Whether schemas and values are the same."""
+        return (
+            self.num_rows == other.num_rows
+            and self.schema.equals(other.schema, check_metadata)
+            and all(a.equals(b, nans_equal) for a, b in zip(self._columns, other._columns, strict=True))
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return self.equals(other) if isinstance(other, RecordBatch) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def validate(self, full: bool = False) -> None:
+        """Check every column, as `Array.validate`; the message of the `InvalidDataError` names the column."""
+        for index, field in enumerate(self.schema):
+            with place(f"column {field.name!r}"):
+                column = self._columns[index]
+                if column.length != self.num_rows or column.type != field.type:
+                    raise InvalidDataError(
+                        f"is {column.type}[{column.length}], the batch says {field.type}[{self.num_rows}]"
+                    )
+                column.validate(full)
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def __getitem__(self, key: int | str) -> Array:
+        return self.column(key)
+
+    def __repr__(self) -> str:
+        return f"<bowstring.RecordBatch {self.num_rows} rows x {self.num_columns} columns>\n{self.schema}"
+
+    def _repr_html_(self) -> str:
+        return display.html(self)
+
+    def __arrow_c_schema__(self) -> object:
+        from bowstring.exchange import cdata
+
+        return cdata.export_schema(self.schema)
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        from bowstring.exchange import cdata
+
+        return cdata.export_batch(self)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        from bowstring.exchange import cdata
+
+        return cdata.export_stream(self.schema, iter([self]))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RecordBatch, (self.schema, self.num_rows, self.columns, self.pairs)
+
+
+class _Lazy(Sequence["Array"]):
+    """Columns that are made from other columns when they are asked for."""
+
+    __slots__ = ("_base",)
+
+    def __init__(self, base: Sequence[Array]) -> None:
+        self._base = base
+
+    def __len__(self) -> int:
+        return len(self._base)
+
+    def _at(self, index: int) -> Array:
+        return self._base[index]
+
+    @overload
+    def __getitem__(self, index: int) -> Array: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Array]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return [self._at(i) for i in range(*index.indices(len(self)))]
+        return self._at(range(len(self))[index])
+
+    def __iter__(self) -> Iterator[Array]:
+        return (self._at(index) for index in range(len(self)))
+
+
+class _Chosen(_Lazy):
+    __slots__ = ("_chosen",)
+
+    def __init__(self, base: Sequence[Array], chosen: list[int]) -> None:
+        super().__init__(base)
+        self._chosen = chosen
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def _at(self, index: int) -> Array:
+        return self._base[self._chosen[index]]
+
+
+class _Sliced(_Lazy):
+    __slots__ = ("_length", "_offset")
+
+    def __init__(self, base: Sequence[Array], offset: int, length: int) -> None:
+        super().__init__(base)
+        self._offset = offset
+        self._length = length
+
+    def _at(self, index: int) -> Array:
+        return self._base[index].slice(self._offset, self._length)

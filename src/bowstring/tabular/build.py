@@ -1,0 +1,307 @@
+"""Python objects, NumPy arrays and other libraries' Arrow data -> arrays, record batches and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from bowstring.datatypes import types
+from bowstring.datatypes.field import Field, MetadataLike, Schema, field
+from bowstring.datatypes.types import DataType
+from bowstring.errors import DataTypeError, UsageError
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import Layout, Values, validity_of
+from bowstring.layouts.boolean import BooleanLayout
+from bowstring.layouts.fixed_size_list import FixedSizeListLayout
+from bowstring.layouts.primitive import PrimitiveLayout
+from bowstring.layouts.registry import layout_of
+from bowstring.layouts.scalars.temporal import DayTime, MonthDayNano
+from bowstring.layouts.struct_ import StructLayout
+from bowstring.tabular.batch import RecordBatch
+from bowstring.tabular.chunked import ChunkedArray
+from bowstring.tabular.table import Table
+
+
+def array(values: Any, type: DataType | None = None, mask: Values | Sequence[bool] | None = None) -> Array:
+    """An array of `values`, of data type `type` or of one that is inferred from them.
+
+    `values` is a sequence of Python objects (None for null), a NumPy array, or anything that exports the Arrow C data
+    interface; the latter two are taken over without copying where memory and type allow. `mask` says which values are null
+    (True), for NumPy arrays. Raises `DataTypeError` naming the first value that does not fit.
+    """
+    if isinstance(values, ChunkedArray):
+        values = values.combine_chunks()
+    elif not isinstance(values, Array) and hasattr(values, "__arrow_c_array__"):
+        from bowstring.exchange import cdata
+
+        values = cdata.import_array(values)
+    if isinstance(values, Array):
+        if type is not None and values.type != type:
+            raise DataTypeError(f"the array is {values.type}, not {type}")
+        return values
+    if isinstance(values, np.ma.MaskedArray):
+        mask = np.ma.getmaskarray(values) if mask is None else mask
+        values = values.data
+    elif not isinstance(values, np.ndarray) and hasattr(values, "__array__") and not np.isscalar(values):
+        values = np.asarray(values)
+    if isinstance(values, np.ndarray):
+        valid = None if mask is None else ~np.asarray(mask, np.bool_)
+        if valid is not None and valid.shape != values.shape[:1]:
+            raise UsageError(f"a mask of shape {valid.shape} does not fit values of shape {values.shape}")
+        return _from_numpy(values, layout_of(type or numpy_type(values)), valid)
+    if mask is not None:
+        raise UsageError("a mask goes with a NumPy array; among Python objects None is null")
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise DataTypeError(f"an array is made from a sequence, not from {values!r}")
+    items = values if isinstance(values, (list, tuple)) else list(values)
+    return layout_of(type or infer_type(items)).build(items)
+
+
+def _from_numpy(values: Values, layout: Layout, valid: Values | None) -> Array:
+    if values.ndim == 0:
+        raise DataTypeError("an array is made from a NumPy array of at least one dimension")
+    if values.dtype.byteorder == ">" or (values.dtype.kind in "iufmM" and not values.dtype.isnative):
+        values = values.astype(values.dtype.newbyteorder("="))
+    if isinstance(layout, FixedSizeListLayout) and values.ndim > 1 and values.shape[1] == layout.size:
+        elements = values.reshape(values.shape[0] * values.shape[1], *values.shape[2:])
+        return Array(layout, len(values), (validity_of(valid),), (_from_numpy(elements, layout.children[0], None),))
+    if values.ndim == 1 and values.dtype.kind != "O":
+        if isinstance(layout, PrimitiveLayout):
+            return layout.from_numpy(values, valid)
+        if isinstance(layout, BooleanLayout) and values.dtype.kind == "b":
+            return layout.of(values, valid)
+        if isinstance(layout, StructLayout) and values.dtype.names == tuple(layout.names):
+            columns = [_from_numpy(values[n], c, None) for n, c in zip(layout.names, layout.children, strict=True)]
+            return Array(layout, len(values), (validity_of(valid),), tuple(columns))
+    items = list(values) if values.ndim > 1 or values.dtype.kind in "mM" else values.tolist()
+    if valid is not None:
+        items = [item if keep else None for item, keep in zip(items, valid.tolist(), strict=True)]
+    return layout.build(items)
+
+
+# Inference
+
+_NUMPY_KINDS: dict[str, Callable[[np.dtype[Any]], DataType]] = {
+    "b": lambda d: types.bool_(),
+    "i": lambda d: types.Int(d.itemsize * 8),
+    "u": lambda d: types.Int(d.itemsize * 8, False),
+    "f": lambda d: types.FloatingPoint(d.itemsize * 8),
+    "U": lambda d: types.string(),
+    "S": lambda d: types.binary(),
+    "M": lambda d: _datetime_type(d),
+    "m": lambda d: types.Duration(_time_unit(d)),
+    "V": lambda d: _void_type(d),
+}
+
+
+def numpy_type(values: Values) -> DataType:
+    """The data type for a NumPy array: that of its elements, as fixed-size lists for each dimension beyond the first."""
+    if values.ndim > 1:
+        return types.list_(numpy_type(values[:, 0] if values.shape[1] else values.reshape(-1)), values.shape[1])
+    if values.dtype.kind == "O":
+        return infer_type(values.tolist())
+    return _dtype_type(values.dtype)
+
+
+def _dtype_type(dtype: np.dtype[Any]) -> DataType:
+    make = _NUMPY_KINDS.get(dtype.kind)
+    if make is None or (dtype.kind == "f" and dtype.itemsize > 8):
+        raise DataTypeError(f"NumPy's {dtype} has no data type: give one")
+    return make(dtype)
+
+
+def _time_unit(dtype: np.dtype[Any]) -> types.TimeUnit:
+    unit, count = np.datetime_data(dtype)
+    for known in types.TIME_UNITS:
+        if unit == known and count == 1:
+            return known
+    raise DataTypeError(f"NumPy's {dtype} has no data type: convert it to s, ms, us or ns")
+
+
+def _datetime_type(dtype: np.dtype[Any]) -> DataType:
+    return types.date32() if np.datetime_data(dtype) == ("D", 1) else types.Timestamp(_time_unit(dtype))
+
+
+def _void_type(dtype: np.dtype[Any]) -> DataType:
+    if dtype.fields is None:
+        return types.FixedSizeBinary(dtype.itemsize)
+    return types.struct([(name, _dtype_type(dtype.fields[name][0])) for name in dtype.names or ()])
+
+
+def infer_type(values: Sequence[Any]) -> DataType:
+    """The data type for Python values: the narrowest of Python's own kinds that holds them all, `null` for nothing but None.
+
+    Integers become int64 (uint64 where they need it), integers with floats float64, datetimes microseconds in the zone of the
+    first, sequences lists, dictionaries structs. Raises `DataTypeError` for a mixture or an unknown kind.
+    """
+    present = [value for value in values if value is not None]
+    kinds = set(map(type, present))
+    families = {_family(kind) for kind in kinds}
+    if not families:
+        return types.null()
+    if families == {int, float}:
+        families = {float}
+    if len(families) > 1:
+        raise DataTypeError(f"values of {_names(families)} have no common data type: give one")
+    return _FAMILIES[families.pop()](present)
+
+
+def _names(kinds: Iterable[Any]) -> str:
+    return " and ".join(sorted(kind.__name__ for kind in kinds))
+
+
+def _family(kind: type) -> type:
+    for known in kind.__mro__:
+        if known in _FAMILIES:
+            return known
+    for abstract, known in ((np.integer, int), (np.floating, float), (np.bool_, bool), (Mapping, dict)):
+        if issubclass(kind, abstract):
+            return known
+    raise DataTypeError(f"Python's {kind.__name__} has no data type: give one")
+
+
+def _integers(values: list[Any]) -> DataType:
+    low, high = min(values), max(values)
+    if low >= -(1 << 63) and high < 1 << 63:
+        return types.int64()
+    if low >= 0 and high < 1 << 64:
+        return types.uint64()
+    raise DataTypeError(f"integers from {low} to {high} do not fit 64 bits: give a decimal type")
+
+
+def _decimals(values: list[Decimal]) -> DataType:
+    digits = scale = 0
+    for value in values:
+        _, shown, exponent = value.as_tuple()
+        if not isinstance(exponent, int):
+            raise DataTypeError(f"{value} is no finite decimal")
+        scale = max(scale, -exponent)
+        digits = max(digits, len(shown) + min(exponent, 0), 0) if exponent <= 0 else max(digits, len(shown) + exponent)
+    precision = max(digits + scale, 1)
+    return types.Decimal(precision, scale, 128 if precision <= 38 else 256)
+
+
+def _datetimes(values: list[datetime]) -> DataType:
+    zones = {value.tzinfo is not None for value in values}
+    if len(zones) > 1:
+        raise DataTypeError("datetimes with and without a zone have no common data type: give one")
+    zone = values[0].tzinfo
+    name = getattr(zone, "key", None) or (zone.tzname(None) if zone is not None else None)
+    if name and name.startswith("UTC") and name != "UTC":
+        name = name[3:]
+    return types.timestamp("us", name or ("UTC" if zone is not None else None))
+
+
+def _lists(values: list[Any]) -> DataType:
+    return types.list_(infer_type(list(chain.from_iterable(values))))
+
+
+def _structs(values: list[Mapping[str, Any]]) -> DataType:
+    names = list(dict.fromkeys(chain.from_iterable(values)))
+    return types.struct([(name, infer_type([value.get(name) for value in values])) for name in names])
+
+
+_FAMILIES: dict[type, Callable[[list[Any]], DataType]] = {
+    bool: lambda v: types.bool_(),
+    int: _integers,
+    float: lambda v: types.float64(),
+    str: lambda v: types.string(),
+    bytes: lambda v: types.binary(),
+    bytearray: lambda v: types.binary(),
+    memoryview: lambda v: types.binary(),
+    datetime: _datetimes,
+    date: lambda v: types.date32(),
+    time: lambda v: types.time64("us"),
+    timedelta: lambda v: types.duration("us"),
+    Decimal: _decimals,
+    MonthDayNano: lambda v: types.month_day_nano_interval(),
+    DayTime: lambda v: types.day_time_interval(),
+    np.datetime64: lambda v: _datetime_type(v[0].dtype),
+    np.timedelta64: lambda v: types.Duration(_time_unit(v[0].dtype)),
+    list: _lists,
+    tuple: _lists,
+    np.ndarray: _lists,
+    Array: _lists,
+    dict: _structs,
+}
+
+
+# Batches and tables
+
+
+def _columns(data: Any, schema: Schema | None, names: Sequence[str] | None) -> tuple[list[Any], Schema]:
+    if isinstance(data, Mapping):
+        if schema is not None:
+            missing = [name for name in schema.names if name not in data]
+            if missing:
+                raise UsageError(f"the schema has columns that the data lacks: {missing}")
+            data = [data[name] for name in schema.names]
+        else:
+            names, data = list(data), list(data.values())
+    if schema is not None and len(schema) != len(data):
+        raise UsageError(f"a schema of {len(schema)} fields does not fit {len(data)} columns")
+    wanted = [None] * len(data) if schema is None else schema.types
+    made = [v if isinstance(v, ChunkedArray) else array(v, t) for v, t in zip(data, wanted, strict=True)]
+    if schema is None:
+        if names is None or len(names) != len(made):
+            raise UsageError(f"{len(made)} columns need as many names, or a schema")
+        schema = Schema(tuple(Field(name, column.type) for name, column in zip(names, made, strict=True)))
+    return made, schema
+
+
+def record_batch(
+    data: Any, schema: Schema | None = None, names: Sequence[str] | None = None, metadata: MetadataLike = None
+) -> RecordBatch:
+    """A record batch from columns by name, a sequence of columns with `names` or a `schema`, or another library's batch.
+
+    Columns are as `array` takes them. Raises `UsageError` where lengths or types do not agree.
+    """
+    if isinstance(data, RecordBatch):
+        return data
+    if hasattr(data, "__arrow_c_array__"):
+        from bowstring.exchange import cdata
+
+        return cdata.import_batch(data)
+    columns, made = _columns(data, schema, names)
+    if metadata is not None:
+        made = made.with_metadata(metadata)
+    return RecordBatch.from_arrays([array(column) for column in columns], schema=made)
+
+
+def table(
+    data: Any, schema: Schema | None = None, names: Sequence[str] | None = None, metadata: MetadataLike = None
+) -> Table:
+    """A table from columns by name, a sequence of columns with `names` or a `schema`, rows as dictionaries, or another
+    library's table.
+
+    Columns are as `array` takes them, or chunked. Raises `UsageError` where lengths or types do not agree.
+    """
+    if isinstance(data, Table):
+        return data
+    if isinstance(data, RecordBatch):
+        return Table(data.schema, [data])
+    if hasattr(data, "__arrow_c_stream__"):
+        from bowstring.exchange import cdata
+
+        found, batches = cdata.import_stream(data)
+        return Table(found, list(batches))
+    if hasattr(data, "__arrow_c_array__"):
+        batch = record_batch(data)
+        return Table(batch.schema, [batch])
+    if isinstance(data, (list, tuple)) and data and all(isinstance(row, Mapping) for row in data) and names is None:
+        return _from_rows(data, schema, metadata)
+    columns, made = _columns(data, schema, names)
+    return Table.from_arrays(columns, schema=made if metadata is None else made.with_metadata(metadata))
+
+
+def _from_rows(rows: Sequence[Mapping[str, Any]], schema: Schema | None, metadata: MetadataLike) -> Table:
+    whole = layout_of(types.Struct(schema.fields) if schema is not None else _structs(list(rows))).build(rows)
+    made = schema or Schema(tuple(field(f.name, f.type) for f in whole.type.fields))
+    if metadata is not None:
+        made = made.with_metadata(metadata)
+    return Table(made, [RecordBatch(made, len(rows), whole.children)])

@@ -1,0 +1,207 @@
+"""Tables: record batches of one schema, seen as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bowstring.datatypes.field import Field, Schema
+from bowstring.errors import UsageError
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import place
+from bowstring.layouts.registry import layout_of
+from bowstring.tabular import display
+from bowstring.tabular.batch import RecordBatch
+from bowstring.tabular.chunked import ChunkedArray
+
+if TYPE_CHECKING:
+    from bowstring.datatypes.field import MetadataLike
+
+
+class Table:
+    """Record batches of one schema; immutable. A column is a `ChunkedArray` with one chunk for each batch."""
+
+    __slots__ = ("_batches", "num_rows", "schema")
+
+    def __init__(self, schema: Schema, batches: Sequence[RecordBatch]) -> None:
+        self.schema = schema
+        self._batches = list(batches)
+        self.num_rows = sum(batch.num_rows for batch in batches)
+
+    @classmethod
+    def from_batches(cls, batches: Iterable[RecordBatch], schema: Schema | None = None) -> Table:
+        """A table of batches, which must all have the schema (the first one's by default); nothing is copied."""
+        held = list(batches)
+        if schema is None:
+            if not held:
+                raise UsageError("a table of no batches needs a schema")
+            schema = held[0].schema
+        for number, batch in enumerate(held):
+            if batch.schema is not schema and batch.schema != schema:
+                raise UsageError(f"batch {number} has another schema: {batch.schema!r}, not {schema!r}")
+        return cls(schema, held)
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Sequence[Array | ChunkedArray], names: Sequence[str] | None = None, schema: Schema | None = None
+    ) -> Table:
+        """A table of columns, with names or a schema for them, cut into batches wherever one of them is; nothing is copied."""
+        columns = [ChunkedArray([a], a.type) if isinstance(a, Array) else a for a in arrays]
+        if schema is None:
+            if names is None or len(names) != len(columns):
+                raise UsageError(f"{len(columns)} columns need as many names, or a schema")
+            schema = Schema(tuple(Field(name, c.type) for name, c in zip(names, columns, strict=True)))
+        if len(schema) != len(columns):
+            raise UsageError(f"a schema of {len(schema)} fields does not fit {len(columns)} columns")
+        for field, column in zip(schema, columns, strict=True):
+            if len(column) != len(columns[0]):
+                raise UsageError(
+                    f"column {field.name!r} has {len(column)} values, the first column has {len(columns[0])}"
+                )
+        edges = np.unique(np.concatenate([column._starts for column in columns])).tolist() if columns else [0]
+        spans = list(zip(edges, edges[1:], strict=False))
+        return cls(schema, [RecordBatch.from_arrays([c._within(*s) for c in columns], schema=schema) for s in spans])
+
+    @property
+    def num_columns(self) -> int:
+        """How many columns there are."""
+        return len(self.schema)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+        return self.num_rows, self.num_columns
+
+    @property
+    def column_names(self) -> list[str]:
+        """The names of the columns."""
+        return self.schema.names
+
+    @property
+    def columns(self) -> list[ChunkedArray]:
+        """All columns."""
+        return [self.column(index) for index in range(len(self.schema))]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the values take up, as `Array.nbytes`."""
+        return sum(batch.nbytes for batch in self._batches)
+
+    def column(self, key: int | str) -> ChunkedArray:
+        """A column, by index or name; raises `NotFoundError`."""
+        index = self.schema.index(key)
+        return ChunkedArray([batch.column(index) for batch in self._batches], self.schema.fields[index].type)
+
+    def to_batches(self) -> list[RecordBatch]:
+        """The record batches."""
+        return list(self._batches)
+
+    def combine_chunks(self) -> Table:
+        """The same table as one batch; copies, unless there is exactly one."""
+        if len(self._batches) == 1:
+            return self
+        columns = [
+            layout_of(f.type).concat([b.column(i) for b in self._batches])
+            if self._batches
+            else layout_of(f.type).build([])
+            for i, f in enumerate(self.schema)
+        ]
+        return Table(self.schema, [RecordBatch(self.schema, self.num_rows, columns)])
+
+    def select(self, keys: Iterable[str | int]) -> Table:
+        """The table of some of the columns, in the order given; nothing is copied."""
+        chosen = [self.schema.index(key) for key in keys]
+        return Table(self.schema.select(chosen), [batch.select(chosen) for batch in self._batches])
+
+    def slice(self, offset: int = 0, length: int | None = None) -> Table:
+        """The `length` rows from row `offset` on (to the end by default); nothing is copied."""
+        if offset < 0 or (length is not None and length < 0):
+            raise UsageError(f"a slice begins at 0 or later and is not negative: offset {offset}, length {length}")
+        left = self.num_rows - offset if length is None else length
+        parts = []
+        for batch in self._batches:
+            if offset < batch.num_rows and left > 0:
+                parts.append(batch.slice(offset, left))
+                left -= parts[-1].num_rows
+            offset = max(offset - batch.num_rows, 0)
+        return Table(self.schema, parts)
+
+    def replace_schema_metadata(self, metadata: MetadataLike) -> Table:
+        """The same table with other custom metadata in its schema."""
+        schema = self.schema.with_metadata(metadata)
+        return Table(schema, [RecordBatch(schema, b.num_rows, b._columns, b.pairs) for b in self._batches])
+
+    def to_pydict(self) -> dict[str, list[Any]]:
+        """The columns as lists of Python values, by name."""
+        return {name: self.column(index).to_pylist() for index, name in enumerate(self.schema.names)}
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """The rows as dictionaries of Python values."""
+        return list(chain.from_iterable(batch.to_pylist() for batch in self._batches))
+
+    def equals(self, other: Table, check_metadata: bool = False, nans_equal: bool = False) -> bool:
+        """Whether schemas and values are the same, however they are cut into batches."""
+        return (
+            self.num_rows == other.num_rows
+            and self.schema.equals(other.schema, check_metadata)
+            and all(a.equals(b, nans_equal) for a, b in zip(self.columns, other.columns, strict=True))
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return self.equals(other) if isinstance(other, Table) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def validate(self, full: bool = False) -> None:
+        """Check every batch, as `RecordBatch.validate`; the message of the `InvalidDataError` names batch and column."""
+        for number, batch in enumerate(self._batches):
+            with place(f"record batch {number}"):
+                batch.validate(full)
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def __getitem__(self, key: int | str) -> ChunkedArray:
+        return self.column(key)
+
+    def __repr__(self) -> str:
+        size = f"{self.num_rows} rows x {self.num_columns} columns in {len(self._batches)} batches"
+        return f"<bowstring.Table {size}>\n{self.schema}"
+
+    def _repr_html_(self) -> str:
+        return display.html(self)
+
+    def __arrow_c_schema__(self) -> object:
+        from bowstring.exchange import cdata
+
+        return cdata.export_schema(self.schema)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        from bowstring.exchange import cdata
+
+        return cdata.export_stream(self.schema, iter(self._batches))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Table, (self.schema, self._batches)
+
+
+def concat_tables(tables: Iterable[Table]) -> Table:
+    """Tables of one schema, end to end; nothing is copied."""
+    held = list(tables)
+    if not held:
+        raise UsageError("there are no tables to concatenate")
+    return Table.from_batches(chain.from_iterable(t._batches for t in held), held[0].schema)
+
+
+def concat_arrays(arrays: Iterable[Array]) -> Array:
+    """Arrays of one data type, end to end in one array; copies."""
+    held = list(arrays)
+    if not held:
+        raise UsageError("there are no arrays to concatenate")
+    for array in held:
+        if array.type != held[0].type:
+            raise UsageError(f"arrays of {held[0].type} and {array.type} do not make one array")
+    return held[0].layout.concat(held)
