@@ -271,7 +271,7 @@ class UnixTransport(Transport):
         if descriptors != expected or len(frame.descriptors) != expected:
             found = len(frame.descriptors)
             raise ProtocolError(
-                f"unix socket: {frame.kind.name} frame with {found} descriptors, {descriptors} announced, not {expected}"
+                f"unix: {frame.kind.name} frame with {found} descriptors; {descriptors} announced, not {expected}"
             )
         exact = {Kind.REGION: REGION.size, Kind.RETIRE: 0}.get(frame.kind)
         if exact is not None and frame.length_bytes != exact:
