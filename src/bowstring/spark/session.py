@@ -92,11 +92,15 @@ def session(
 def register(spark: SparkSession) -> SparkSession:
     """Make ``format("arrow")`` known to `spark`, a session of the caller's own (classic or Connect); gives it back.
 
-    The package has to be importable where the session's Python workers run.
+    The package has to be importable where the session's Python workers run. A thread of the caller's own calls this before it
+    writes: Spark looks a data source up in the session that is active in the thread, and a new thread has none.
     """
     from bowstring.spark.source import ArrowDataSource
 
     spark.dataSource.register(ArrowDataSource)
+    jvm = getattr(spark, "_jvm", None)  # a Connect session has none, and needs nothing more
+    if jvm is not None:
+        type(spark)._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)
     return spark
 
 

@@ -1,0 +1,80 @@
+"""What test_cluster.py runs in a process of its own, since a process has only one Spark: one job on a real cluster.
+
+Usage: cluster_job.py MASTER FOLDER. Prints a line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROWS = 60_000
+
+
+def trouble(folder: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Kills the executor in the middle of partition 1, once; fails the first attempt of partition 2; partition 3 lags once."""
+
+    def pass_on(batches: Iterator[Any]) -> Iterator[Any]:
+        import signal
+        import time
+
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        partition = context.partitionId()
+        for index, batch in enumerate(batches):
+            yield batch
+            if index != 8:
+                continue
+            if partition == 2 and context.attemptNumber() == 0:
+                raise RuntimeError("injected")
+            if partition in (1, 3):
+                try:
+                    os.close(os.open(f"{folder}/trouble-{partition}", os.O_CREAT | os.O_EXCL))
+                except FileExistsError:
+                    continue
+                if partition == 3:
+                    if "lag" in os.listdir(folder):  # noqa: PTH208
+                        time.sleep(60)
+                    continue
+                process = os.getppid()
+                while process > 1:
+                    status = Path(f"/proc/{process}/stat").read_text()
+                    if "(java)" in status:
+                        os.kill(process, signal.SIGKILL)
+                        time.sleep(60)
+                    process = int(status.rpartition(") ")[2].split()[1])
+
+    return pass_on
+
+
+def main(master: str, folder: str) -> None:
+    from bowstring.spark import session
+
+    spark = session(
+        master,
+        {
+            "spark.executor.memory": "512m",
+            "spark.sql.execution.arrow.maxRecordsPerBatch": 500,
+            "spark.speculation": Path(folder, "lag").exists(),
+            "spark.speculation.minTaskRuntime": "1s",
+            "spark.speculation.quantile": "0.5",
+            "spark.executorEnv.PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+        },
+    )
+    frame = spark.range(0, ROWS, 1, 4).selectExpr("id", "repeat('x', 50) as s").mapInArrow(trouble(folder), "id long, s string")
+    data = f"{folder}/data"
+    frame.write.format("arrow").mode("append").save(data)
+    found = spark.read.format("arrow").load(data)
+    rows, distinct, total = found.selectExpr("count(id)", "count(distinct id)", "sum(id)").collect()[0]
+    print(json.dumps({"rows": rows, "distinct": distinct, "sum": total, "names": sorted(os.listdir(data))}))  # noqa: PTH208, T201
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

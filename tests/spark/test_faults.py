@@ -1,0 +1,206 @@
+"""No row lost and none doubled, whatever happens to tasks; and what goes wrong is said in our own words."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+from bowstring.spark import register
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# Functions that run in Spark's workers are made inside others, so that they travel by value: the workers can't import tests.
+
+
+def fails(attempts: int, partition: int = 1) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Passes batches on, but raises in the middle of `partition`, as often as `attempts` says."""
+
+    def pass_on(batches: Iterator[Any]) -> Iterator[Any]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        for index, batch in enumerate(batches):
+            if index == 3 and context.partitionId() == partition and context.attemptNumber() < attempts:
+                raise RuntimeError(f"injected into attempt {context.attemptNumber()}")
+            yield batch
+
+    return pass_on
+
+
+def troubled(spark: SparkSession, attempts: int) -> DataFrame:
+    return spark.range(0, 2000, 1, 3).mapInArrow(fails(attempts), "id long")
+
+
+def write(frame: DataFrame, path: Path, mode: str = "append") -> None:
+    register(frame.sparkSession)  # some of these tests write in threads
+    frame.write.format("arrow").mode(mode).save(str(path))
+
+
+def numbers(spark: SparkSession, path: Path) -> list[int]:
+    return sorted(row[0] for row in spark.read.format("arrow").load(str(path)).collect())
+
+
+def failure(action: Callable[[], object]) -> str:
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(PySparkException) as caught:
+        action()
+    return str(caught.value)
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("_"))
+
+
+def test_attempts_that_fail_in_the_middle_leave_no_row_and_no_file(spark: SparkSession, tmp_path: Path) -> None:
+    write(troubled(spark, attempts=2), tmp_path)
+    assert numbers(spark, tmp_path) == list(range(2000))
+    assert len(files(tmp_path)) == 3
+    assert not (tmp_path / "_staging").exists()
+
+
+def test_a_job_that_fails_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark.range(5), tmp_path)
+    before = files(tmp_path)
+    for mode in ("append", "overwrite"):
+        message = failure(lambda mode=mode: write(troubled(spark, attempts=9), tmp_path, mode))  # type: ignore[misc]
+        assert "injected into attempt" in message
+        assert files(tmp_path) == before
+        assert numbers(spark, tmp_path) == list(range(5))
+        assert not (tmp_path / "_staging").exists()
+
+
+def test_old_data_is_read_until_the_new_is_committed(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark.range(5), tmp_path / "data")
+    started, gate = tmp_path / "started", tmp_path / "gate"
+
+    def waits(batches: Iterator[Any]) -> Iterator[Any]:
+        import time
+
+        started.touch()
+        yield from batches
+        deadline_s = time.monotonic() + 60
+        while not gate.exists() and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+
+    slow = spark.range(100, 103, 1, 1).mapInArrow(waits, "id long")
+    writer = threading.Thread(target=write, args=(slow, tmp_path / "data", "overwrite"))
+    writer.start()
+    try:
+        while not started.exists():
+            writer.join(0.05)
+            assert writer.is_alive()
+        assert numbers(spark, tmp_path / "data") == list(range(5))
+    finally:
+        gate.touch()
+        writer.join(60)
+    assert numbers(spark, tmp_path / "data") == [100, 101, 102]
+
+
+def test_jobs_that_append_at_the_same_time_all_count(spark: SparkSession, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: write(spark.range(n * 10, n * 10 + 10, 1, 2), tmp_path), range(4)))
+    assert numbers(spark, tmp_path) == list(range(40))
+
+
+def test_a_file_of_the_manifest_that_is_missing_or_cut_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark.range(0, 20, 1, 2), tmp_path)
+    first, second = files(tmp_path)
+    size = (tmp_path / second).stat().st_size
+    os.truncate(tmp_path / second, size - 8)
+    message = failure(lambda: numbers(spark, tmp_path))
+    assert f"InvalidDataError: {tmp_path / second}: has {size - 8} bytes, and manifest 1 says {size}" in message
+    (tmp_path / first).unlink()
+    assert f"NotFoundError: {tmp_path / first}: is missing, though manifest 1" in failure(lambda: numbers(spark, tmp_path))
+
+
+def test_what_is_no_arrow_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.arrow").write_bytes(b"PAR1" + bytes(100))
+    message = failure(lambda: numbers(spark, tmp_path))
+    assert "bowstring.errors." in message
+    assert str(tmp_path / "a.arrow") in message
+
+
+def test_a_value_that_does_not_fit_is_named_with_file_batch_and_column(spark: SparkSession, tmp_path: Path) -> None:
+    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as sink:
+        with pa.ipc.new_file(sink, pa.schema({"t": pa.timestamp("ns")})) as writer:
+            for value in (1000, 1001):
+                writer.write_batch(pa.record_batch({"t": pa.array([value], pa.timestamp("ns"))}))
+    read = spark.read.format("arrow")
+    message = failure(lambda: read.load(str(tmp_path)).collect())
+    assert f"InvalidDataError: {tmp_path / 'a.arrow'}, record batch 1, column t: a value of timestamp[ns]" in message
+    rounded = read.option("truncate", "true").load(str(tmp_path)).selectExpr("unix_micros(cast(t as timestamp_ltz))")
+    assert len(rounded.collect()) == 2
+
+
+REFUSED = {
+    "no such path": ("id long", "/no/such/path", "NotFoundError: /no/such/path: there is no such file or folder"),
+    "another file system": (None, "s3://bucket/key", "UsageError: s3://bucket/key: only paths of a file system"),
+    "nothing there": (None, "{}", "NotFoundError: {}: no Arrow files are there"),
+}
+
+
+@pytest.mark.parametrize(("schema", "path", "expected"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_path_that_cannot_be_read_is_named(
+    spark: SparkSession, tmp_path: Path, schema: str | None, path: str, expected: str
+) -> None:
+    read = spark.read.format("arrow")
+    read = read.schema(schema) if schema else read
+    message = failure(lambda: read.load(path.replace("{}", str(tmp_path))).collect())
+    assert expected.replace("{}", str(tmp_path)) in message
+
+
+def test_a_column_that_is_not_there_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark.range(3), tmp_path)
+    read = spark.read.format("arrow").schema("id long, name string")
+    assert "no column is called 'name'; there are 'id'" in failure(lambda: read.load(str(tmp_path)).collect())
+
+
+def test_an_append_of_another_schema_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark.range(3), tmp_path)
+    message = failure(lambda: write(spark.range(3).selectExpr("cast(id as int) as id"), tmp_path))
+    assert "cannot be appended to: column 0 is id bigint there, but id int in the DataFrame" in message
+    assert numbers(spark, tmp_path) == [0, 1, 2]
+
+
+def test_an_unsupported_type_is_named_with_its_column_path_before_a_task_runs(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.sql("select array(named_struct('since', interval 1 year)) as terms")
+    message = failure(lambda: write(frame, tmp_path / "data"))
+    assert "UnsupportedTypeError: column terms[].since: Spark's type interval year" in message
+    assert not (tmp_path / "data").exists()
+
+
+def test_columns_of_the_same_name_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    message = failure(lambda: write(spark.range(1).selectExpr("id", "id"), tmp_path / "data"))
+    assert "'id'" in message or "`id`" in message
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_file_in_the_way_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert f"UsageError: {tmp_path / 'file'}: is a file" in failure(lambda: write(spark.range(1), tmp_path / "file"))
+
+
+def test_sparks_default_save_mode_is_refused_with_the_modes_that_work(spark: SparkSession, tmp_path: Path) -> None:
+    message = failure(lambda: spark.range(1).write.format("arrow").save(str(tmp_path / "data")))
+    assert 'use either the "Append" or "Overwrite" mode' in message
+
+
+def test_a_session_with_another_master_is_not_given_in_silence(spark: SparkSession) -> None:
+    from bowstring.errors import UsageError
+    from bowstring.spark import session
+
+    assert session("local[2,4]", {"spark.sql.shuffle.partitions": 2}) is spark
+    with pytest.raises(UsageError, match=r"a Spark session with master local\[2,4\] runs in this process already"):
+        session("local[7]")

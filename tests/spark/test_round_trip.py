@@ -1,0 +1,231 @@
+"""``format("arrow")`` there and back, in a real Spark."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+pc = pytest.importorskip("pyarrow.compute")
+pytest.importorskip("pyspark")
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+EVERYTHING = """
+    if(id % 3 = 0, null, id % 2 = 0) as bools,
+    cast(if(id % 3 = 1, null, id % 200 - 100) as tinyint) as bytes,
+    cast(id as smallint) as shorts,
+    cast(id as int) as ints,
+    if(id % 5 = 0, null, id * 1000000007) as longs,
+    cast(id / 3 as float) as floats,
+    if(id = 7, double('NaN'), id / 7) as doubles,
+    cast(if(id % 4 = 0, null, -id / 7) as decimal(38, 18)) as decimals,
+    if(id % 3 = 2, null, repeat('é', cast(id % 4 as int))) as strings,
+    cast(if(id % 3 = 2, null, repeat('x', cast(id % 4 as int))) as binary) as binaries,
+    date_add(date '1969-12-01', cast(id as int)) as dates,
+    timestamp '2024-10-27 02:30:00' + make_dt_interval(0, cast(id as int)) as moments,
+    timestamp_ntz '1600-02-29 12:00:00.123456' + make_dt_interval(cast(id as int)) as wall_clock,
+    time '23:59:59.123456' as times,
+    make_dt_interval(cast(id as int), 1, 2, 3.000004) as durations,
+    null as nothing,
+    if(id % 4 = 1, null, sequence(0, id % 3)) as lists,
+    map(concat('k', id), if(id % 2 = 0, null, id)) as maps,
+    if(id % 5 = 1, null, named_struct('a', id, 'b', array(named_struct('c', if(id % 2 = 0, null, 'x'))))) as structs
+"""
+
+
+def arrow(spark: SparkSession, path: Path | str, **options: str) -> DataFrame:
+    return spark.read.format("arrow").options(**options).load(str(path))
+
+
+def write(frame: DataFrame, path: Path, mode: str = "append", **options: str) -> None:
+    frame.write.format("arrow").mode(mode).options(**options).save(str(path))
+
+
+def rows(frame: DataFrame) -> list[str]:
+    return sorted(map(repr, frame.collect()))
+
+
+def numbers(spark: SparkSession, path: Path) -> list[int]:
+    return sorted(row[0] for row in arrow(spark, path).collect())
+
+
+def parts(folder: Path) -> list[Path]:
+    return sorted(folder.glob("part-*.arrow"))
+
+
+def test_every_type_comes_back_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.range(0, 400, 1, 3).selectExpr(*EVERYTHING.strip().rstrip(",").split(",\n"))
+    write(frame, tmp_path / "data")
+    back = arrow(spark, tmp_path / "data")
+    assert back.schema.simpleString() == frame.schema.simpleString()
+    assert rows(back) == rows(frame)
+
+
+def test_the_files_are_plain_arrow_files_that_can_be_mapped(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark.range(0, 450, 1, 3), tmp_path)
+    files = parts(tmp_path)
+    assert len(files) == 3
+    for file in files:
+        with pa.memory_map(str(file)) as mapped:
+            start = pa.py_buffer(mapped.read_buffer()).address
+            table = pa.ipc.open_file(mapped).read_all()
+        assert table.num_rows == 150
+        addresses = [chunk.buffers()[1].address for chunk in table["id"].chunks]
+        assert [(address - start) % 64 for address in addresses] == [0] * len(addresses)
+
+
+def test_moments_do_not_depend_on_the_zone_of_the_session(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark.sql("select timestamp '2024-07-01 12:00:00' as t"), tmp_path)
+    assert pa.ipc.open_file(parts(tmp_path)[0]).schema.field("t").type.tz == "Europe/Berlin"
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        write(spark.sql("select timestamp '2024-07-01 12:00:00' as t"), tmp_path)
+        found = arrow(spark, tmp_path).selectExpr("unix_seconds(t)").collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    utc = dt.datetime(2024, 7, 1, 12, tzinfo=dt.UTC).timestamp()
+    assert sorted(row[0] for row in found) == [utc - 9 * 3600, utc - 2 * 3600]
+
+
+def test_append_adds_and_overwrite_replaces(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark.range(5), tmp_path)
+    write(spark.range(5, 9), tmp_path)
+    assert numbers(spark, tmp_path) == list(range(9))
+    write(spark.range(100, 103), tmp_path, "overwrite")
+    assert numbers(spark, tmp_path) == [100, 101, 102]
+    assert sum(pa.ipc.open_file(path).read_all().num_rows for path in parts(tmp_path)) == 3
+    assert not (tmp_path / "_staging").exists()
+
+
+def test_a_folder_can_be_overwritten_with_what_is_read_from_it(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark.range(10), tmp_path)
+    write(arrow(spark, tmp_path).where("id % 2 = 0"), tmp_path, "overwrite")
+    assert numbers(spark, tmp_path) == [0, 2, 4, 6, 8]
+
+
+def test_empty_partitions_have_no_file(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark.range(0, 40, 1, 4).where("id = 33"), tmp_path)
+    assert len(parts(tmp_path)) == 1
+    assert numbers(spark, tmp_path) == [33]
+
+
+def test_an_empty_data_frame_keeps_its_schema(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark.range(0).selectExpr("id", "array('x') as names"), tmp_path)
+    back = arrow(spark, tmp_path)
+    assert back.schema.simpleString() == "struct<id:bigint,names:array<string>>"
+    assert back.collect() == []
+    write(spark.range(3).selectExpr("id", "array('x') as names"), tmp_path)
+    assert arrow(spark, tmp_path).count() == 3
+    write(spark.range(0).selectExpr("id", "array('x') as names"), tmp_path, "overwrite")
+    assert arrow(spark, tmp_path).count() == 0
+    assert parts(tmp_path) == []
+
+
+def test_odd_column_names_come_back(spark: SparkSession, tmp_path: Path) -> None:
+    names = ["a.b", " ", "naïve ☃", "select", "`tick`", "a", "A b,c;{}()=\n\t"]
+    frame = spark.createDataFrame([tuple(range(len(names)))], names)
+    write(frame, tmp_path / "odd name ☃")
+    back = arrow(spark, tmp_path / "odd name ☃")
+    assert back.columns == names
+    assert [tuple(row) for row in back.collect()] == [tuple(range(len(names)))]
+
+
+def test_a_given_schema_takes_some_columns_and_other_types(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark.range(3).selectExpr("id", "cast(id as string) as s", "id as unused"), tmp_path)
+    back = spark.read.format("arrow").schema("s string, id double").load(str(tmp_path))
+    assert [tuple(row) for row in back.orderBy("id").collect()] == [("0", 0.0), ("1", 1.0), ("2", 2.0)]
+
+
+def test_plain_files_folders_and_globs_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    for name, start in (("a.arrow", 0), ("b.feather", 10), ("c.txt", 20)):
+        with pa.OSFile(str(tmp_path / name), "wb") as sink, pa.ipc.new_file(sink, pa.schema({"x": pa.int64()})) as writer:
+            writer.write_table(pa.table({"x": pa.array([start, start + 1])}))
+    with pa.OSFile(str(tmp_path / "d.arrows"), "wb") as sink:
+        with pa.ipc.new_stream(sink, pa.schema({"x": pa.int64()})) as stream:
+            for value in (30, 31):
+                stream.write_table(pa.table({"x": pa.array([value])}))
+    assert numbers(spark, tmp_path / "a.arrow") == [0, 1]
+    assert numbers(spark, tmp_path) == [0, 1, 10, 11, 30, 31]
+    assert numbers(spark, tmp_path / "[ab].*") == [0, 1, 10, 11]
+    both = spark.read.format("arrow").load([str(tmp_path / "a.arrow"), (tmp_path / "d.arrows").as_uri()])
+    assert sorted(row[0] for row in both.collect()) == [0, 1, 30, 31]
+
+
+def test_an_append_to_plain_files_keeps_them_and_an_overwrite_does_not(spark: SparkSession, tmp_path: Path) -> None:
+    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as sink, pa.ipc.new_file(sink, pa.schema({"id": pa.int64()})) as writer:
+        writer.write_table(pa.table({"id": pa.array([1, 2])}))
+    (tmp_path / "notes.txt").write_text("mine")
+    write(spark.range(7, 9), tmp_path)
+    assert numbers(spark, tmp_path) == [1, 2, 7, 8]
+    write(spark.range(1), tmp_path, "overwrite")
+    assert numbers(spark, tmp_path) == [0]
+    assert not (tmp_path / "a.arrow").exists()
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+FOREIGN: dict[str, tuple[Any, list[Any], str]] = {
+    "uint8": (pa.array([255, None], pa.uint8()), [255, None], "smallint"),
+    "uint64": (pa.array([2**64 - 1, None], pa.uint64()), [Decimal(2**64 - 1), None], "decimal(20,0)"),
+    "half": (pa.array([1.5, None], pa.float16()), [1.5, None], "float"),
+    "decimal256": (pa.array([Decimal("1.25"), None], pa.decimal256(38, 2)), [Decimal("1.25"), None], "decimal(38,2)"),
+    "date64": (pa.array([dt.date(2024, 2, 29), None], pa.date64()), [dt.date(2024, 2, 29), None], "date"),
+    "time32": (pa.array([dt.time(1, 2, 3), None], pa.time32("s")), [dt.time(1, 2, 3), None], "time(6)"),
+    "ns": (pa.array([1000, None], pa.timestamp("ns")), [dt.datetime(1970, 1, 1, 0, 0, 0, 1), None], "timestamp_ntz"),
+    "large string": (pa.array(["x", None], pa.large_string()), ["x", None], "string"),
+    "string view": (pa.array(["x", "a string of more than 12"], pa.string_view()), ["x", "a string of more than 12"], "string"),
+    "fixed binary": (pa.array([b"abc", None], pa.binary(3)), [bytearray(b"abc"), None], "binary"),
+    "dictionary": (pa.array(["x", None]).dictionary_encode(), ["x", None], "string"),
+    "list of dictionary": (
+        pa.array([["x"], None], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
+        [["x"], None],
+        "array<string>",
+    ),
+    "large list": (pa.array([[1], None], pa.large_list(pa.int8())), [[1], None], "array<tinyint>"),
+    "fixed list": (pa.array([[1, 2], None], pa.list_(pa.int8(), 2)), [[1, 2], None], "array<tinyint>"),
+    "list view": (pa.array([[1, 2], None], pa.list_view(pa.int8())), [[1, 2], None], "array<tinyint>"),
+    "runs": (
+        pa.RunEndEncodedArray.from_arrays(pa.array([1, 2], pa.int32()), pa.array(["x", None])),
+        ["x", None],
+        "string",
+    ),
+    "extension": (pa.array([b"0123456789abcdef", None], pa.uuid()), [bytearray(b"0123456789abcdef"), None], "binary"),
+}
+
+
+def test_types_that_spark_lacks_are_read_as_its_own(spark: SparkSession, tmp_path: Path) -> None:
+    table = pa.table({name: column for name, (column, _, _) in FOREIGN.items()})
+    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    back = arrow(spark, tmp_path)
+    assert [field.dataType.simpleString() for field in back.schema] == [name for _, _, name in FOREIGN.values()]
+    first, second = back.collect()
+    assert {name: [first[name], second[name]] for name in FOREIGN} == {k: v for k, (_, v, _) in FOREIGN.items()}
+
+
+def test_a_big_file_is_split_and_small_ones_are_grouped(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark.range(0, 4000, 1, 2), tmp_path / "few")
+    assert all(pa.ipc.open_file(path).num_record_batches == 20 for path in parts(tmp_path / "few"))
+    split = arrow(spark, tmp_path / "few", splitBytes="4000")
+    assert 8 <= split.rdd.getNumPartitions() <= 20
+    assert sorted(row[0] for row in split.collect()) == list(range(4000))
+    write(spark.range(0, 30, 1, 30), tmp_path / "many")
+    assert len(parts(tmp_path / "many")) == 30
+    assert arrow(spark, tmp_path / "many").rdd.getNumPartitions() == 1
+    assert numbers(spark, tmp_path / "many") == list(range(30))
+
+
+def test_real_data_of_nested_columns_and_nulls_comes_back(spark: SparkSession, tmp_path: Path, shared_folder: Path) -> None:
+    quakes = spark.read.option("multiLine", True).json(str(shared_folder / "data" / "earthquakes.json"))
+    write(quakes, tmp_path / "quakes")
+    assert rows(arrow(spark, tmp_path / "quakes")) == rows(quakes)
+    flights = arrow(spark, shared_folder / "data" / "flights-200k.arrow")
+    with pa.memory_map(str(shared_folder / "data" / "flights-200k.arrow")) as mapped:
+        table = pa.ipc.open_file(mapped).read_all()
+    sums = flights.selectExpr("count(*)", "sum(delay)", "sum(distance)").collect()[0]
+    assert list(sums) == [table.num_rows, pc.sum(table["delay"]).as_py(), pc.sum(table["distance"]).as_py()]
