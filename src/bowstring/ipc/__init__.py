@@ -1,0 +1,1 @@
+"""Arrow IPC: streams and files («Serialization and Interprocess Communication (IPC)»)."""

@@ -1,0 +1,324 @@
+"""Bodies («RecordBatch message», «Variadic buffers»): the walk between arrays, and field nodes and buffers.
+
+Both ways follow the layouts' declaration, depth first. A `SchemaPlan` is compiled once for a schema: it knows where the nodes and
+buffers of each column begin, so that a column is made when it is asked for, without a look at the others.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, overload
+
+import numpy as np
+
+from bowstring.datatypes.types import Union
+from bowstring.errors import InvalidDataError, UnsupportedError
+from bowstring.ipc.header import BatchHeader, BatchNumbers
+from bowstring.ipc.metadata import DictionaryId, WireSchema
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import Layout
+from bowstring.layouts.registry import layout_of
+from bowstring.memory import bitmap
+from bowstring.memory.buffer import Buffer, Memory
+
+DictionaryLookup: TypeAlias = Callable[[DictionaryId], Array | None]
+"""Gives the dictionary as of a batch; None where it has not been defined."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """Where a column's parts are in a batch header: the first node, buffer and variadic count, and how many of each."""
+
+    name: str
+    layout: Layout
+    dictionaries: tuple[DictionaryId, ...]
+    first_node: int
+    node_count: int
+    first_buffer: int
+    buffer_count: int
+    first_variadic: int
+    variadic_count: int
+    is_flat: bool
+    nodes: struct.Struct
+    buffers: struct.Struct
+
+
+class SchemaPlan:
+    """What a reader compiles out of a schema; `legacy_unions`: unions have a validity buffer, as in metadata version 4."""
+
+    __slots__ = ("buffer_count", "columns", "legacy_unions", "node_count", "variadic_count", "wire")
+
+    def __init__(self, wire: WireSchema, legacy_unions: bool = False) -> None:
+        self.wire = wire
+        self.legacy_unions = legacy_unions
+        self.node_count = self.buffer_count = self.variadic_count = 0
+        columns = []
+        for field, dictionaries in zip(wire.schema.fields, wire.dictionaries, strict=True):
+            layout = layout_of(field.type)
+            nodes, buffers, variadic = self._count(layout)
+            columns.append(
+                ColumnPlan(
+                    field.name,
+                    layout,
+                    dictionaries,
+                    self.node_count,
+                    nodes,
+                    self.buffer_count,
+                    buffers,
+                    self.variadic_count,
+                    variadic,
+                    nodes == 1 and buffers > 0 and not variadic and not dictionaries and layout.has_validity,
+                    struct.Struct(f"<{2 * nodes}q"),
+                    struct.Struct(f"<{2 * buffers}q"),
+                )
+            )
+            self.node_count += nodes
+            self.buffer_count += buffers
+            self.variadic_count += variadic
+        self.columns = tuple(columns)
+
+    def _count(self, layout: Layout) -> tuple[int, int, int]:
+        below = [self._count(child) for child in layout.children]
+        return (
+            1 + sum(nodes for nodes, _, _ in below),
+            self.own_buffers(layout) + sum(buffers for _, buffers, _ in below),
+            int(layout.VARIADIC) + sum(variadic for _, _, variadic in below),
+        )
+
+    def own_buffers(self, layout: Layout) -> int:
+        """How many declared buffers of this layout, without its children's, are in a body."""
+        return len(layout.buffers) + self.has_extra_validity(layout)
+
+    def has_extra_validity(self, layout: Layout) -> bool:
+        """Whether the validity buffer that unions had in metadata version 4 is there."""
+        return self.legacy_unions and isinstance(layout.storage.type, Union)
+
+
+class Body:
+    """The bytes behind a header: where they begin in a memory."""
+
+    __slots__ = ("memory", "offset", "size")
+
+    def __init__(self, memory: Memory, offset: int, size: int) -> None:
+        self.memory = memory
+        self.offset = offset
+        self.size = size
+
+
+class BatchColumns(Sequence[Array]):
+    """The columns of a record batch that lies in a body; each is checked and made when it is first asked for, without copying.
+
+    `selection` are the positions of the wanted columns in the schema. Asking raises `InvalidDataError` where nodes or buffers
+    do not fit the column or the body.
+    """
+
+    __slots__ = ("_made", "_plans", "body", "dictionaries", "header", "plan", "variadic", "where")
+
+    def __init__(
+        self,
+        plan: SchemaPlan,
+        header: BatchHeader,
+        body: Body,
+        dictionaries: DictionaryLookup,
+        where: tuple[object, ...],
+        selection: Sequence[ColumnPlan] | None = None,
+    ) -> None:
+        shape = header.shape
+        self.variadic: tuple[int, ...] = ()
+        if shape.variadic_count or plan.variadic_count:
+            self.variadic = _checked_variadic(plan, header, where)
+        buffer_count = plan.buffer_count + sum(self.variadic)
+        if shape.node_count != plan.node_count or shape.buffer_count != buffer_count:
+            raise InvalidDataError(
+                f"{_text(where)}: expected {plan.node_count} nodes and {buffer_count} buffers for its schema, found "
+                f"{shape.node_count} and {shape.buffer_count}"
+            )
+        if shape.compression is not None:
+            raise UnsupportedError(f"{_text(where)}: a body compressed with {shape.compression} is not supported yet")
+        if header.body_bytes > body.size:
+            raise InvalidDataError(f"{_text(where)}: expected a body of {header.body_bytes} bytes, found {body.size}")
+        self.plan = plan
+        self.header = header
+        self.body = body
+        self.dictionaries = dictionaries
+        self.where = where
+        self._plans = plan.columns if selection is None else selection
+        self._made: dict[int, Array] = {}
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    @overload
+    def __getitem__(self, index: int) -> Array: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Array]: ...
+    def __getitem__(self, index: int | slice) -> Array | list[Array]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self._plans)))]
+        made = self._made.get(index)
+        if made is None:
+            if index < 0:
+                index += len(self._plans)
+                if index < 0:
+                    raise IndexError(index)
+            made = self._made[index] = self._make(self._plans[index])
+        return made
+
+    def _make(self, column: ColumnPlan) -> Array:
+        header, shape = self.header, self.header.shape
+        nodes = column.nodes.unpack_from(header.raw, shape.nodes_at + 16 * column.first_node)
+        first_buffer, buffers = column.first_buffer, column.buffers
+        if self.variadic:
+            first_buffer += sum(self.variadic[: column.first_variadic])
+            extra = sum(self._own_variadic(column))
+            if extra:
+                buffers = struct.Struct(f"<{2 * (column.buffer_count + extra)}q")
+        spans = buffers.unpack_from(header.raw, shape.buffers_at + 16 * first_buffer)
+        limit = header.body_bytes
+        for offset, size in zip(spans[::2], spans[1::2], strict=True):
+            if offset < 0 or size < 0 or offset + size > limit:
+                raise self._error(column, f"a buffer of {size} bytes at byte {offset} of a body of {limit}")
+        for length, null_count in zip(nodes[::2], nodes[1::2], strict=True):
+            if not 0 <= null_count <= length:
+                raise self._error(column, f"a node of {length} slots, {null_count} of them null")
+        if nodes[0] != header.length:
+            raise self._error(column, f"{nodes[0]} slots in a batch of {header.length} rows")
+        if column.is_flat:
+            memory, base = self.body.memory, self.body.offset
+            length, null_count = nodes
+            made = [Buffer(memory, base + spans[i], spans[i + 1]) for i in range(2, len(spans), 2)]
+            validity = None if null_count == 0 else self._validity(column, length, null_count, spans[0], spans[1])
+            return Array(column.layout, length, (validity, *made), (), None, null_count)
+        return _Walk(self, column, nodes, spans).array(column.layout)
+
+    def _own_variadic(self, column: ColumnPlan) -> tuple[int, ...]:
+        return self.variadic[column.first_variadic : column.first_variadic + column.variadic_count]
+
+    def _validity(self, column: ColumnPlan, length: int, null_count: int, offset: int, size: int) -> Buffer:
+        if size < bitmap.size_bytes(length):
+            raise self._error(column, f"{null_count} of {length} slots are null, but the bitmap has {size} bytes")
+        return Buffer(self.body.memory, self.body.offset + offset, size)
+
+    def _error(self, column: ColumnPlan, problem: str) -> InvalidDataError:
+        return InvalidDataError(f"{_text(self.where)}, column {column.name!r}: {problem}")
+
+
+class _Walk:
+    """Takes nodes, buffers, variadic counts and dictionaries one after the other while the layouts are walked depth first."""
+
+    __slots__ = ("_buffers", "_column", "_columns", "_dictionaries", "_nodes", "_variadic")
+
+    def __init__(self, columns: BatchColumns, column: ColumnPlan, nodes: Sequence[int], spans: Sequence[int]) -> None:
+        self._columns = columns
+        self._column = column
+        self._nodes = iter(zip(nodes[::2], nodes[1::2], strict=True))
+        self._buffers = iter(zip(spans[::2], spans[1::2], strict=True))
+        self._variadic = iter(columns._own_variadic(column))
+        self._dictionaries = iter(column.dictionaries)
+
+    def array(self, layout: Layout) -> Array:
+        columns, memory, base = self._columns, self._columns.body.memory, self._columns.body.offset
+        length, null_count = next(self._nodes)
+        if columns.plan.has_extra_validity(layout):
+            next(self._buffers)
+            if null_count:
+                raise UnsupportedError(f"{_text(columns.where)}: a union of metadata version 4 with nulls of its own")
+        buffers: list[Buffer | None] = []
+        for spec in layout.buffers:
+            offset, size = next(self._buffers)
+            if spec is layout.buffers[0] and layout.has_validity:
+                has_nulls = null_count != 0
+                buffers.append(columns._validity(self._column, length, null_count, offset, size) if has_nulls else None)
+            else:
+                buffers.append(Buffer(memory, base + offset, size))
+        if layout.VARIADIC:
+            spans = [next(self._buffers) for _ in range(next(self._variadic))]
+            buffers += [Buffer(memory, base + offset, size) for offset, size in spans]
+        dictionary = None if layout.dictionary is None else self._dictionary(layout.dictionary, length == null_count)
+        children = tuple([self.array(child) for child in layout.children])
+        known = null_count if layout.has_validity else -1
+        return Array(layout, length, tuple(buffers), children, dictionary, known)
+
+    def _dictionary(self, layout: Layout, may_be_missing: bool) -> Array:
+        node = next(self._dictionaries)
+        found = self._columns.dictionaries(node)
+        if found is not None:
+            return found
+        if not may_be_missing:
+            raise self._columns._error(self._column, f"dictionary {node.id} has not been defined")
+        return layout.build([])
+
+
+def _checked_variadic(plan: SchemaPlan, header: BatchHeader, where: tuple[object, ...]) -> tuple[int, ...]:
+    counts = header.variadic_counts()
+    if len(counts) != plan.variadic_count:
+        raise InvalidDataError(f"{_text(where)}: expected {plan.variadic_count} variadic counts, found {len(counts)}")
+    if any(not 0 <= n <= header.shape.buffer_count for n in counts):
+        raise InvalidDataError(f"{_text(where)}: variadic counts {counts} of {header.shape.buffer_count} buffers")
+    return counts
+
+
+def _text(where: tuple[object, ...]) -> str:
+    return " ".join(map(str, where))
+
+
+# Writing
+
+
+@dataclass(frozen=True, slots=True)
+class FlatBody:
+    """Arrays as nodes and buffers: what a header says about them, the bytes with their padding, and how many there are."""
+
+    numbers: BatchNumbers
+    parts: list[Any]
+    size_bytes: int
+
+
+_ZEROS = bytes(64)
+
+
+def flatten(length: int, arrays: Sequence[Array], alignment: int) -> FlatBody:
+    """The body of a batch of `length` rows whose buffers begin at multiples of `alignment` bytes (8 to 64).
+
+    Buffers are not copied, except for slices that do not begin at a byte of their own.
+    """
+    nodes: list[int] = []
+    buffers: list[Buffer | None] = []
+    variadic: list[int] = []
+    for array in arrays:
+        _collect(array.layout.rebase(array), nodes, buffers, variadic)
+    sizes = np.array([0 if b is None else b.size for b in buffers], np.int64)
+    padded = (sizes + (alignment - 1)) & -alignment
+    ends = np.cumsum(padded)
+    spans = np.empty((len(sizes), 2), np.int64)
+    spans[:, 0] = ends - padded
+    spans[:, 1] = sizes
+    parts: list[Any] = []
+    for buffer, padding in zip(buffers, (padded - sizes).tolist(), strict=True):
+        if buffer is not None and buffer.size:
+            parts.append(buffer.memory.bytes[buffer.offset : buffer.offset + buffer.size])
+            if padding:
+                parts.append(_ZEROS[:padding])
+    numbers = BatchNumbers(length, np.array(nodes, np.int64).reshape(-1, 2), spans, np.array(variadic, np.int64))
+    return FlatBody(numbers, parts, int(ends[-1]) if len(ends) else 0)
+
+
+def _collect(array: Array, nodes: list[int], buffers: list[Buffer | None], variadic: list[int]) -> None:
+    layout = array.layout
+    nodes += (array.length, array.null_count)
+    buffers += array.buffers
+    if layout.VARIADIC:
+        variadic.append(len(array.buffers) - len(layout.buffers))
+    for child in array.children:
+        _collect(child, nodes, buffers, variadic)
+
+
+def dictionaries_of(array: Array) -> Iterator[Array]:
+    """The dictionaries that a walk over an array meets, in order; not those inside dictionaries."""
+    if array.dictionary is not None:
+        yield array.dictionary
+    for child in array.children:
+        yield from dictionaries_of(child)
+

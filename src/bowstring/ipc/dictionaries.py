@@ -1,0 +1,175 @@
+"""Dictionaries on the way («Dictionary Messages»): initial ones, replacements and deltas.
+
+Reading keeps an immutable table of what is defined, so that a batch made earlier keeps the dictionaries of its time. Writing tells
+which dictionaries have to go out before a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from bowstring.datatypes.field import Field, Schema
+from bowstring.errors import InvalidDataError, UsageError
+from bowstring.ipc.body import BatchColumns, Body, DictionaryLookup, SchemaPlan, dictionaries_of
+from bowstring.ipc.header import BatchHeader
+from bowstring.ipc.metadata import V4, DictionaryId, WireSchema
+from bowstring.layouts.array import Array
+
+
+def read_values(
+    node: DictionaryId, header: BatchHeader, body: Body, lookup: DictionaryLookup, where: tuple[object, ...]
+) -> Array:
+    """The values in one dictionary batch; `lookup` gives the dictionaries inside them."""
+    wire = WireSchema(Schema((Field("values", node.value_type),)), (node.inside,))
+    plan = SchemaPlan(wire, header.shape.version == V4)
+    return BatchColumns(plan, header, body, lookup, where)[0]
+
+
+class Entry:
+    """One dictionary: its first batch and the deltas, joined when it is asked for."""
+
+    __slots__ = ("_joined", "_parts")
+
+    def __init__(self, parts: tuple[Array, ...]) -> None:
+        self._parts = parts
+        self._joined: Array | None = None
+
+    def array(self) -> Array:
+        """All values."""
+        if self._joined is None:
+            first = self._parts[0]
+            self._joined = first if len(self._parts) == 1 else first.layout.concat(self._parts)
+        return self._joined
+
+    def extended(self, delta: Array) -> Entry:
+        """The dictionary with a delta at its end."""
+        return Entry((*(self._parts if self._joined is None else (self._joined,)), delta))
+
+
+class StreamDictionaries:
+    """The dictionaries that are defined at one place of a stream; immutable."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: dict[int, Entry] | None = None) -> None:
+        self._entries = entries or {}
+
+    def __call__(self, node: DictionaryId) -> Array | None:
+        entry = self._entries.get(node.id)
+        return None if entry is None else entry.array()
+
+    def with_batch(self, wire: WireSchema, header: BatchHeader, body: Body, where: tuple[object, ...]) -> StreamDictionaries:
+        """The table after a dictionary batch: a new dictionary, a replacement, or a longer one."""
+        node = known(wire, header, where)
+        values = read_values(node, header, body, self, where)
+        entry = self._entries.get(node.id)
+        if not header.shape.is_delta:
+            entry = Entry((values,))
+        elif entry is None:
+            raise InvalidDataError(f"{' '.join(map(str, where))}: a delta for dictionary {node.id}, which is not defined")
+        else:
+            entry = entry.extended(values)
+        return StreamDictionaries({**self._entries, node.id: entry})
+
+
+class FileDictionaries:
+    """The dictionaries of a file, read when one is first asked for; deltas apply in the footer's order.
+
+    `blocks` gives the header and body of every dictionary block.
+    """
+
+    __slots__ = ("_blocks", "_entries", "_found", "_wire")
+
+    def __init__(self, wire: WireSchema, blocks: Callable[[], Iterator[tuple[BatchHeader, Body, tuple[object, ...]]]]) -> None:
+        self._wire = wire
+        self._blocks = blocks
+        self._found: dict[int, list[tuple[BatchHeader, Body, tuple[object, ...]]]] | None = None
+        self._entries: dict[int, Array] = {}
+
+    def __call__(self, node: DictionaryId) -> Array | None:
+        values = self._entries.get(node.id)
+        if values is None:
+            if self._found is None:
+                self._found = self._index()
+            parts = self._found.get(node.id)
+            if parts is None:
+                return None
+            read = tuple(read_values(node, header, body, self, where) for header, body, where in parts)
+            values = self._entries[node.id] = Entry(read).array()
+        return values
+
+    def _index(self) -> dict[int, list[tuple[BatchHeader, Body, tuple[object, ...]]]]:
+        found: dict[int, list[tuple[BatchHeader, Body, tuple[object, ...]]]] = {}
+        for header, body, where in self._blocks():
+            node = known(self._wire, header, where)
+            parts = found.setdefault(node.id, [])
+            if header.shape.is_delta != bool(parts):
+                problem = "a delta comes before" if header.shape.is_delta else "a file has only one non-delta batch of"
+                raise InvalidDataError(f"{' '.join(map(str, where))}: {problem} dictionary {node.id}")
+            parts.append((header, body, where))
+        return found
+
+
+def known(wire: WireSchema, header: BatchHeader, where: tuple[object, ...]) -> DictionaryId:
+    """The dictionary that a batch is for; raises `InvalidDataError` if the schema knows no such id."""
+    node = wire.by_id.get(header.shape.dictionary_id)
+    if node is None:
+        raise InvalidDataError(
+            f"{' '.join(map(str, where))}: dictionary {header.shape.dictionary_id} is none of the schema's {sorted(wire.by_id)[:8]}"
+        )
+    return node
+
+
+class WrittenDictionaries:
+    """What has been written of each dictionary, and so what has to be written before a batch."""
+
+    __slots__ = ("_last", "_may_replace", "_wire")
+
+    def __init__(self, wire: WireSchema, may_replace: bool) -> None:
+        self._wire = wire
+        self._may_replace = may_replace
+        self._last: dict[int, Array] = {}
+
+    def due(self, columns: Sequence[Array]) -> list[tuple[int, Array]]:
+        """Ids and values of the dictionaries that are new or changed, inner ones first.
+
+        Raises `UsageError` where one changes and replacement is not possible: a file holds one of each.
+        """
+        out: list[tuple[int, Array]] = []
+        for field, nodes, column in zip(self._wire.schema.fields, self._wire.dictionaries, columns, strict=True):
+            if nodes:
+                self._visit(field.name, nodes, column, out)
+        return out
+
+    def _visit(self, name: str, nodes: Sequence[DictionaryId], array: Array, out: list[Any]) -> bool:
+        changed = False
+        for node, values in zip(nodes, dictionaries_of(array), strict=True):
+            last = self._last.get(node.id)
+            if last is values:
+                continue
+            inner = self._visit(name, node.inside, values, out)
+            if last is not None and not inner and _same(last, values):
+                self._last[node.id] = values
+                continue
+            if last is not None and not self._may_replace:
+                raise UsageError(
+                    f"column {name!r}: its dictionary changes between batches, but a file holds one dictionary for all of them: "
+                    f"write a stream, or give the batches the same dictionary"
+                )
+            self._last[node.id] = values
+            out.append((node.id, values))
+            changed = True
+        return changed
+
+
+def _same(left: Array, right: Array) -> bool:
+    if left.length != right.length:
+        return False
+    same_memory = left.offset == right.offset and not left.children and len(left.buffers) == len(right.buffers)
+    if same_memory and all(
+        a is b or (a is not None and b is not None and a.memory is b.memory and (a.offset, a.size) == (b.offset, b.size))
+        for a, b in zip(left.buffers, right.buffers, strict=True)
+    ):
+        return True
+    return left.equals(right, nans_equal=True)

@@ -1,0 +1,361 @@
+"""The file format («IPC File Format»): footer and random access."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from bowstring.datatypes.field import Metadata, MetadataLike, Schema, as_metadata
+from bowstring.errors import ClosedError, InvalidDataError, NotFoundError, TruncatedError, UsageError
+from bowstring.flatbuf.codec import Message, build
+from bowstring.flatbuf.tables import BLOCK, SPECS
+from bowstring.ipc import framing, header as headers
+from bowstring.ipc.body import BatchColumns, Body
+from bowstring.ipc.dictionaries import FileDictionaries
+from bowstring.ipc.header import BatchHeader, HeaderReader
+from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.metadata import V5, read_pairs, write_pairs
+from bowstring.ipc.schemas import KnownSchema, known_schema
+from bowstring.ipc.sinks import Sink
+from bowstring.ipc.sources import MemorySource
+from bowstring.ipc.stream import EncodedMessage, Encoder, make_batch
+from bowstring.memory.buffer import Memory
+from bowstring.tabular.batch import RecordBatch
+from bowstring.tabular.table import Table
+
+_BLOCK = struct.Struct("<qi4xq")
+_TRAILER = struct.Struct("<i6s")
+_LENGTH = struct.Struct("<i")
+
+
+class FileReader:
+    """Reads a file at random: `reader[i]`, `get_batch(i)`, or iterate.
+
+    Opening reads the footer and nothing else; a batch reads its header, a column its buffers, and nothing is copied where the
+    source is memory. `columns` chooses columns by name or position. Raises `FormatMismatchError` for another format,
+    `TruncatedError` for a file that is cut off, other `InvalidDataError`s for malformed metadata.
+    """
+
+    def __init__(
+        self, source: MemorySource, columns: Sequence[str | int] | None = None, limits: Limits = DEFAULT_LIMITS
+    ) -> None:
+        self._source = source
+        self._wanted = columns
+        self._headers = HeaderReader(limits)
+        self._limits = limits
+        self._known_schema: KnownSchema | None = None
+        self._schema: Schema | None = None
+        self._selections: dict[int, Any] = {}
+        raw, self._body_end = _footer_bytes(source, limits)
+        self._raw = raw
+        self._footer = Message(raw, SPECS, f"{source.name}: footer", limits.max_tables).root("Footer")
+        self._batches_at, self.num_record_batches = self._footer.span("recordBatches")
+        self._dictionaries_at, self.num_dictionary_batches = self._footer.span("dictionaries")
+        self._dictionaries: FileDictionaries | None = None
+        if columns is not None:
+            _ = self.schema  # a wrong name is told at once
+
+    # What the footer says
+
+    @property
+    def _known(self) -> KnownSchema:
+        if self._known_schema is None:
+            table = self._footer["schema"]
+            if table is None:
+                raise InvalidDataError(f"{self._source.name}: the footer has no schema")
+            spans = sorted(
+                (at, at + count * BLOCK.itemsize)
+                for at, count in (
+                    (self._batches_at, self.num_record_batches),
+                    (self._dictionaries_at, self.num_dictionary_batches),
+                )
+            )
+            pieces, start = [], 0
+            for at, end in spans:
+                pieces.append(self._raw[start:at])
+                start = max(start, end)
+            self._known_schema = known_schema(b"".join((*pieces, self._raw[start:])), table, self._limits)
+            positions = self._known_schema.positions(self._wanted)
+            whole = self._known_schema.wire.schema
+            self._schema = whole if positions is None else whole.select(positions)
+            self._positions = positions
+        return self._known_schema
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the chosen columns."""
+        if self._schema is None:
+            _ = self._known
+            assert self._schema is not None
+        return self._schema
+
+    @property
+    def metadata(self) -> dict[bytes, bytes]:
+        """The footer's custom metadata."""
+        return dict(read_pairs(self._footer))
+
+    @property
+    def memory(self) -> Memory:
+        """The file's bytes."""
+        return self._source.memory
+
+    @property
+    def descriptor(self) -> int:
+        """The descriptor of the file that is mapped; -1 where the source is no file."""
+        return self._source.descriptor
+
+    @property
+    def blocks(self) -> npt.NDArray[Any]:
+        """Where the record batches are: a view of dtype `BLOCK` (offset, metaDataLength, bodyLength, in bytes)."""
+        return np.frombuffer(self._raw, BLOCK, self.num_record_batches, self._batches_at)
+
+    @property
+    def dictionary_blocks(self) -> npt.NDArray[Any]:
+        """Where the dictionary batches are, as `blocks`."""
+        return np.frombuffer(self._raw, BLOCK, self.num_dictionary_batches, self._dictionaries_at)
+
+    # Messages
+
+    def batch_message(self, index: int) -> tuple[BatchHeader, Body]:
+        """The header of record batch `index`, and where its body is in the file; nothing of the body is read."""
+        if not -self.num_record_batches <= index < self.num_record_batches:
+            raise NotFoundError(f"{self._source.name}: there is no record batch {index}: there are {self.num_record_batches}")
+        index %= self.num_record_batches
+        return self._message(self._batches_at + BLOCK.itemsize * index, headers.RECORD_BATCH, ("record batch", index))
+
+    def dictionary_messages(self) -> Iterator[tuple[BatchHeader, Body, tuple[object, ...]]]:
+        """The header and body of each dictionary batch, in the footer's order, and how errors name it."""
+        for index in range(self.num_dictionary_batches):
+            where = ("dictionary batch", index)
+            at = self._dictionaries_at + BLOCK.itemsize * index
+            yield *self._message(at, headers.DICTIONARY_BATCH, where), where
+
+    def _message(self, at: int, kind: str, where: tuple[object, ...]) -> tuple[BatchHeader, Body]:
+        offset, metadata_bytes, body_bytes = _BLOCK.unpack_from(self._raw, at)
+        body_at = offset + metadata_bytes
+        if offset < 0 or metadata_bytes < 8 or body_bytes < 0 or body_at + body_bytes > self._body_end:
+            raise InvalidDataError(
+                f"{self._source.name}: {where[0]} {where[1]}: expected a block before byte {self._body_end}, found one of "
+                f"{metadata_bytes} + {body_bytes} bytes at byte {offset}"
+            )
+        if metadata_bytes > self._limits.max_metadata_bytes:
+            framing.metadata_length(
+                _LENGTH.pack(metadata_bytes), self._source.name, self._limits.max_metadata_bytes
+            )  # raises LimitError
+        raw = self._source.read_at(offset, metadata_bytes)
+        skip = 8 if raw[:4] == framing.CONTINUATION else 4
+        length_bytes = _LENGTH.unpack_from(raw, skip - 4)[0]
+        if not 0 < length_bytes <= metadata_bytes - skip:
+            raise InvalidDataError(
+                f"{self._source.name}: {where[0]} {where[1]} at byte {offset}: expected a metadata length of up to "
+                f"{metadata_bytes - skip}, found {length_bytes}"
+            )
+        header = self._headers.read(raw, skip, where)
+        if not isinstance(header, BatchHeader) or header.shape.kind != kind:
+            found = header.shape.kind if isinstance(header, BatchHeader) else headers.SCHEMA
+            raise InvalidDataError(
+                f"{self._source.name}: {where[0]} {where[1]} at byte {offset}: expected a {kind} message, found a {found}"
+            )
+        return header, Body(self._source.memory, body_at, body_bytes)
+
+    # Batches
+
+    def get_batch(self, index: int) -> RecordBatch:
+        """Record batch `index`, without copying; its columns are made when they are asked for.
+
+        Raises `NotFoundError` where there is none, `InvalidDataError` where its header is malformed.
+        """
+        header, body = self.batch_message(index)
+        known, version = self._known, header.shape.version
+        selected = self._selections.get(version)
+        if selected is None:
+            selected = self._selections[version] = (known.plan(version), known.selected(self._positions, version))
+        dictionaries = self._dictionaries
+        if dictionaries is None:
+            dictionaries = self._dictionaries = FileDictionaries(known.wire, self.dictionary_messages)
+        where = ("record batch", index)
+        return make_batch(self.schema, header, BatchColumns(selected[0], header, body, dictionaries, where, selected[1]))
+
+    def read_all(self) -> Table:
+        """All batches as a table, without copying."""
+        return Table.from_batches(list(self), self.schema)
+
+    @overload
+    def __getitem__(self, index: int) -> RecordBatch: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[RecordBatch]: ...
+    def __getitem__(self, index: int | slice) -> RecordBatch | list[RecordBatch]:
+        if isinstance(index, slice):
+            return [self.get_batch(i) for i in range(*index.indices(self.num_record_batches))]
+        return self.get_batch(index)
+
+    def __len__(self) -> int:
+        return self.num_record_batches
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        return map(self.get_batch, range(self.num_record_batches))
+
+    def close(self) -> None:
+        """Close the file; batches that were read stay valid, as they hold the mapping."""
+        self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _footer_bytes(source: MemorySource, limits: Limits) -> tuple[bytes, int]:
+    """The footer's flatbuffer, and the byte where it begins."""
+    name, size = source.name, source.size
+    start = source.read_at(0, min(size, 16))
+    if not framing.is_file(start):
+        if framing.looks_like_stream(start):
+            raise framing.mismatch(name, "an Arrow file", "an Arrow stream: use open_stream")
+        if framing.MAGIC.startswith(start):
+            raise TruncatedError(f"{name}: expected an Arrow file, found only {size} bytes")
+        raise framing.mismatch(name, "an Arrow file", framing.foreign(start) or f"other bytes ({start[:8]!r})")
+    least = len(framing.FILE_START) + _TRAILER.size
+    if size < least:
+        raise TruncatedError(f"{name}: expected at least {least} bytes of an Arrow file, found {size}")
+    length_bytes, magic = _TRAILER.unpack(source.read_at(size - _TRAILER.size, _TRAILER.size))
+    if magic != framing.MAGIC:
+        raise TruncatedError(f"{name}: expected {framing.MAGIC!r} at byte {size - 6}, the end, found {magic!r}: the file is cut off")
+    footer_at = size - _TRAILER.size - length_bytes
+    if length_bytes <= 0 or footer_at < len(framing.FILE_START):
+        raise InvalidDataError(f"{name}: a footer of {length_bytes} bytes in a file of {size}")
+    framing.metadata_length(_LENGTH.pack(length_bytes), f"{name}: footer", limits.max_metadata_bytes)
+    return source.read_at(footer_at, length_bytes), footer_at
+
+
+class _Writer:
+    """What writing a stream and a file have in common."""
+
+    def __init__(self, sink: Sink, encoder: Encoder) -> None:
+        self._sink = sink
+        self._encoder = encoder
+        self._closed = False
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of what is written."""
+        return self._encoder.schema
+
+    def write(self, data: RecordBatch | Table) -> None:
+        """Write a batch, or the batches of a table. Raises `UsageError` for another schema."""
+        if isinstance(data, Table):
+            self.write_table(data)
+        else:
+            self.write_batch(data)
+
+    def write_table(self, table: Table) -> None:
+        """Write the batches of a table."""
+        for batch in table.to_batches():
+            self.write_batch(batch)
+
+    def write_batch(self, batch: RecordBatch) -> None:
+        """Write one batch, and before it the dictionaries that are new."""
+        if self._closed:
+            raise ClosedError("the writer is closed")
+        if not isinstance(batch, RecordBatch):
+            raise UsageError(f"expected a record batch or a table, not {type(batch).__name__}")
+        for message in self._encoder.encode_batch(batch):
+            self._put(message)
+
+    def _put(self, message: EncodedMessage) -> tuple[int, int]:
+        """Write a message; where it begins, and the length of its framed metadata."""
+        start = self._sink.position
+        framed = framing.framed(message.metadata, start, self._encoder.alignment)
+        self._sink.write([framed, *message.parts], len(framed) + message.body_bytes)
+        return start, len(framed)
+
+    def _end(self) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Write the end; a file appears under its name now."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._end()
+            self._sink.finish()
+        except BaseException:
+            self._sink.abandon()
+            raise
+
+    def abandon(self) -> None:
+        """Stop writing; a path is left as it was before."""
+        if not self._closed:
+            self._closed = True
+            self._sink.abandon()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            self.abandon()
+
+
+class StreamWriter(_Writer):
+    """Writes a stream; a context manager that writes the end marker when no error is raised inside."""
+
+    def __init__(self, sink: Sink, encoder: Encoder) -> None:
+        super().__init__(sink, encoder)
+        self._put(encoder.schema_message())
+
+    def _end(self) -> None:
+        self._sink.write([framing.END_OF_STREAM], len(framing.END_OF_STREAM))
+
+
+class FileWriter(_Writer):
+    """Writes a file; a context manager that writes the footer when no error is raised inside."""
+
+    def __init__(self, sink: Sink, encoder: Encoder, metadata: MetadataLike = None) -> None:
+        super().__init__(sink, encoder)
+        self._pairs: Metadata = as_metadata(metadata)
+        self._blocks: dict[str, list[tuple[int, int, int, int]]] = {
+            headers.DICTIONARY_BATCH: [],
+            headers.RECORD_BATCH: [],
+            headers.SCHEMA: [],
+        }
+        sink.write([framing.FILE_START], len(framing.FILE_START))
+        self._put(encoder.schema_message())
+
+    def _put(self, message: EncodedMessage) -> tuple[int, int]:
+        start, framed_bytes = super()._put(message)
+        self._blocks[message.kind].append((start, framed_bytes, 0, message.body_bytes))
+        return start, framed_bytes
+
+    def _end(self) -> None:
+        footer = build(
+            SPECS,
+            "Footer",
+            {
+                "version": V5,
+                "schema": self._encoder.schema_record,
+                "dictionaries": np.array(self._blocks[headers.DICTIONARY_BATCH], BLOCK),
+                "recordBatches": np.array(self._blocks[headers.RECORD_BATCH], BLOCK),
+                "custom_metadata": write_pairs(self._pairs),
+            },
+        )
+        trailer = _TRAILER.pack(len(footer), framing.MAGIC)
+        parts = [framing.END_OF_STREAM, footer, trailer]
+        self._sink.write(parts, sum(map(len, parts)))

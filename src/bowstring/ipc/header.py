@@ -1,0 +1,258 @@
+"""Message headers («RecordBatch message», «Dictionary Messages»): read by template, as those of one file differ in few bytes.
+
+A `Shape` is what a header says apart from its numbers: where in the metadata the lengths, nodes and buffers are. Headers of equal
+length mostly have equal shapes, so one is compared with the last shape of its length (a few slices), and only parsed where it
+differs. Writing uses the same idea: a shape of our own, into which the numbers are put.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bowstring.datatypes.field import Metadata
+from bowstring.errors import InvalidDataError, UnsupportedError
+from bowstring.flatbuf.codec import Built, Message, Record, Table, build
+from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS, VERSIONS
+from bowstring.ipc import metadata
+from bowstring.ipc.limits import Limits
+from bowstring.ipc.metadata import V4, V5
+
+SCHEMA, DICTIONARY_BATCH, RECORD_BATCH = "Schema", "DictionaryBatch", "RecordBatch"
+CODECS = ("lz4", "zstd")
+_MAX_SHAPES = 32
+_LONG = struct.Struct("<q")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the headers of many messages have in common.
+
+    `..._at` are positions in the header's bytes, 0 for what is absent. `fixed` are the stretches that have to be equal.
+    """
+
+    kind: str
+    version: int
+    compression: str | None
+    pairs: Metadata
+    dictionary_id: int
+    is_delta: bool
+    length_at: int
+    body_length_at: int
+    nodes_at: int
+    node_count: int
+    buffers_at: int
+    buffer_count: int
+    variadic_at: int
+    variadic_count: int
+    fixed: tuple[tuple[int, int, bytes], ...]
+
+
+class BatchHeader:
+    """The header of a record batch or a dictionary batch: its shape and the bytes with its numbers.
+
+    `length` is the number of rows, `body_bytes` the length of the body. Counts are checked, the numbers of nodes and buffers
+    are not: that is done when a column is made.
+    """
+
+    __slots__ = ("body_bytes", "length", "raw", "shape")
+
+    def __init__(self, raw: bytes, shape: Shape) -> None:
+        self.raw = raw
+        self.shape = shape
+        self.length: int = _LONG.unpack_from(raw, shape.length_at)[0] if shape.length_at else 0
+        self.body_bytes: int = _LONG.unpack_from(raw, shape.body_length_at)[0] if shape.body_length_at else 0
+        if self.length < 0 or self.body_bytes < 0:
+            raise InvalidDataError(f"a header claims {self.length} rows in {self.body_bytes} bytes")
+
+    def nodes(self) -> npt.NDArray[Any]:
+        """Length and null count of each field node, as a view of dtype `FIELD_NODE`."""
+        return np.frombuffer(self.raw, FIELD_NODE, self.shape.node_count, self.shape.nodes_at)
+
+    def buffers(self) -> npt.NDArray[Any]:
+        """Offset in the body and length of each buffer, as a view of dtype `BUFFER`."""
+        return np.frombuffer(self.raw, BUFFER, self.shape.buffer_count, self.shape.buffers_at)
+
+    def variadic_counts(self) -> tuple[int, ...]:
+        """How many data buffers each field of a variadic layout has."""
+        shape = self.shape
+        return struct.unpack_from(f"<{shape.variadic_count}q", self.raw, shape.variadic_at)
+
+
+class HeaderReader:
+    """Reads the headers of one source, keeping the shapes that it met."""
+
+    __slots__ = ("_shapes", "limits")
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._shapes: dict[tuple[int, int], Shape] = {}
+
+    def read(self, raw: bytes, skip: int, where: str | tuple[object, ...]) -> BatchHeader | Table:
+        """The header in `raw`, whose flatbuffer begins at byte `skip`: of a batch, or the table of a schema message.
+
+        `where` names it in errors; as a tuple, its parts. Raises `InvalidDataError` for malformed bytes and `UnsupportedError`
+        for tensors and old versions.
+        """
+        size = len(raw)
+        shape = self._shapes.get((size, skip))
+        if shape is not None:
+            for start, stop, held in shape.fixed:
+                if raw[start:stop] != held:
+                    break
+            else:
+                return BatchHeader(raw, shape)
+        if not isinstance(where, str):
+            where = " ".join(map(str, where))
+        message = Message(raw[skip:] if skip else raw, SPECS, where, self.limits.max_tables)
+        root = message.root("Message")
+        kind = header_kind(root)
+        inner = root.union("header", kind)
+        if inner is None:
+            raise InvalidDataError(f"{where}: the message has no header")
+        if kind == SCHEMA:
+            return inner
+        shape = _shape_of(root, inner, raw, skip)
+        if len(self._shapes) >= _MAX_SHAPES:
+            self._shapes.clear()
+        self._shapes[size, skip] = shape
+        return BatchHeader(raw, shape)
+
+
+def header_kind(root: Table) -> str:
+    """Which header a `Message` has: "Schema", "DictionaryBatch" or "RecordBatch"."""
+    where, version, number = root.message.where, root["version"], root["header_type"]
+    if version not in (V4, V5):
+        name = VERSIONS[version] if 0 <= version < len(VERSIONS) else str(version)
+        raise UnsupportedError(f"{where}: metadata version {name} is not supported: only V4 and V5 are")
+    if not 0 < number < len(HEADERS):
+        raise InvalidDataError(f"{where}: message header type {number} is not known")
+    kind = HEADERS[number]
+    if kind not in (SCHEMA, DICTIONARY_BATCH, RECORD_BATCH):
+        raise UnsupportedError(f"{where}: {kind} messages are not supported yet")
+    return kind
+
+
+def _shape_of(root: Table, inner: Table, raw: bytes, skip: int) -> Shape:
+    kind = inner.spec.name
+    batch = inner["data"] if kind == DICTIONARY_BATCH else inner
+    if batch is None:
+        raise InvalidDataError(f"{root.message.where}: a dictionary batch without data")
+    spans = [batch.span("nodes"), batch.span("buffers"), batch.span("variadicBufferCounts")]
+    numbers = [root.span("bodyLength"), batch.span("length")]
+    sizes = (8, 8, 16, 16, 8)
+    taken = sorted((at + skip, at + skip + n * size) for (at, n), size in zip(numbers + spans, sizes, strict=True) if n)
+    ends = [0, *(end for _, end in taken)]
+    starts = [*(start for start, _ in taken), len(raw)]
+    if any(start < end for start, end in zip(starts, ends, strict=True)):
+        raise InvalidDataError(f"{root.message.where}: nodes, buffers and lengths overlap")
+    fixed = tuple((end, start, raw[end:start]) for end, start in zip(ends, starts, strict=True) if start > end)
+    (nodes, buffers, variadic), (body_length, length) = spans, numbers
+    return Shape(
+        kind,
+        root["version"],
+        _codec(batch["compression"]),
+        metadata.read_pairs(root),
+        inner["id"] if kind == DICTIONARY_BATCH else 0,
+        kind == DICTIONARY_BATCH and inner["isDelta"],
+        *(at + skip if n else 0 for at, n in (length, body_length)),
+        *(nodes[0] + skip, nodes[1], buffers[0] + skip, buffers[1], variadic[0] + skip, variadic[1]),
+        fixed,
+    )
+
+
+def _codec(compression: Table | None) -> str | None:
+    if compression is None:
+        return None
+    codec, where = compression["codec"], compression.message.where
+    if not 0 <= codec < len(CODECS) or compression["method"] != 0:
+        raise UnsupportedError(f"{where}: compression codec {codec}, method {compression['method']} are not known")
+    return CODECS[codec]
+
+
+# Writing
+
+
+def schema_message(schema: Record) -> bytes:
+    """The flatbuffer of a schema message."""
+    return build(SPECS, "Message", _message(SCHEMA, schema, 0, ()))
+
+
+def _message(kind: str, header: Record, body_bytes: int, pairs: Metadata) -> Record:
+    return {
+        "version": V5,
+        "header_type": HEADERS.index(kind),
+        "header": Built(kind, header),
+        "bodyLength": body_bytes,
+        "custom_metadata": metadata.write_pairs(pairs),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class DictionaryMark:
+    """What a dictionary batch says beside its data."""
+
+    id: int
+    is_delta: bool = False
+
+
+class HeaderWriter:
+    """Writes batch headers: one is built for each combination of counts, then only its numbers are put in."""
+
+    __slots__ = ("_made",)
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[object, ...], tuple[bytearray, Shape]] = {}
+
+    def write(
+        self, numbers: BatchNumbers, body_bytes: int, pairs: Metadata = (), dictionary: DictionaryMark | None = None
+    ) -> bytes:
+        """The flatbuffer of a record batch, or with a mark of a dictionary batch; its length is a multiple of 8."""
+        key = (len(numbers.nodes), len(numbers.buffers), len(numbers.variadic), pairs, dictionary)
+        made = self._made.get(key)
+        if made is None:
+            if len(self._made) >= _MAX_SHAPES:
+                self._made.clear()
+            made = self._made[key] = _blank(numbers, pairs, dictionary)
+        out, shape = made
+        _LONG.pack_into(out, shape.length_at, numbers.length)
+        _LONG.pack_into(out, shape.body_length_at, body_bytes)
+        for at, held in (
+            (shape.nodes_at, numbers.nodes),
+            (shape.buffers_at, numbers.buffers),
+            (shape.variadic_at, numbers.variadic),
+        ):
+            if len(held):
+                out[at : at + held.nbytes] = held.tobytes()
+        return bytes(out)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchNumbers:
+    """The numbers of a batch: rows, field nodes of shape (n, 2), buffers of shape (m, 2), variadic counts; int64."""
+
+    length: int
+    nodes: npt.NDArray[np.int64]
+    buffers: npt.NDArray[np.int64]
+    variadic: npt.NDArray[np.int64]
+
+
+def _blank(numbers: BatchNumbers, pairs: Metadata, dictionary: DictionaryMark | None) -> tuple[bytearray, Shape]:
+    record: dict[str, Any] = {
+        "length": 0,
+        "nodes": np.zeros(len(numbers.nodes), FIELD_NODE),
+        "buffers": np.zeros(len(numbers.buffers), BUFFER),
+        "variadicBufferCounts": numbers.variadic if len(numbers.variadic) else None,
+    }
+    kind = RECORD_BATCH
+    if dictionary is not None:
+        kind, record = DICTIONARY_BATCH, {"id": dictionary.id, "data": record, "isDelta": dictionary.is_delta}
+    raw = build(SPECS, "Message", _message(kind, record, 0, pairs))
+    root = Message(raw, SPECS, "header").root("Message")
+    inner = root.union("header", kind)
+    assert inner is not None
+    return bytearray(raw), _shape_of(root, inner, raw, 0)

@@ -1,0 +1,34 @@
+"""What a message from outside may make a reader do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bowstring.errors import UsageError
+
+_DEEPEST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on what is read; each has a default that honest data stays within.
+
+    - `max_metadata_bytes`: the flatbuffer of one message, or a footer
+    - `max_body_bytes`: the body of one message where it has to be received into fresh memory
+    - `max_nesting`: how deep types may be nested (at most 200)
+    - `max_tables`: how many flatbuffer tables one message may hold
+    """
+
+    max_metadata_bytes: int = 256 << 20
+    max_body_bytes: int = 64 << 30
+    max_nesting: int = 64
+    max_tables: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_nesting <= _DEEPEST:
+            raise UsageError(f"max_nesting is 1 to {_DEEPEST}, not {self.max_nesting}")
+        if min(self.max_metadata_bytes, self.max_body_bytes, self.max_tables) < 0:
+            raise UsageError(f"limits are not negative: {self}")
+
+
+DEFAULT_LIMITS = Limits()

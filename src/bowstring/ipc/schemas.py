@@ -1,0 +1,68 @@
+"""Schemas that were met lately: files of one data set have the same, and reading one costs more than comparing its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bowstring.datatypes.extension import NAME_KEY
+from bowstring.errors import UsageError
+from bowstring.flatbuf.codec import Table
+from bowstring.ipc.body import ColumnPlan, SchemaPlan
+from bowstring.ipc.limits import Limits
+from bowstring.ipc.metadata import V4, WireSchema, read_schema
+
+_MAX_KNOWN = 64
+_MAX_KEY_BYTES = 4 << 20
+_EDGE = 48
+
+
+class KnownSchema:
+    """A schema with its compiled plans, one for each metadata version that asks for its own."""
+
+    __slots__ = ("_plans", "raw", "wire")
+
+    def __init__(self, wire: WireSchema, raw: bytes) -> None:
+        self.wire = wire
+        self.raw = raw
+        self._plans: dict[bool, SchemaPlan] = {}
+
+    def plan(self, version: int) -> SchemaPlan:
+        """The plan for batches of this metadata version."""
+        legacy = version == V4
+        plan = self._plans.get(legacy)
+        if plan is None:
+            plan = self._plans[legacy] = SchemaPlan(self.wire, legacy)
+        return plan
+
+    def positions(self, columns: Sequence[str | int] | None) -> tuple[int, ...] | None:
+        """Where the wanted columns are in the schema; None for all. Raises `NotFoundError` for one that is not there."""
+        if columns is None:
+            return None
+        if isinstance(columns, str | int):
+            raise UsageError(f"columns is a list of names or positions, not {columns!r}: write [{columns!r}]")
+        return tuple(self.wire.schema.index(key) for key in columns)
+
+    def selected(self, positions: tuple[int, ...] | None, version: int) -> Sequence[ColumnPlan]:
+        """The plans of the columns at these positions."""
+        all_columns = self.plan(version).columns
+        return all_columns if positions is None else tuple(all_columns[i] for i in positions)
+
+
+_known: dict[tuple[object, ...], KnownSchema] = {}
+
+
+def known_schema(raw: bytes, table: Table, limits: Limits) -> KnownSchema:
+    """The schema of a `Schema` table; `raw` are the bytes that say all about it.
+
+    One that names an extension is read anew each time, as its types depend on what is registered now.
+    """
+    if len(raw) > _MAX_KEY_BYTES or NAME_KEY in raw:
+        return KnownSchema(read_schema(table, limits), b"")
+    key = (len(raw), raw[:_EDGE], raw[-_EDGE:], limits)
+    known = _known.get(key)
+    if known is None or known.raw != raw:
+        known = KnownSchema(read_schema(table, limits), raw)
+        if len(_known) >= _MAX_KNOWN:
+            _known.clear()
+        _known[key] = known
+    return known

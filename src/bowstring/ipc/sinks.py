@@ -1,0 +1,251 @@
+"""Where bytes go: paths (atomically), descriptors and sockets by vectored calls, file objects."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import stat
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from bowstring.errors import ConnectionLostError, DeadlineError, NotFoundError, ResourceError, UsageError
+
+_IOV_MAX = 1024
+_SMALL = 1 << 15
+_GATHER = 1 << 20
+
+
+class Sink(Protocol):
+    """Takes bytes in order."""
+
+    position: int
+
+    def write(self, parts: Sequence[Any], size_bytes: int) -> None:
+        """Take the parts, `size_bytes` in all. Nothing of the caller's memory is kept."""
+
+    def finish(self) -> None:
+        """Everything is written: make it visible."""
+
+    def abandon(self) -> None:
+        """Something failed: leave nothing behind where that is possible."""
+
+
+class VectorSink:
+    """Writes by vectored calls; many small pieces are gathered first, as a call costs more than copying them.
+
+    `send` is os.writev with a descriptor, or a socket's sendmsg. With `gather` off everything goes out at once.
+    """
+
+    __slots__ = ("_gather", "_held", "_name", "_send", "position")
+
+    def __init__(self, send: Callable[[Sequence[Any]], int], name: str, gather: bool) -> None:
+        self._send = send
+        self._name = name
+        self._gather = gather
+        self._held = bytearray()
+        self.position = 0
+
+    def write(self, parts: Sequence[Any], size_bytes: int) -> None:
+        """Take the parts, `size_bytes` in all."""
+        self.position += size_bytes
+        if self._gather and size_bytes <= _SMALL:
+            self._held += b"".join(parts)
+            if len(self._held) >= _GATHER:
+                self._flush()
+            return
+        if self._held:
+            self._flush()
+        self._out(parts)
+
+    def _flush(self) -> None:
+        held, self._held = self._held, bytearray()
+        if held:
+            self._out([held])
+
+    def _out(self, parts: Sequence[Any]) -> None:
+        for start in range(0, len(parts), _IOV_MAX):
+            some = parts[start : start + _IOV_MAX] if len(parts) > _IOV_MAX else parts
+            left = sum(map(len, some))
+            while left:
+                sent = self._call(some)
+                left -= sent
+                if left:
+                    some = _rest(some, sent)
+
+    def _call(self, parts: Sequence[Any]) -> int:
+        try:
+            return self._send(parts)
+        except TimeoutError:
+            raise DeadlineError(f"{self._name}: could not be written in time") from None
+        except ConnectionError as error:
+            raise ConnectionLostError(f"{self._name}: {error}") from None
+        except OSError as error:
+            raise ResourceError(f"{self._name}: cannot be written: {error.strerror or error}") from None
+
+    def finish(self) -> None:
+        """Write what was gathered."""
+        self._flush()
+
+    def abandon(self) -> None:
+        """Forget what was gathered; what is written stays."""
+        self._held.clear()
+
+
+def _rest(parts: Sequence[Any], sent: int) -> list[Any]:
+    """What is left of parts after so many bytes."""
+    for index, part in enumerate(parts):
+        if sent < len(part):
+            return [memoryview(part)[sent:], *parts[index + 1 :]]
+        sent -= len(part)
+    return []
+
+
+class PathSink(VectorSink):
+    """A file that appears under its name when it is complete, and not at all if something fails."""
+
+    __slots__ = ("_descriptor", "_path", "_temporary")
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = os.path.realpath(os.fspath(path))
+        folder, name = os.path.split(self._path)
+        self._temporary = os.path.join(folder, f".{name[:200]}.{os.getpid()}.{os.urandom(6).hex()}.part")
+        try:
+            self._descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except FileNotFoundError:
+            raise NotFoundError(f"{os.fspath(path)}: there is no folder {folder}") from None
+        except OSError as error:
+            raise ResourceError(f"{os.fspath(path)}: cannot be created: {error.strerror}") from None
+        super().__init__(lambda parts: os.writev(self._descriptor, parts), os.fspath(path), True)
+
+    def finish(self) -> None:
+        """Write what was gathered and put the file in its place."""
+        super().finish()
+        descriptor, self._descriptor = self._descriptor, -1
+        try:
+            os.close(descriptor)
+            os.replace(self._temporary, self._path)
+        except OSError as error:
+            raise ResourceError(f"{self._path}: cannot be put in its place: {error.strerror}") from None
+
+    def abandon(self) -> None:
+        """Remove the unfinished file."""
+        super().abandon()
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+        try:
+            os.unlink(self._temporary)
+        except OSError:
+            pass
+
+
+class ObjectSink:
+    """A file object with `write`; large pieces are handed over as they are."""
+
+    __slots__ = ("_file", "_held", "position")
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._held = bytearray()
+        self.position = 0
+
+    def write(self, parts: Sequence[Any], size_bytes: int) -> None:
+        """Take the parts, `size_bytes` in all."""
+        self.position += size_bytes
+        for part in parts:
+            if len(part) <= _SMALL:
+                self._held.extend(part)
+                if len(self._held) < _GATHER:
+                    continue
+                part = b""  # noqa: PLW2901: it has been taken
+            self._flush()
+            if len(part):
+                self._out(part)
+
+    def _flush(self) -> None:
+        held, self._held = self._held, bytearray()
+        if held:
+            self._out(held)
+
+    def _out(self, part: Any) -> None:
+        view = memoryview(part)
+        while len(view):
+            try:
+                written = self._file.write(view)
+            except TypeError as error:
+                raise UsageError(f"expected a binary file object to write to: {error}") from None
+            except ConnectionError as error:
+                raise ConnectionLostError(f"{type(self._file).__name__}: {error}") from None
+            except OSError as error:
+                raise ResourceError(f"cannot be written: {error.strerror or error}") from None
+            if written is None or not isinstance(written, int) or written >= len(view):
+                return
+            view = view[written:]
+
+    def finish(self) -> None:
+        """Hand over what was gathered, and flush the file object if it can."""
+        self._flush()
+        if callable(getattr(self._file, "flush", None)):
+            self._file.flush()
+
+    def abandon(self) -> None:
+        """Forget what was gathered; what is written stays."""
+        self._held.clear()
+
+
+def sink_for(sink: Any) -> Sink:
+    """A sink for a path, a descriptor, a socket or a binary file object. Raises `UsageError` for anything else."""
+    if isinstance(sink, str | os.PathLike):
+        path = os.fspath(sink)
+        try:
+            special = not stat.S_ISREG(os.stat(path).st_mode)
+        except OSError:
+            special = False
+        if not special:
+            return PathSink(path)
+        if os.path.isdir(path):
+            raise UsageError(f"{path}: is a directory")
+        return _DescriptorSink(os.open(path, os.O_WRONLY | os.O_CLOEXEC), path)
+    if isinstance(sink, int):
+        return VectorSink(_writer(sink), f"descriptor {sink}", _is_file(sink))
+    if isinstance(sink, socket.socket):
+        return VectorSink(lambda parts: sink.sendmsg(parts), "socket", False)
+    sink = getattr(sink, "buffer", sink)  # standard output as text has its bytes behind it
+    if callable(getattr(sink, "write", None)):
+        return ObjectSink(sink)
+    raise UsageError(f"expected a path, a binary file object, a descriptor or a socket to write to, not {type(sink).__name__}")
+
+
+class _DescriptorSink(VectorSink):
+    """A special file, such as a named pipe, opened by its path."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        self._descriptor = descriptor
+        super().__init__(_writer(descriptor), path, False)
+
+    def finish(self) -> None:
+        super().finish()
+        self.abandon()
+
+    def abandon(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def _is_file(descriptor: int) -> bool:
+    return stat.S_ISREG(os.fstat(descriptor).st_mode)
+
+
+def _writer(descriptor: int) -> Callable[[Sequence[Any]], int]:
+    def write(parts: Sequence[Any]) -> int:
+        while True:
+            try:
+                return os.writev(descriptor, parts)
+            except BlockingIOError:
+                select.select([], [descriptor], [], 60.0)
+
+    return write

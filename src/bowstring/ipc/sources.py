@@ -1,0 +1,273 @@
+"""Where bytes come from: mapped files and memory, file objects, descriptors, sockets."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import socket
+import stat
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bowstring.errors import (
+    ClosedError,
+    ConnectionLostError,
+    DeadlineError,
+    LimitError,
+    NotFoundError,
+    ResourceError,
+    UsageError,
+)
+from bowstring.memory.buffer import EMPTY, Buffer, Memory, allocate
+
+_AT_ONCE = 1 << 20
+
+
+class MemorySource:
+    """A source that is memory: bytes or a mapped file. Both random access and reading in order; buffers are not copied.
+
+    With a `descriptor` of the file behind the mapping small pieces are read through it: cheaper than a page fault. The source
+    owns it.
+    """
+
+    __slots__ = ("_descriptor", "_view", "memory", "name", "position", "size")
+
+    def __init__(self, memory: Memory, name: str, descriptor: int = -1) -> None:
+        self.memory = memory
+        self.name = name
+        self.size = memory.size
+        self.position = 0
+        self._descriptor = descriptor
+        self._view: memoryview | None = memoryview(memory.bytes)
+
+    @property
+    def descriptor(self) -> int:
+        """The descriptor of the file behind the memory, -1 for none."""
+        return self._descriptor
+
+    def read_at(self, offset: int, size_bytes: int) -> bytes:
+        """The bytes from byte `offset` on; the caller has checked that they are there."""
+        if self._descriptor >= 0:
+            held = os.pread(self._descriptor, size_bytes, offset)
+            if len(held) == size_bytes:
+                return held
+        elif self._view is None:
+            raise ClosedError(f"{self.name}: the reader is closed")
+        return bytes(self.memory.bytes[offset : offset + size_bytes].data)
+
+    def read(self, size_bytes: int) -> bytes:
+        """The next bytes; fewer only at the end."""
+        size_bytes = min(size_bytes, self.size - self.position)
+        held = self.read_at(self.position, size_bytes)
+        self.position += size_bytes
+        return held
+
+    def read_buffer(self, size_bytes: int) -> Buffer:
+        """The next bytes, not copied; fewer only at the end."""
+        size_bytes = min(size_bytes, self.size - self.position)
+        self.position += size_bytes
+        return Buffer(self.memory, self.position - size_bytes, size_bytes)
+
+    def close(self) -> None:
+        """Close the descriptor; the mapping goes with its last holder."""
+        descriptor, self._descriptor, self._view = self._descriptor, -1, None
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        if getattr(self, "_descriptor", -1) >= 0:
+            self.close()
+
+
+class PulledSource:
+    """A source that has to be read in order, into fresh memory: a pipe, a file object, a socket.
+
+    `pull` fills a part of the memory that it is given, and says how much; 0 is the end. Memory grows with what has come, not
+    with what was claimed.
+    """
+
+    __slots__ = ("_close", "_pull", "name", "position")
+
+    def __init__(self, pull: Callable[[memoryview], int], name: str, close: Callable[[], None] | None = None) -> None:
+        self._pull = pull
+        self._close = close
+        self.name = name
+        self.position = 0
+
+    def read(self, size_bytes: int) -> bytes:
+        """The next bytes; fewer only at the end."""
+        return self.read_buffer(size_bytes).to_bytes() if size_bytes else b""
+
+    def read_buffer(self, size_bytes: int) -> Buffer:
+        """The next bytes in fresh memory, aligned to 64 bytes; fewer only at the end."""
+        if size_bytes == 0:
+            return EMPTY
+        try:
+            held = allocate(size_bytes)  # the system gives pages when they are written
+        except (MemoryError, ValueError, OverflowError):
+            raise LimitError(f"{self.name}: no memory for {size_bytes} bytes at byte {self.position}") from None
+        view, filled = memoryview(held), 0
+        while filled < size_bytes:
+            got = self._pull(view[filled:])
+            if got == 0:
+                break
+            filled += got
+        self.position += filled
+        return Buffer.of(held[:filled])
+
+    def close(self) -> None:
+        """Close what belongs to the source."""
+        if self._close is not None:
+            self._close()
+
+
+def random_access(source: Any) -> MemorySource:
+    """A source for the file format: a path is mapped, a file object mapped or read whole, anything else taken as memory.
+
+    Raises `NotFoundError` where a path does not exist, `UsageError` for an object that is no source, `ResourceError` where the
+    system refuses.
+    """
+    if isinstance(source, MemorySource):
+        return source
+    if isinstance(source, str | os.PathLike):
+        return _mapped_path(source)
+    memory = _as_memory(source)
+    if memory is not None:
+        return memory
+    descriptor = _descriptor_of(source)
+    if descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return mapped_descriptor(os.dup(descriptor), _name_of(source))
+    if callable(getattr(source, "seekable", None)) and source.seekable():
+        source.seek(0)
+    return MemorySource(Memory(_everything(in_order(source))), _name_of(source))
+
+
+def in_order(source: Any) -> MemorySource | PulledSource:
+    """A source for the streaming format; a path is mapped, memory is used as it is, everything else read as it comes."""
+    if isinstance(source, MemorySource | PulledSource):
+        return source
+    if isinstance(source, str | os.PathLike):
+        return _mapped_path(source)
+    memory = _as_memory(source)
+    if memory is not None:
+        return memory
+    if isinstance(source, socket.socket):
+        return PulledSource(_guarded(source.recv_into, "socket"), "socket")
+    if isinstance(source, int):
+        return PulledSource(_guarded(lambda view: os.readv(source, [view]), f"descriptor {source}"), f"descriptor {source}")
+    source = getattr(source, "buffer", source)  # standard input as text has its bytes behind it
+    name = _name_of(source)
+    if callable(getattr(source, "readinto", None)):
+        return PulledSource(_guarded(lambda view: source.readinto(view) or 0, name), name)
+    if callable(getattr(source, "read", None)):
+        return PulledSource(_guarded(lambda view: _read_into(source, view), name), name)
+    raise UsageError(
+        f"expected a path, bytes, a binary file object, a descriptor or a socket to read from, not {type(source).__name__}"
+    )
+
+
+def mapped_descriptor(descriptor: int, name: str) -> MemorySource:
+    """A source over the regular file behind a descriptor, which it takes over."""
+    try:
+        size_bytes = os.fstat(descriptor).st_size
+        owner: Any = mmap.mmap(descriptor, size_bytes, access=mmap.ACCESS_READ) if size_bytes else b""
+        return MemorySource(Memory(owner), name, descriptor)
+    except OSError as error:
+        os.close(descriptor)
+        raise ResourceError(f"{name}: cannot be mapped: {error.strerror}") from None
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _mapped_path(path: str | os.PathLike[str]) -> MemorySource | Any:
+    name = os.fspath(path)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    except FileNotFoundError:
+        raise NotFoundError(f"{name}: there is no such file") from None
+    except OSError as error:
+        raise ResourceError(f"{name}: cannot be opened: {error.strerror}") from None
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return mapped_descriptor(descriptor, name)
+    if stat.S_ISDIR(mode):
+        os.close(descriptor)
+        raise UsageError(f"{name}: is a directory")
+    pulled = PulledSource(
+        _guarded(lambda view: os.readv(descriptor, [view]), name), name, lambda: os.close(descriptor)
+    )
+    return pulled
+
+
+def _as_memory(source: Any) -> MemorySource | None:
+    if isinstance(source, Memory):
+        return MemorySource(source, "memory")
+    if isinstance(source, Buffer):
+        whole = source.offset == 0 and source.size == source.memory.size
+        return MemorySource(source.memory if whole else Memory(source.bytes), "buffer")
+    if callable(getattr(source, "getvalue", None)) and isinstance(source.getvalue(), bytes):  # io.BytesIO shares it
+        memory = MemorySource(Memory(source.getvalue()), "BytesIO")
+        memory.position = source.tell()
+        return memory
+    if isinstance(source, np.ndarray):
+        return MemorySource(Memory(np.ascontiguousarray(source)), "array")
+    if isinstance(source, int) or hasattr(source, "read") or hasattr(source, "recv_into"):
+        return None
+    try:
+        view = memoryview(source)
+    except TypeError:
+        return None
+    return MemorySource(Memory(view), type(source).__name__)
+
+
+def _descriptor_of(source: Any) -> int | None:
+    if isinstance(source, int):
+        return source
+    try:
+        return int(source.fileno())
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _name_of(source: Any) -> str:
+    if isinstance(source, int):
+        return f"descriptor {source}"
+    if source is getattr(sys.stdin, "buffer", None):
+        return "standard input"
+    name = getattr(source, "name", None)
+    return name if isinstance(name, str) else type(source).__name__
+
+
+def _read_into(source: Any, view: memoryview) -> int:
+    held = source.read(min(len(view), _AT_ONCE))
+    if not isinstance(held, bytes | bytearray | memoryview):
+        raise UsageError(f"expected a binary file object, but reading gave {type(held).__name__}")
+    view[: len(held)] = held
+    return len(held)
+
+
+def _guarded(pull: Callable[[memoryview], int], name: str) -> Callable[[memoryview], int]:
+    def guarded(view: memoryview) -> int:
+        try:
+            return pull(view)
+        except TimeoutError:
+            raise DeadlineError(f"{name}: nothing came in time") from None
+        except BlockingIOError:
+            raise DeadlineError(f"{name}: nothing is there yet, and it does not block") from None
+        except ConnectionError as error:
+            raise ConnectionLostError(f"{name}: {error}") from None
+        except OSError as error:
+            raise ResourceError(f"{name}: cannot be read: {error.strerror or error}") from None
+
+    return guarded
+
+
+def _everything(source: MemorySource | PulledSource) -> bytes:
+    parts = []
+    while part := source.read(_AT_ONCE):
+        parts.append(part)
+    return b"".join(parts)

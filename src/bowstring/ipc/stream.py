@@ -1,0 +1,302 @@
+"""The streaming format («IPC Streaming Format»): an encoder and a decoder that do no input or output, and the reader over them.
+
+`Encoder` turns batches into `EncodedMessage`s: a flatbuffer and the parts of a body. `Decoder` takes a flatbuffer, says how long
+its body is, and takes the body. The dissociated protocol uses both as they are; framing is added by whoever writes a stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from bowstring.datatypes.field import Metadata, Schema
+from bowstring.errors import BowstringError, ClosedError, InvalidDataError, TruncatedError, UsageError
+from bowstring.ipc import framing, header as headers
+from bowstring.ipc.body import BatchColumns, Body, flatten
+from bowstring.ipc.dictionaries import StreamDictionaries, WrittenDictionaries
+from bowstring.ipc.header import BatchHeader, DictionaryMark, HeaderReader, HeaderWriter
+from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.metadata import write_schema
+from bowstring.ipc.schemas import KnownSchema, known_schema
+from bowstring.layouts.array import Array
+from bowstring.layouts.registry import layout_of
+from bowstring.memory.buffer import EMPTY, Buffer
+from bowstring.tabular.batch import RecordBatch
+from bowstring.tabular.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedMessage:
+    """A message: its flatbuffer (a multiple of 8 bytes), and the parts of its body, padding included.
+
+    The parts are objects with the buffer protocol that share the arrays' memory; together they are `body_bytes` long.
+    """
+
+    kind: str
+    metadata: bytes
+    parts: list[Any]
+    body_bytes: int
+
+
+class Encoder:
+    """Batches of one schema in, messages out; nothing is written.
+
+    Buffers begin at multiples of `alignment` bytes in a body: 8, 16, 32 or 64. A dictionary goes out before the first batch that
+    uses it, and again where it has changed; without `may_replace` a change is a `UsageError`.
+    """
+
+    def __init__(self, schema: Schema, alignment: int = 64, may_replace: bool = True) -> None:
+        if alignment not in (8, 16, 32, 64):
+            raise UsageError(f"alignment is 8, 16, 32 or 64 bytes, not {alignment!r}")
+        self.schema = schema
+        self.alignment = alignment
+        self.schema_record, self.wire = write_schema(schema)
+        self._layouts = [layout_of(field.type) for field in schema.fields]
+        self._dictionaries = WrittenDictionaries(self.wire, may_replace)
+        self._headers = HeaderWriter()
+
+    def schema_message(self) -> EncodedMessage:
+        """The message that begins a stream."""
+        return EncodedMessage(headers.SCHEMA, headers.schema_message(self.schema_record), [], 0)
+
+    def encode_batch(self, batch: RecordBatch) -> list[EncodedMessage]:
+        """The messages of a batch: dictionaries that are due, then the record batch. Raises `UsageError` for another schema."""
+        if batch.schema is not self.schema and batch.schema != self.schema:
+            raise UsageError(f"a batch of another schema: expected {self.schema!r}, found {batch.schema!r}")
+        columns = batch.columns
+        for field, layout, column in zip(self.schema.fields, self._layouts, columns, strict=True):
+            if column.layout is not layout and column.type != field.type:
+                raise UsageError(f"column {field.name!r} is {column.type}, its field says {field.type}")
+            if column.length != batch.num_rows:
+                raise UsageError(f"column {field.name!r} has {column.length} values in a batch of {batch.num_rows} rows")
+        out = []
+        if self.wire.by_id:
+            for id, values in self._dictionaries.due(columns):
+                out.append(self._message(values.length, [values], (), DictionaryMark(id)))
+        out.append(self._message(batch.num_rows, columns, batch.pairs, None))
+        return out
+
+    def _message(
+        self, length: int, arrays: Sequence[Array], pairs: Metadata, mark: DictionaryMark | None
+    ) -> EncodedMessage:
+        body = flatten(length, arrays, self.alignment)
+        metadata = self._headers.write(body.numbers, body.size_bytes, pairs, mark)
+        kind = headers.RECORD_BATCH if mark is None else headers.DICTIONARY_BATCH
+        return EncodedMessage(kind, metadata, body.parts, body.size_bytes)
+
+
+class Decoder:
+    """Messages in, batches out; nothing is read.
+
+    For each message in turn: `begin` with its flatbuffer tells how long its body is, `finish` with the body gives a batch, or None
+    for a schema or a dictionary. `columns` chooses columns by name or position.
+    """
+
+    def __init__(self, columns: Sequence[str | int] | None = None, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.limits = limits
+        self.messages = 0
+        self.batches = 0
+        self._wanted = columns
+        self._headers = HeaderReader(limits)
+        self._known: KnownSchema | None = None
+        self._positions: tuple[int, ...] | None = None
+        self._schema: Schema | None = None
+        self._dictionaries = StreamDictionaries()
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the chosen columns; raises `UsageError` before the schema message has come."""
+        if self._schema is None:
+            raise UsageError("no schema message has been read yet")
+        return self._schema
+
+    @property
+    def has_schema(self) -> bool:
+        """Whether the schema message has come."""
+        return self._schema is not None
+
+    def begin(self, raw: bytes, skip: int = 0) -> BatchHeader | None:
+        """Read a message's flatbuffer, from byte `skip` of `raw` on: the header of a batch, None for a schema (it has no body).
+
+        Raises `InvalidDataError` for malformed bytes, or where a schema does not come first and once.
+        """
+        read = self._headers.read(raw, skip, ("message", self.messages))
+        if isinstance(read, BatchHeader):
+            if self._known is None:
+                raise InvalidDataError(f"message {self.messages}: expected a schema first, found a {read.shape.kind}")
+            return read
+        if self._known is not None:
+            raise InvalidDataError(f"message {self.messages}: a second schema")
+        known = known_schema(raw[skip:], read, self.limits)
+        self._positions = known.positions(self._wanted)
+        self._known = known
+        self._schema = known.wire.schema if self._positions is None else known.wire.schema.select(self._positions)
+        self.messages += 1
+        return None
+
+    def finish(self, header: BatchHeader, body: Buffer) -> RecordBatch | None:
+        """Take the body of the header that `begin` gave: a batch over it, without copying, or None for a dictionary."""
+        known, version = self._known, header.shape.version
+        assert known is not None
+        place = Body(body.memory, body.offset, body.size)
+        self.messages += 1
+        if header.shape.kind == headers.DICTIONARY_BATCH:
+            where: tuple[object, ...] = ("message", self.messages - 1, "(dictionary)")
+            self._dictionaries = self._dictionaries.with_batch(known.wire, header, place, where)
+            return None
+        where = ("record batch", self.batches)
+        self.batches += 1
+        columns = BatchColumns(
+            known.plan(version), header, place, self._dictionaries, where, known.selected(self._positions, version)
+        )
+        return make_batch(self.schema, header, columns)
+
+    def decode(self, metadata: bytes, body: Buffer = EMPTY) -> RecordBatch | None:
+        """`begin` and `finish` in one, for a message that is there as a whole."""
+        header = self.begin(metadata)
+        return None if header is None else self.finish(header, body)
+
+
+def make_batch(schema: Schema, header: BatchHeader, columns: BatchColumns) -> RecordBatch:
+    """A record batch over columns that are made when they are asked for."""
+    return RecordBatch(schema, header.length, columns, header.shape.pairs)
+
+
+class ByteSource(Protocol):
+    """Bytes in order: what a `StreamReader` reads from."""
+
+    name: str
+    position: int
+
+    def read(self, size_bytes: int) -> bytes:
+        """The next bytes; fewer only where the source ends."""
+
+    def read_buffer(self, size_bytes: int) -> Buffer:
+        """The next bytes as a buffer, without copying where the source is memory; shorter only where it ends."""
+
+    def close(self) -> None:
+        """Let go of what belongs to the source."""
+
+
+class StreamReader:
+    """Reads a stream: iterate over it, or take one batch after the other.
+
+    The schema is read at once. A stream ends with its end marker, or where the source ends between two messages. Raises
+    `TruncatedError` where it ends within one, other `InvalidDataError`s for malformed messages. After an error it is closed.
+    """
+
+    def __init__(
+        self, source: ByteSource, columns: Sequence[str | int] | None = None, limits: Limits = DEFAULT_LIMITS
+    ) -> None:
+        self._source = source
+        self._decoder = Decoder(columns, limits)
+        self._ended = False
+        self._closed = False
+        try:
+            while not self._decoder.has_schema:
+                if self._message() is _END:
+                    raise TruncatedError(f"{source.name}: the stream ends at byte {source.position}, before a schema")
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the chosen columns."""
+        return self._decoder.schema
+
+    def read_next_batch(self) -> RecordBatch:
+        """The next batch; raises `StopIteration` at the end, as iterating does."""
+        if self._closed:
+            raise ClosedError(f"{self._source.name}: the reader is closed")
+        if self._ended:
+            raise StopIteration
+        try:
+            while True:
+                batch = self._message()
+                if batch is _END:
+                    self._ended = True
+                    raise StopIteration
+                if batch is not None:
+                    assert isinstance(batch, RecordBatch)
+                    return batch
+        except BowstringError:
+            self.close()
+            raise
+
+    def _message(self) -> object:
+        source, decoder = self._source, self._decoder
+        start = source.position
+        prefix = source.read(framing.LEGACY_PREFIX_BYTES)
+        if not prefix or prefix == bytes(4):
+            return _END
+        if len(prefix) == 4 and prefix == framing.CONTINUATION:
+            prefix += source.read(framing.PREFIX_BYTES - framing.LEGACY_PREFIX_BYTES)
+            wanted = framing.PREFIX_BYTES
+        else:
+            wanted = framing.LEGACY_PREFIX_BYTES
+        if len(prefix) < wanted:
+            raise self._truncated(start, "a message's length", wanted, len(prefix))
+        where = f"{source.name}: message {decoder.messages} at byte {start}"
+        if start == 0 and (found := framing.foreign(prefix) or (framing.is_file(prefix + b"W1") and "an Arrow file")):
+            hint = ": use open_file" if "Arrow" in found else ""
+            raise framing.mismatch(source.name, "an Arrow stream", found + hint)
+        try:
+            length_bytes, _ = framing.metadata_length(prefix, where, decoder.limits.max_metadata_bytes)
+        except InvalidDataError as error:
+            if decoder.has_schema or start:
+                raise
+            raise framing.mismatch(source.name, "an Arrow stream", f"other bytes ({prefix!r}): {error}") from None
+        if length_bytes == 0:
+            return _END
+        metadata = source.read(length_bytes)
+        if len(metadata) < length_bytes:
+            if start == 0 and wanted == framing.LEGACY_PREFIX_BYTES and not framing.looks_like_stream(prefix + metadata):
+                raise framing.mismatch(source.name, "an Arrow stream", f"other bytes ({prefix!r})")
+            raise self._truncated(source.position - len(metadata), "metadata", length_bytes, len(metadata))
+        header = decoder.begin(metadata)
+        if header is None:
+            return None
+        if header.body_bytes > decoder.limits.max_body_bytes:
+            raise InvalidDataError(
+                f"{where}: a body of {header.body_bytes} bytes is more than the limit of {decoder.limits.max_body_bytes}"
+            )
+        body = source.read_buffer(header.body_bytes)
+        if body.size < header.body_bytes:
+            raise self._truncated(source.position - body.size, "a body", header.body_bytes, body.size)
+        return decoder.finish(header, body)
+
+    def _truncated(self, at: int, what: str, expected: int, found: int) -> TruncatedError:
+        return TruncatedError(
+            f"{self._source.name}: message {self._decoder.messages}: expected {expected} bytes of {what} at byte {at}, "
+            f"found {found}: the stream is cut off"
+        )
+
+    def read_all(self) -> Table:
+        """All remaining batches as a table."""
+        return Table.from_batches(list(self), self.schema)
+
+    def close(self) -> None:
+        """Let go of the source; batches that were read stay valid."""
+        if not self._closed:
+            self._closed = True
+            self._source.close()
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        return self
+
+    def __next__(self) -> RecordBatch:
+        return self.read_next_batch()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+_END = object()
