@@ -1,18 +1,20 @@
 """The structures of the Arrow C data and C stream interfaces, and the capsules that carry them («PyCapsule Standard»).
 
-The structures are rows of 64-bit words (a pointer is one, too), read and written whole: that is several times as fast as field by
-field. What an exported structure points to lies in one `Block`, which lives until the structure is released.
+The structures are rows of 64-bit words (a pointer is one, too), read and written whole: that is several times as fast
+as field by field. What an exported structure points to lies in one `Block`, which lives until the structure is
+released.
 """
 
 from __future__ import annotations
 
 import ctypes
+import struct
 from array import array
-from collections.abc import Callable
+from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from bowstring.errors import DataTypeError, InvalidDataError, UnsupportedError, UsageError
+from bowstring.errors import DataTypeError, InvalidDataError, LimitError, UnsupportedError, UsageError
 from bowstring.exchange.callbacks import callback, immortal
 
 if ctypes.sizeof(ctypes.c_void_p) != 8:
@@ -30,6 +32,11 @@ GET_SCHEMA, GET_NEXT, GET_LAST_ERROR, STREAM_RELEASE, STREAM_PRIVATE = range(5)
 SchemaWords = ctypes.c_int64 * 9
 ArrayWords = ctypes.c_int64 * 10
 StreamWords = ctypes.c_int64 * 5
+
+_ROWS = tuple(ctypes.c_int64 * size for size in range(8))
+
+MAX_POINTERS = 1 << 20
+"""The most children or buffers of one array that are read."""
 
 ReleaseFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 """void (*)(struct *): releases a structure."""
@@ -60,7 +67,8 @@ _keys = count(1)
 class Block:
     """Memory that an exported structure and what it points to lie in: words, then strings.
 
-    Positions are words from the start; `at` and `text` make a word point into the block itself once its address is known.
+    Positions are words from the start; `at` and `text` make a word point into the block itself, once its address is
+    known.
     """
 
     __slots__ = ("_strings", "_to_strings", "_to_words", "address", "words")
@@ -110,7 +118,9 @@ def keep(*held: Any) -> int:
 
 
 def _releaser(words_type: Any, release: int) -> Any:
-    """The release callback of schemas or arrays: the words that it walks come before `release` in the same order in both."""
+    """The release callback of schemas or arrays: in both, the words that it walks come before `release` in one
+    order.
+    """
 
     def release_one(
         address: int, _words_type: Any = words_type, _live: Any = live, _word: Any = ctypes.c_int64
@@ -198,24 +208,27 @@ def pointer(held: object, name: bytes) -> int:
     return address
 
 
-def text_at(address: int, what: str) -> bytes:
-    """A copy of the NUL-terminated string at an address that is not null."""
+def addresses(address: int, size: int, what: str) -> Sequence[int]:
+    """The `size` words at an address, each a pointer that may be null.
+
+    Raises `InvalidDataError` where the address itself is null, `LimitError` for more words than `MAX_POINTERS`.
+    """
+    if not size:
+        return ()
     if not address:
-        raise InvalidDataError(f"{what} is a null pointer")
-    return ctypes.string_at(address)
+        raise InvalidDataError(f"a null pointer stands where {size} {what} should be")
+    if size > MAX_POINTERS:
+        raise LimitError(f"there are {size} {what} (at most {MAX_POINTERS} are read)")
+    return _many(address, size) if size >= len(_ROWS) else _ROWS[size].from_address(address)[:]
 
 
-def pointers(address: int, size: int, what: str) -> list[int]:
-    """The `size` pointers at an address, none of them null."""
-    if size and not address:
-        raise InvalidDataError(f"{what} are {size}, but the pointer to them is null")
-    words = [ctypes.c_int64.from_address(address + 8 * i).value for i in range(size)]
-    if 0 in words:
-        raise InvalidDataError(f"number {words.index(0)} of {size} {what} is a null pointer")
-    return words
+def _many(address: int, size: int) -> tuple[int, ...]:
+    return struct.unpack(f"={size}q", ctypes.string_at(address, 8 * size))
 
 
-def caller(prototype: Any, address: int) -> Callable[..., Any]:
-    """The C function at an address."""
-    function: Callable[..., Any] = prototype(address)
-    return function
+def pointers(address: int, size: int, what: str) -> Sequence[int]:
+    """The `size` pointers at an address; raises as `addresses`, and `InvalidDataError` where one of them is null."""
+    found = addresses(address, size, what)
+    if 0 in found:
+        raise InvalidDataError(f"number {found.index(0)} of {size} {what} is a null pointer")
+    return found

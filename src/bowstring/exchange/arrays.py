@@ -1,29 +1,30 @@
 """«The ArrowArray structure» of the Arrow C data interface: arrays as C structures, and back, without copying.
 
-Both ways are one walk over the layouts' declaration: buffers as they are declared, then for a layout with variadic buffers these
-and one more buffer of their lengths («Binary view arrays»), the children, the dictionary.
+Both ways are one walk over the layouts' declaration: buffers as they are declared, then for a layout with variadic
+buffers these and one more buffer of their lengths («Binary view arrays»), the children, the dictionary.
 """
 
 from __future__ import annotations
 
 import ctypes
-import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from bowstring.errors import InvalidDataError, LimitError, UsageError
+from bowstring.errors import InvalidDataError, UsageError
 from bowstring.exchange import abi
+from bowstring.exchange.callbacks import immortal
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import BufferSpec, Layout, Role, place
 from bowstring.memory.buffer import ALIGNMENT_BYTES, EMPTY, Buffer, Memory
 
-MAX_VARIADIC_BUFFERS = 1 << 20
-"""The most data buffers of one array of views that are read."""
 _MAX_SLOTS = 1 << 56
 _ADDRESSES = 1 << 62
 
-_zeros = abi.immortal(np.zeros(8, np.int64))
+_zeros = immortal(np.zeros(8, np.int64))
 _ZEROS = _zeros.__array_interface__["data"][0]
 """Where the offsets of an array without slots and buffers point: readers look for a first offset all the same."""
 
@@ -44,7 +45,7 @@ def array_block(array: Array) -> abi.Block:
 def batch_block(num_rows: int, columns: list[Array]) -> abi.Block:
     """A record batch as the structure of a struct array without nulls («Record batches»)."""
     block = abi.Block()
-    node = block.add([num_rows, 0, 0, 1, len(columns), 0, 0, 0, abi.ARRAY_RELEASER, abi.keep(block)])
+    node = block.add([num_rows, 0, 0, 1, len(columns), 0, 0, 0, *_release(block)])
     block.at(node + abi.BUFFERS, block.add([0]))
     _write_children(block, node, columns)
     return block.finish()
@@ -53,8 +54,17 @@ def batch_block(num_rows: int, columns: list[Array]) -> abi.Block:
 def _write(block: abi.Block, array: Array) -> int:
     layout, buffers, children = array.layout, array.buffers, array.children
     node = block.add(
-        [array.length, _null_count(array), array.offset, len(buffers), len(children), 0, 0, 0]
-        + [abi.ARRAY_RELEASER, abi.keep(block, buffers)]
+        [
+            array.length,
+            _null_count(array),
+            array.offset,
+            len(buffers),
+            len(children),
+            0,
+            0,
+            0,
+            *_release(block, buffers),
+        ]
     )
     if buffers:
         slots = array.offset + array.length
@@ -70,6 +80,11 @@ def _write(block: abi.Block, array: Array) -> int:
     if array.dictionary is not None:
         block.at(node + abi.DICTIONARY, _write(block, array.dictionary))
     return node
+
+
+def _release(*held: Any) -> tuple[int, int]:
+    """The words `release` and `private_data` of an array that keeps `held`."""
+    return abi.ARRAY_RELEASER, abi.keep(*held)
 
 
 def _write_children(block: abi.Block, node: int, children: Any) -> None:
@@ -103,132 +118,157 @@ def _address(buffer: Buffer | None, spec: BufferSpec | None = None, slots: int =
 class Import:
     """One ArrowArray structure that was taken over, and the arrays over its memory.
 
-    All buffers of the structure are stretches of one `Memory`, which begins at the first and ends with the last of them: what lies
-    between them is never looked at. Making a buffer is then as cheap as making an object.
+    All buffers of the structure are stretches of one `Memory`, which begins at the first and ends with the last of
+    them: what lies between them is never looked at. Making a buffer is then as cheap as making an object.
     """
 
-    __slots__ = ("_buffers",)
+    __slots__ = ("_buffers", "_nested")
 
     def __init__(self) -> None:
         self._buffers: list[Buffer] = []
+        self._nested: list[Array] = []
 
     def settle(self, held: Held) -> None:
-        """Give the buffers that were read their memory, which keeps the structure until the last of them is gone."""
+        """Give the buffers that were read their memory, which keeps the structure until the last of them is gone; then
+        check that children are long enough.
+        """
         buffers = self._buffers
-        if not buffers:
-            return
-        start = min([b.offset for b in buffers]) & -ALIGNMENT_BYTES
-        stop = max([b.offset + b.size for b in buffers])
-        if not 0 < start <= stop <= _ADDRESSES:
-            raise InvalidDataError(f"buffers from address {start:#x} to {stop:#x} are no memory of this process")
-        memory = held.memory(start, stop - start)
-        for buffer in buffers:
-            buffer.memory = memory
-            buffer.offset -= start
+        if buffers:
+            start = min([b.offset for b in buffers]) & -ALIGNMENT_BYTES
+            stop = max([b.offset + b.size for b in buffers])
+            if not 0 < start <= stop <= _ADDRESSES:
+                raise InvalidDataError(f"buffers from address {start:#x} to {stop:#x} are no memory of this process")
+            memory = held.memory(start, stop - start)
+            for buffer in buffers:
+                buffer.memory = memory
+                buffer.offset -= start
+        for array in self._nested:
+            if array.length or array.offset:
+                array.layout.check(array)
 
     def read(self, address: int, layout: Layout) -> Array:
         """The array that an ArrowArray structure describes; its buffers wait for `settle`."""
         words = abi.ArrayWords.from_address(address)[:]
-        length, nulls, offset, n_buffers, n_children, buffers, children, dictionary, release, _ = words
+        length, nulls, offset, n_buffers, n_children, buffers, _, dictionary, release, _ = words
+        plan = _plan(layout)
         if not release:
             raise InvalidDataError("the structure is released already")
         if not (0 <= length <= _MAX_SLOTS and 0 <= offset <= _MAX_SLOTS and -1 <= nulls <= length):
             raise InvalidDataError(f"length {length}, offset {offset} and null count {nulls} do not go together")
-        declared = len(layout.buffers)
-        if (n_buffers < declared + 1 if layout.VARIADIC else n_buffers != declared) or n_children != len(
-            layout.children
+        if n_children != plan.children or (
+            n_buffers != plan.buffers and (not plan.variadic or n_buffers < plan.buffers)
         ):
-            raise InvalidDataError(
-                f"{layout.type} has {declared} buffers and {len(layout.children)} children, not {n_buffers} and {n_children}"
-            )
-        if (dictionary == 0) != (layout.dictionary is None):
-            raise InvalidDataError(f"{layout.type} {'comes with a' if dictionary else 'has no'} dictionary")
-        held = self._buffers_of(buffers, n_buffers, offset + length, layout) if n_buffers else ()
-        if not layout.has_validity:
+            least = f"at least {plan.buffers}" if plan.variadic else str(plan.buffers)
+            expected = f"{layout.type} has {least} buffers and {plan.children} children"
+            raise InvalidDataError(f"{expected}, not {n_buffers} and {n_children}")
+        held = self._buffers_of(buffers, n_buffers, offset + length, plan) if n_buffers else ()
+        if not plan.validity:
             nulls = -1
         elif held[0] is None:
             if nulls > 0:
                 raise InvalidDataError(f"{nulls} of {length} slots are null, but there is no validity bitmap")
             nulls = 0
-        if not children and not dictionary:
+        if not n_children and not dictionary and layout.dictionary is None:
             return Array(layout, length, held, (), None, nulls, offset)
-        addresses = abi.pointers(children, n_children, "children of an array")
-        kids = []
+        return self._read_nested(words, layout, held, nulls)
+
+    def _read_nested(self, words: list[int], layout: Layout, held: tuple[Buffer | None, ...], nulls: int) -> Array:
+        dictionary = words[abi.DICTIONARY]
+        if (dictionary == 0) != (layout.dictionary is None):
+            raise InvalidDataError(f"{layout.type} {'comes with a' if dictionary else 'has no'} dictionary")
+        addresses = abi.pointers(words[abi.CHILDREN], words[abi.N_CHILDREN], "children of an array")
+        children = []
         for child, kind, field in zip(addresses, layout.children, layout.type.fields, strict=True):
             try:
-                kids.append(self.read(child, kind))
+                children.append(self.read(child, kind))
             except InvalidDataError as error:
                 raise type(error)(f"{field.name or 'child'}: {error}") from None
         values = None
         if layout.dictionary is not None:
             with place("dictionary"):
                 values = self.read(dictionary, layout.dictionary)
-        return Array(layout, length, held, tuple(kids), values, nulls, offset)
+        array = Array(layout, words[abi.LENGTH], held, tuple(children), values, nulls, words[abi.OFFSET])
+        self._nested.append(array)
+        return array
 
-    def _buffers_of(self, buffers: int, size: int, slots: int, layout: Layout) -> tuple[Buffer | None, ...]:
-        if not buffers:
-            raise InvalidDataError(f"an array of {layout.type} has a null pointer instead of {size} buffers")
-        specs = layout.buffers
-        lengths: tuple[int, ...] = ()
-        if layout.VARIADIC:
-            lengths = _variadic_lengths(buffers, size, len(specs))
+    def _buffers_of(self, buffers: int, size: int, slots: int, plan: _Plan) -> tuple[Buffer | None, ...]:
+        addresses = abi.addresses(buffers, size, "buffers")
+        waiting = self._buffers
         held: list[Buffer | None] = []
-        end = 0
-        for at, spec in enumerate(specs):
-            address = _Pointer.from_address(buffers + 8 * at).value or 0
-            size_bytes = spec.size_bytes(slots) if spec.per_slot else end
-            if spec.role is Role.OFFSETS and spec.extra and address:
-                end = _last_offset(address, spec, slots)
-            if address and size_bytes:
-                held.append(self._buffer(address, size_bytes))
-            elif spec.role is Role.VALIDITY:
+        end = at = 0
+        for width, extra, per_slot, may_be_absent in plan.steps:
+            address = addresses[at]
+            needed = end if not per_slot else (slots + extra) * width if width else (slots + 7) >> 3
+            if address and needed:
+                if extra:
+                    end = _last_offset(address, width, slots)
+                buffer = Buffer(_NOWHERE, address, needed)
+                waiting.append(buffer)
+                held.append(buffer)
+            elif may_be_absent:
                 held.append(None)
-            elif size_bytes and slots:
-                raise InvalidDataError(
-                    f"buffer {at} ({spec.role.value}) is null, but holds {size_bytes} bytes of {slots} slots"
-                )
+            elif needed and slots:
+                raise InvalidDataError(f"buffer {at} is null, but {slots} slots need {needed} bytes of it")
             else:
                 held.append(EMPTY)
-        for at, length in enumerate(lengths, len(specs)):
-            address = _Pointer.from_address(buffers + 8 * at).value or 0
-            if length < 0 or (length and not address):
-                raise InvalidDataError(f"variadic buffer {at - len(specs)} of {length} bytes is at {address:#x}")
-            held.append(self._buffer(address, length) if length else EMPTY)
+            at += 1
+        if plan.variadic:
+            held += self._variadic(addresses, at)
         return tuple(held)
 
-    def _buffer(self, address: int, size: int) -> Buffer:
-        buffer = Buffer(_NOWHERE, address, size)
-        self._buffers.append(buffer)
-        return buffer
+    def _variadic(self, addresses: Sequence[int], declared: int) -> list[Buffer]:
+        """The buffers behind the declared ones; the last pointer leads to their lengths, 64 bits each."""
+        of_data = addresses[declared:-1]
+        lengths = abi.addresses(addresses[-1], len(of_data), "lengths of variadic buffers")
+        found = []
+        for at, (address, length) in enumerate(zip(of_data, lengths, strict=True)):
+            if length < 0 or (length and not address):
+                raise InvalidDataError(f"variadic buffer {at} of {length} bytes is at address {address:#x}")
+            found.append(Buffer(_NOWHERE, address, length) if length else EMPTY)
+        self._buffers += [buffer for buffer in found if buffer.size]
+        return found
 
 
-_Pointer = ctypes.c_void_p
 _NOWHERE = EMPTY.memory
 
 
-def _last_offset(address: int, spec: BufferSpec, slots: int) -> int:
-    assert spec.dtype is not None
-    width = spec.dtype.itemsize
-    last = (ctypes.c_int32 if width == 4 else ctypes.c_int64).from_address(address + slots * width).value
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What reading an array asks of its layout, looked up once; a step is a buffer's element width (0: bits), extra
+    elements, whether it has an element for each slot, and whether it may be absent.
+    """
+
+    buffers: int
+    children: int
+    variadic: bool
+    validity: bool
+    steps: tuple[tuple[int, int, bool, bool], ...]
+
+
+@lru_cache(maxsize=4096)
+def _plan(layout: Layout) -> _Plan:
+    steps = tuple(
+        (0 if s.dtype is None else s.dtype.itemsize, s.extra, s.per_slot, s.role is Role.VALIDITY)
+        for s in layout.buffers
+    )
+    buffers = len(steps) + (1 if layout.VARIADIC else 0)
+    return _Plan(buffers, len(layout.children), layout.VARIADIC, layout.has_validity, steps)
+
+
+def _last_offset(address: int, width: int, slots: int) -> int:
+    last = (_Int32 if width == 4 else _Int64).from_address(address + slots * width).value
     if last < 0:
         raise InvalidDataError(f"offsets[{slots}] = {last} is negative")
     return last
 
 
-def _variadic_lengths(buffers: int, size: int, declared: int) -> tuple[int, ...]:
-    variadic = size - declared - 1
-    if variadic > MAX_VARIADIC_BUFFERS:
-        raise LimitError(f"an array of views with {variadic} data buffers (at most {MAX_VARIADIC_BUFFERS} are read)")
-    address = _Pointer.from_address(buffers + 8 * (size - 1)).value
-    if not variadic:
-        return ()
-    if not address:
-        raise InvalidDataError(f"the lengths of {variadic} variadic buffers are a null pointer")
-    return struct.unpack(f"={variadic}q", ctypes.string_at(address, 8 * variadic))
+_Int32, _Int64 = ctypes.c_int32, ctypes.c_int64
 
 
 class Held:
-    """An ArrowArray structure that is ours: moved here («Moving an array»), and released once, when nobody holds it any more."""
+    """An ArrowArray structure that was moved to us («Moving an array»); released once, when nobody holds it any
+    more.
+    """
 
     __slots__ = ("__array_interface__", "__weakref__", "_release", "words")
 
@@ -256,9 +296,10 @@ class Held:
 
 
 def take_array(address: int, layout: Layout) -> Array:
-    """The array that a structure describes, over its memory; the structure is moved, and released with the last view of it.
+    """The array that a structure describes, over its memory; the structure is moved, and released with its last view.
 
-    Raises `InvalidDataError` or one of its kinds for a structure that does not fit the layout; it is released then, too.
+    Raises `InvalidDataError` or one of its kinds for a structure that does not fit the layout; it is released then,
+    too.
     """
     held = Held(address)
     taken = Import()

@@ -1,9 +1,9 @@
 """Python functions as the C callbacks that release structures («Release callback semantics -- for producers»).
 
-A consumer may call `release` from any thread, long after the producer's modules are gone, and while a Python exception is on its
-way through the consumer's own code: the exception unwinds a frame, the frame held the last reference, the reference releases us.
-A ctypes callback alone would lose that exception (the interpreter then reports a `SystemError`), so `callback` lays it aside and
-puts it back.
+A consumer may call `release` from any thread, long after the producer's modules are gone, and while a Python
+exception is on its way through the consumer's own code: the exception unwinds a frame, the frame held the last
+reference, the reference releases us. A ctypes callback alone would lose that exception (the interpreter then reports a
+`SystemError`), so `callback` lays it aside and puts it back.
 """
 
 from __future__ import annotations
@@ -38,10 +38,12 @@ _Object = ctypes.c_int64 * 5
 
 
 def _raising_type() -> type:
-    """A type whose objects, when their last reference goes, call the callable that they hold and leave its exception set.
+    """A type whose objects, when their last reference goes, call the callable that they hold and let its exception
+    stand.
 
-    `Py_DECREF` of such an object is the only thing that ctypes still does after a callback has returned. The call itself is the
-    interpreter's own step function of `map` over no iterators: it returns NULL with the callable's exception set.
+    `Py_DECREF` of such an object is the only thing that ctypes still does after a callback has returned. The call
+    itself is the interpreter's own step function of `map` over no iterators: it returns NULL with the callable's
+    exception set.
     """
     get_slot = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_int)(("PyType_GetSlot", ctypes.pythonapi))
     from_spec = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p)(("PyType_FromSpec", ctypes.pythonapi))
@@ -79,7 +81,7 @@ def callback(prototype: Any, function: Callable[[int], None]) -> Any:
         _forged.append((made, no_iterators, again))
         return _ctypes.cast(_ctypes.addressof(made), _ctypes.py_object).value
 
-    # What the function needs is bound here: at the interpreter's exit the module's names are cleared before it is called last.
+    # What the function needs is bound to it: the module's names are cleared at exit, maybe before the last call.
     def called(
         address: int,
         _function: Any = function,

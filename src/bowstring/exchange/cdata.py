@@ -1,12 +1,16 @@
-"""Handing Arrow data to another library of this process, and taking theirs, without copying («The Arrow PyCapsule Interface»).
+"""Handing Arrow data to another library of this process, and taking theirs («The Arrow PyCapsule Interface»).
 
-What goes out is a capsule (or two) over a C structure; the memory stays until the consumer, or the capsule, releases it. What comes
-in is any object with `__arrow_c_schema__`, `__arrow_c_array__` or `__arrow_c_stream__` (pyarrow, polars, duckdb, pandas, nanoarrow
-…), or their capsules themselves; its memory is released with the last array or NumPy view that looks at it.
+Nothing is copied. What goes out is a capsule (or two) over a C structure; the memory stays until the consumer, or the
+capsule, releases it. What comes in is any object with `__arrow_c_schema__`, `__arrow_c_array__` or `__arrow_c_stream__`
+(pyarrow, polars, duckdb, pandas, nanoarrow …), or their capsules themselves; its memory is released with the last array
+or NumPy view that looks at it.
 
-A structure from elsewhere is checked as far as it can be: its format, counts and null pointers, and offsets where they say how long
-a buffer is. That a pointer leads to memory, and to as much of it as it should, only its producer knows. The values are not looked
-at: `validate(full=True)` does that.
+A structure from elsewhere is checked as far as it can be: its format, counts and null pointers, and offsets where they
+say how long a buffer is. That a pointer leads to memory, and to as much of it as it should, only its producer knows.
+The values are not looked at: `validate(full=True)` does that.
+
+A requested schema asks for another representation of the same data; the arrays go out as they are whatever is asked
+for, as the protocol allows.
 """
 
 from __future__ import annotations
@@ -45,21 +49,17 @@ def export_schema(schema: Schema) -> object:
     return export_field(as_field(schema))
 
 
-def export_array(array: Array, requested_schema: object = None) -> tuple[object, object]:
-    """The capsules "arrow_schema" and "arrow_array" of an array; nothing is copied.
-
-    `requested_schema` asks for another representation of the same data. This one is given whatever is asked for, as the protocol
-    allows.
-    """
+def export_array(array: Array) -> tuple[object, object]:
+    """The capsules "arrow_schema" and "arrow_array" of an array; nothing is copied."""
     return export_type(array.type), abi.capsule(abi.ARRAY_CAPSULE, array_block(array))
 
 
-def export_batch(batch: RecordBatch, requested_schema: object = None) -> tuple[object, object]:
-    """The capsules "arrow_schema" and "arrow_array" of a record batch, a struct to the C data interface; nothing is copied."""
+def export_batch(batch: RecordBatch) -> tuple[object, object]:
+    """The capsules "arrow_schema" and "arrow_array" of a record batch, which is a struct to them; nothing is copied."""
     return export_schema(batch.schema), abi.capsule(abi.ARRAY_CAPSULE, _block_of(batch))
 
 
-def export_stream(schema: Schema, batches: Iterable[RecordBatch], requested_schema: object = None) -> object:
+def export_stream(schema: Schema, batches: Iterable[RecordBatch]) -> object:
     """A capsule "arrow_array_stream" of record batches, each asked for when the consumer wants it; nothing is copied.
 
     An exception of `batches` reaches the consumer as the stream's last error.
@@ -67,7 +67,7 @@ def export_stream(schema: Schema, batches: Iterable[RecordBatch], requested_sche
     return abi.capsule(abi.STREAM_CAPSULE, stream_block(as_field(schema), map(_block_of, batches)))
 
 
-def export_chunked(chunked: ChunkedArray, requested_schema: object = None) -> object:
+def export_chunked(chunked: ChunkedArray) -> object:
     """A capsule "arrow_array_stream" of the chunks of a column; nothing is copied."""
     return abi.capsule(abi.STREAM_CAPSULE, stream_block(Field("", chunked.type), map(array_block, chunked.chunks)))
 
@@ -82,7 +82,7 @@ def _block_of(batch: RecordBatch) -> abi.Block:
 def import_field(source: object) -> Field:
     """The field behind an object with `__arrow_c_schema__` or a capsule "arrow_schema".
 
-    Raises `DataTypeError` for any other object, `InvalidDataError` or one of its kinds for a structure that is not well formed.
+    Raises `DataTypeError` for any other object, `InvalidDataError` or one of its kinds for what is not well formed.
     """
     held = source.__arrow_c_schema__() if hasattr(source, "__arrow_c_schema__") else source
     return read_field(abi.pointer(held, abi.SCHEMA_CAPSULE))
@@ -101,8 +101,9 @@ def import_schema(source: object) -> Schema:
 def import_array(source: object) -> Array:
     """The array behind an object with `__arrow_c_array__`, or a pair of its capsules; nothing is copied.
 
-    A source that only has `__arrow_c_stream__` (a chunked array, a polars series) gives its chunks joined, which copies if there
-    are several. Raises `DataTypeError` for any other object, `InvalidDataError` or one of its kinds for what is not well formed.
+    A source that only has `__arrow_c_stream__` (a chunked array, a polars series) gives its chunks joined, which copies
+    if there are several. Raises `DataTypeError` for any other object, `InvalidDataError` or one of its kinds for what
+    is not well formed.
     """
     if hasattr(source, "__arrow_c_array__") or isinstance(source, tuple):
         return _take(source)[1]
@@ -126,8 +127,8 @@ def import_batch(source: object) -> RecordBatch:
 def import_stream(source: object) -> tuple[Schema, Iterator[RecordBatch]]:
     """The schema and the record batches behind an object with `__arrow_c_stream__`, or its capsule; nothing is copied.
 
-    The batches come as they are asked for. A failing producer raises `InvalidDataError` (`ResourceError` where it is short of
-    memory) with its own words.
+    The batches come as they are asked for. A failing producer raises `InvalidDataError` (`ResourceError` where it is
+    short of memory) with its own words.
     """
     stream = _stream(source)
     try:
@@ -139,7 +140,7 @@ def import_stream(source: object) -> tuple[Schema, Iterator[RecordBatch]]:
 
 
 def import_table(source: object) -> Table:
-    """The table behind an object with `__arrow_c_stream__` or `__arrow_c_array__`, or their capsules; nothing is copied."""
+    """The table behind an object with `__arrow_c_stream__` or `__arrow_c_array__`, or a capsule; nothing is copied."""
     if hasattr(source, "__arrow_c_array__") and not hasattr(source, "__arrow_c_stream__"):
         batch = import_batch(source)
         return Table(batch.schema, [batch])
@@ -174,11 +175,6 @@ def _as_batch(schema: Schema, array: Array) -> RecordBatch:
             f"{array.null_count} rows of a record batch are null: rows have no validity of their own"
         )
     columns = array.children
-    for field, column in zip(schema, columns, strict=True):
-        if column.length < array.offset + array.length:
-            raise InvalidDataError(
-                f"column {field.name!r} has {column.length} values, but the batch ends at row {array.offset + array.length}"
-            )
     if any(column.length != array.length for column in columns):
         columns = tuple(column.slice(array.offset, array.length) for column in columns)
     return RecordBatch(schema, array.length, columns)

@@ -1,7 +1,7 @@
 """Format strings («Data type description -- format strings» of the Arrow C data interface).
 
-A format string says what one type is apart from its children, which travel as structures of their own. Types without parameters
-are a table; the others are a prefix, a colon and parameters.
+A format string says what one type is apart from its children, which travel as structures of their own. Types without
+parameters are a table; the others are a prefix, a colon and parameters.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ NESTED: dict[type[t.DataType], bytes] = {
 }
 """The types whose only parameters are their children (and a map's flag)."""
 
-PLAIN_TYPES = {text: type for type, text in PLAIN.items()}
+_PLAIN_TYPES = {text: plain for plain, text in PLAIN.items()}
 _CHILDREN: dict[bytes, int | None] = {b"+s": None, b"+ud": None, b"+us": None, b"+r": 2} | dict.fromkeys(
     (b"+l", b"+L", b"+vl", b"+vL", b"+m", b"+w"), 1
 )
@@ -125,16 +125,16 @@ _NESTED_READERS: dict[bytes, Callable[[bytes, tuple[Field, ...]], t.DataType]] =
     b"+ud": _union("dense"),
     b"+us": _union("sparse"),
 }
-_NESTED_TYPES = {text: type for type, text in NESTED.items()}
+_NESTED_TYPES = {text: nested for nested, text in NESTED.items()}
 
 
 def type_of(text: bytes, children: tuple[Field, ...], flags: int) -> t.DataType:
     """The type of a format string, its children and its flags.
 
-    Raises `UnsupportedError` for a format string that is not known, `InvalidDataError` for one that is not well formed or has
-    the wrong number of children.
+    Raises `UnsupportedError` for a format string that is not known, `InvalidDataError` for one that is not well formed
+    or has the wrong number of children.
     """
-    plain = PLAIN_TYPES.get(text)
+    plain = _PLAIN_TYPES.get(text)
     prefix, colon, parameters = text.partition(b":")
     expected = _CHILDREN.get(prefix, 0)
     if expected is not None and expected != len(children):

@@ -8,18 +8,20 @@ from functools import lru_cache
 
 from bowstring.datatypes.extension import annotate, resolve
 from bowstring.datatypes.field import Field, Metadata, Schema
-from bowstring.datatypes.types import DataType, Dictionary, Int, Map, Struct
+from bowstring.datatypes.types import Dictionary, Int, Map, Struct
 from bowstring.errors import InvalidDataError, LimitError, UnsupportedTypeError
 from bowstring.exchange import abi
-from bowstring.exchange.formats import KEYS_SORTED, PLAIN_TYPES, format_of, type_of
+from bowstring.exchange.formats import KEYS_SORTED, format_of, type_of
 
 DICTIONARY_ORDERED, NULLABLE = 1, 2
 MAX_NESTING = 64
 """The deepest nesting of children and dictionaries that is read."""
-MAX_CHILDREN = 1 << 20
-"""The most children of one type, or key-value pairs of one metadata string, that are read."""
+MAX_PAIRS = 1 << 20
+"""The most key-value pairs of one metadata string that are read."""
 MAX_METADATA_BYTES = 1 << 28
 """The longest metadata string that is read."""
+
+_Text = ctypes.c_char_p
 
 
 # Out
@@ -37,23 +39,23 @@ def schema_block(field: Field) -> abi.Block:
 
 def _write(block: abi.Block, field: Field, path: str) -> int:
     spelled = annotate(field)
-    type = spelled.type
+    kind = spelled.type
     flags = NULLABLE if spelled.nullable else 0
     dictionary = None
-    if isinstance(type, Dictionary):
-        flags |= DICTIONARY_ORDERED if type.ordered else 0
-        dictionary, type = Field("", type.value_type), type.index_type
-    if isinstance(type, Map) and type.keys_sorted:
+    if isinstance(kind, Dictionary):
+        flags |= DICTIONARY_ORDERED if kind.ordered else 0
+        dictionary, kind = Field("", kind.value_type), kind.index_type
+    if isinstance(kind, Map) and kind.keys_sorted:
         flags |= KEYS_SORTED
     name = spelled.name.encode()
     if b"\0" in name:
         raise UnsupportedTypeError(
             f"the name of field {path!r} has a NUL character in it, which a C string cannot hold"
         )
-    children = type.fields
+    children = kind.fields
     node = block.add([0, 0, 0, flags, len(children), 0, 0, abi.SCHEMA_RELEASER, abi.keep(block)])
     try:
-        block.text(node + abi.FORMAT, format_of(type) + b"\0")
+        block.text(node + abi.FORMAT, format_of(kind) + b"\0")
     except UnsupportedTypeError as error:
         raise UnsupportedTypeError(f"field {path!r}: {error}") from None
     block.text(node + abi.NAME, name + b"\0")
@@ -84,29 +86,32 @@ def read_field(address: int, depth: int = 0) -> Field:
 
     Raises `InvalidDataError` or one of its kinds for what is not well formed; the structure stays as it is.
     """
-    text, name, metadata, flags, n_children, children, dictionary, _, _ = abi.SchemaWords.from_address(address)[:]
-    format_text = abi.text_at(text, "a schema's format")
-    name_text = ctypes.string_at(name) if name else b""
+    _, _, metadata, flags, n_children, children, dictionary, release, _ = abi.SchemaWords.from_address(address)[:]
+    format_text = _Text.from_address(address).value
+    name_text = _Text.from_address(address + 8).value or b""
+    if not release:
+        raise InvalidDataError("a schema is released already")
+    if format_text is None:
+        raise InvalidDataError("a schema's format is a null pointer")
     if not n_children and not dictionary and not metadata:
         return _leaf(format_text, name_text, flags)
     if depth >= MAX_NESTING:
         raise LimitError(f"a schema is nested more than {MAX_NESTING} deep")
-    if not 0 <= n_children <= MAX_CHILDREN:
-        raise LimitError(f"a schema with {n_children} children (at most {MAX_CHILDREN} are read)")
+    if n_children < 0:
+        raise InvalidDataError(f"a schema has {n_children} children")
     addresses = abi.pointers(children, n_children, "children of a schema")
-    type = type_of(format_text, tuple(read_field(child, depth + 1) for child in addresses), flags)
+    kind = type_of(format_text, tuple(read_field(child, depth + 1) for child in addresses), flags)
     if dictionary:
-        if not isinstance(type, Int):
-            raise InvalidDataError(f"the indices of a dictionary-encoded type are integers, not {type}")
-        type = Dictionary(type, read_field(dictionary, depth + 1).type, bool(flags & DICTIONARY_ORDERED))
+        if not isinstance(kind, Int):
+            raise InvalidDataError(f"the indices of a dictionary-encoded type are integers, not {kind}")
+        kind = Dictionary(kind, read_field(dictionary, depth + 1).type, bool(flags & DICTIONARY_ORDERED))
     pairs = _read_metadata(metadata) if metadata else ()
-    return resolve(Field(_name(name_text), type, bool(flags & NULLABLE), pairs))
+    return resolve(Field(_name(name_text), kind, bool(flags & NULLABLE), pairs))
 
 
 @lru_cache(maxsize=4096)
 def _leaf(format_text: bytes, name: bytes, flags: int) -> Field:
-    type = PLAIN_TYPES.get(format_text)
-    return Field(_name(name), type_of(format_text, (), flags) if type is None else type, bool(flags & NULLABLE))
+    return Field(_name(name), type_of(format_text, (), flags), bool(flags & NULLABLE))
 
 
 def _name(text: bytes) -> str:
@@ -137,8 +142,8 @@ def _read_metadata(address: int) -> Metadata:
         return value
 
     pairs = integer()
-    if not 0 <= pairs <= MAX_CHILDREN:
-        raise LimitError(f"a schema's metadata has {pairs} key-value pairs (at most {MAX_CHILDREN} are read)")
+    if not 0 <= pairs <= MAX_PAIRS:
+        raise LimitError(f"a schema's metadata has {pairs} key-value pairs (at most {MAX_PAIRS} are read)")
     return tuple((text(), text()) for _ in range(pairs))
 
 

@@ -87,7 +87,7 @@ _FUNCTIONS = [abi.address_of(f) for f in (_get_schema_function, _get_next_functi
 
 
 def stream_block(field: Field, blocks: Iterable[abi.Block]) -> abi.Block:
-    """A stream of arrays (each given as its block, made when the consumer asks for it) as an ArrowArrayStream structure."""
+    """A stream of arrays, each given as its block when the consumer asks for it, as an ArrowArrayStream structure."""
     block = abi.Block()
     block.add([*_FUNCTIONS, abi.STREAM_RELEASER, abi.keep(_Producer(field, iter(blocks)))])
     return block.finish()
@@ -102,7 +102,7 @@ class ArrayStream:
     The stream is released when it ends, fails, is closed, or is dropped. Arrays that came out of it stay valid.
     """
 
-    __slots__ = ("_lock", "_number", "_release", "_words", "field")
+    __slots__ = ("_layout", "_lock", "_number", "_release", "_words", "field")
 
     def __init__(self, address: int) -> None:
         """Move the ArrowArrayStream structure at an address, and read its schema.
@@ -116,6 +116,7 @@ class ArrayStream:
         self._number = 0
         try:
             self.field = self._read_schema()
+            self._layout = layout_of(self.field.type)
         except BowstringError:
             self.close()
             raise
@@ -164,7 +165,7 @@ class ArrayStream:
                 if not out[abi.RELEASE]:
                     self._close()
                     raise StopIteration
-                array = take_array(ctypes.addressof(out), layout_of(self.field.type))
+                array = take_array(ctypes.addressof(out), self._layout)
             except InvalidDataError as error:
                 self._close()
                 raise type(error)(f"{what} of a stream: {error}") from None
