@@ -1,0 +1,332 @@
+"""Memory that processes share: nobody can write it, nobody can take it away, and it goes with its last holder."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import gc
+import mmap
+import os
+import resource
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bowstring.errors import ClosedError, InvalidDataError, LimitError, ResourceError, TruncatedError, UsageError
+from bowstring.memory import descriptors
+from bowstring.memory.region import Region, RegionWriter
+
+F_ADD_SEALS = 1033
+SEAL_SEAL, SEAL_SHRINK, SEAL_GROW, SEAL_WRITE, SEAL_FUTURE_WRITE = 1, 2, 4, 8, 16
+ALLOW_SEALING = 2
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.fixture(autouse=True)
+def no_descriptor_is_left() -> Iterator[None]:
+    gc.collect()
+    before = open_descriptors()
+    yield
+    gc.collect()
+    assert open_descriptors() == before
+
+
+def a_memfd(content: bytes = b"content", seals: int = 0, size: int | None = None) -> int:
+    descriptor = os.memfd_create("test", ALLOW_SEALING)
+    os.write(descriptor, content)
+    if size is not None:
+        os.ftruncate(descriptor, size)
+    fcntl.fcntl(descriptor, F_ADD_SEALS, seals)
+    return descriptor
+
+
+# Writing
+
+
+def test_a_writer_grows_and_becomes_a_region() -> None:
+    with Region.writer("grown") as writer:
+        assert writer.write(b"abc") == 3
+        assert writer.writelines([b"de", b"", memoryview(b"f"), bytearray(b"g")]) == 4
+        assert writer.tell() == 7
+        with writer.seal() as region:
+            assert (region.size_bytes, len(region), bytes(region.memory)) == (7, 7, b"abcdefg")
+            assert region.is_sealed
+            assert "grown" in repr(region)
+        assert writer.closed
+        with pytest.raises(ClosedError, match="grown"):
+            writer.write(b"more")
+
+
+def test_thousands_of_parts_of_any_shape_are_written_in_order() -> None:
+    parts: list[bytes | memoryview] = [bytes([n % 256]) * (n % 7) for n in range(5000)]
+    parts.append(np.arange(1000, dtype="<u8").data)
+    with Region.copy_of(parts) as region:
+        assert bytes(region.memory) == b"".join(bytes(part) for part in parts)
+
+
+def test_a_writer_seals_what_was_written_through_its_descriptor() -> None:
+    with Region.writer() as writer:
+        os.writev(writer.fileno(), [b"raw ", b"bytes"])
+        with writer.seal() as region:
+            assert bytes(region.memory) == b"raw bytes"
+
+
+def test_memory_of_a_known_size_is_written_in_place() -> None:
+    with Region.create(1000) as builder:
+        builder.memory[:5] = b"first"
+        np.frombuffer(builder.memory, np.uint8)[-1] = 255
+        with builder.seal() as region:
+            assert bytes(region.view(0, 6)) == b"first\0"
+            assert region.memory[999] == 255
+        with pytest.raises(ClosedError):
+            builder.memory[0] = 1
+
+
+@pytest.mark.parametrize("keep", [lambda memory: memory[:5], lambda memory: np.frombuffer(memory, np.uint8)])
+def test_memory_can_t_be_sealed_while_a_writable_view_is_held(keep: object) -> None:
+    with Region.create(100) as builder:
+        view = keep(builder.memory)  # type: ignore[operator]
+        with pytest.raises(UsageError, match="writable views"):
+            builder.seal()
+        view[:5] = memoryview(b"still") if isinstance(view, memoryview) else 7
+        del view
+        builder.seal().close()
+
+
+def test_an_empty_region_is_a_region() -> None:
+    with Region.create(0) as builder, builder.seal() as region:
+        assert bytes(region.memory) == b""
+        with Region.attach(os.dup(region.descriptor), 0) as received:
+            assert bytes(received.view(0, 0)) == b""
+
+
+def test_a_region_that_was_not_sealed_is_thrown_away() -> None:
+    writer = RegionWriter()
+    writer.write(b"x")
+    inode = os.fstat(writer.fileno()).st_ino
+    writer.close()
+    writer.close()
+    links = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.exists()]
+    assert not [link for link in links if str(inode) in link]
+
+
+# Nobody writes
+
+
+def test_nobody_can_write_a_region_not_even_its_maker() -> None:
+    with Region.copy_of([b"sealed"]) as region:
+        with pytest.raises(TypeError):
+            region.memory[0] = 1
+        assert not np.frombuffer(region.memory, np.uint8).flags.writeable
+        for flags in (os.O_RDWR, os.O_WRONLY):
+            descriptor = os.open(f"/proc/self/fd/{region.descriptor}", flags)
+            try:
+                with pytest.raises(PermissionError):
+                    os.pwrite(descriptor, b"x", 0)
+                with pytest.raises(PermissionError):
+                    mmap.mmap(descriptor, 6)
+                with pytest.raises(PermissionError):
+                    os.ftruncate(descriptor, 0)
+                with pytest.raises(PermissionError):
+                    os.ftruncate(descriptor, 100)
+                with pytest.raises(PermissionError):
+                    fcntl.fcntl(descriptor, F_ADD_SEALS, 0)
+            finally:
+                os.close(descriptor)
+        with pytest.raises(PermissionError):
+            mmap.mmap(region.descriptor, 6)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.write(region.descriptor, b"x")
+        assert bytes(region.memory) == b"sealed"
+
+
+# Views and holders
+
+
+def test_views_outlive_the_region_and_the_memory_goes_with_the_last_of_them() -> None:
+    region = Region.copy_of([b"x" * 100])
+    inode = os.fstat(region.descriptor).st_ino
+    view = region.view(10, 5)
+    region.close()
+    region.close()
+    assert region.is_closed
+    assert bytes(view) == b"xxxxx"
+    assert str(inode) in Path("/proc/self/maps").read_text()
+    del view
+    gc.collect()
+    assert str(inode) not in Path("/proc/self/maps").read_text()
+    with pytest.raises(ClosedError):
+        _ = region.memory
+    with pytest.raises(ClosedError):
+        _ = region.descriptor
+
+
+@pytest.mark.parametrize(("offset", "length"), [(-1, 1), (0, 101), (100, 1), (2**70, 0), (0, -1)])
+def test_a_view_lies_inside_its_region(offset: int, length: int) -> None:
+    with Region.copy_of([b"x" * 100]) as region, pytest.raises(LimitError, match="100 bytes"):
+        region.view(offset, length)
+
+
+def test_a_duplicate_is_another_holder() -> None:
+    region = Region.copy_of([b"shared"])
+    with region.duplicate() as other:
+        region.close()
+        assert bytes(other.memory) == b"shared"
+
+
+def test_a_consumer_can_let_the_descriptor_go() -> None:
+    with Region.copy_of([b"mapped"]) as region:
+        region.release_descriptor()
+        assert bytes(region.memory) == b"mapped"
+        with pytest.raises(ClosedError):
+            _ = region.descriptor
+
+
+# What comes from elsewhere
+
+
+def test_a_received_region_is_mapped_for_reading() -> None:
+    with Region.copy_of([b"hello"]) as region, Region.attach(os.dup(region.descriptor), 5) as received:
+        assert bytes(received.memory) == b"hello"
+        assert received.memory.readonly
+        assert received.is_sealed
+
+
+@pytest.mark.parametrize(
+    "seals", [0, SEAL_WRITE, SEAL_SHRINK, SEAL_SHRINK | SEAL_GROW | SEAL_FUTURE_WRITE, SEAL_GROW | SEAL_WRITE]
+)
+@pytest.mark.parametrize("accept_files", [False, True])
+def test_memory_that_its_maker_can_still_change_is_refused(seals: int, accept_files: bool) -> None:
+    with pytest.raises(InvalidDataError, match="still write or shrink"):
+        Region.attach(a_memfd(seals=seals), accept_files=accept_files)
+
+
+@pytest.mark.parametrize("promised", [0, 6, 8, 2**60])
+def test_another_size_than_promised_is_refused(promised: int) -> None:
+    with pytest.raises(TruncatedError, match=f"{promised} bytes were promised, received 7"):
+        Region.attach(a_memfd(seals=SEAL_SHRINK | SEAL_WRITE), promised)
+
+
+def test_sealed_memory_with_holes_is_refused_because_reading_them_could_kill_us() -> None:
+    with pytest.raises(InvalidDataError, match="holes"):
+        Region.attach(a_memfd(seals=SEAL_SHRINK | SEAL_WRITE, size=1 << 40))
+
+
+def test_pipes_sockets_devices_and_directories_are_refused(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(writer)
+    with pytest.raises(InvalidDataError, match="a pipe"):
+        Region.attach(reader, accept_files=True)
+    with pytest.raises(InvalidDataError, match="a socket"):
+        Region.attach(socket.socket(socket.AF_UNIX).detach(), accept_files=True)
+    for path, kind in ((Path("/dev/zero"), "a device"), (tmp_path, "a directory")):
+        with pytest.raises(InvalidDataError, match=kind):
+            Region.attach(os.open(path, os.O_RDONLY), accept_files=True)
+
+
+# Files
+
+
+def test_a_file_is_a_region_that_nobody_copied(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"in a file")
+    with Region.from_file(path) as region, Region.attach(os.dup(region.descriptor), 9, accept_files=True) as received:
+        assert (bytes(region.memory), region.is_sealed) == (b"in a file", False)
+        assert bytes(received.memory) == b"in a file"
+        received.release_descriptor()
+        received.check()
+        assert str(path.stat().st_ino) in Path("/proc/self/maps").read_text()
+    with path.open("rb") as file, Region.from_file(file.fileno()) as region:
+        assert bytes(region.memory) == b"in a file"
+
+
+def test_a_file_is_refused_unless_files_are_accepted(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    with pytest.raises(InvalidDataError, match="an ordinary file"):
+        Region.attach(os.open(tmp_path / "file", os.O_RDONLY))
+
+
+def test_a_file_that_became_shorter_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 10_000)
+    with Region.from_file(path) as region:
+        region.check()
+        os.truncate(path, 5000)
+        with pytest.raises(TruncatedError, match="expected 10000 bytes, its file has 5000"):
+            region.check()
+        with pytest.raises(TruncatedError, match="expected 10000 bytes"):
+            _ = region.memory
+
+
+def test_only_regular_files_are_files(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a directory"):
+        Region.from_file(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="a pipe"):
+        Region.from_file(tmp_path / "pipe")
+    with pytest.raises(FileNotFoundError):
+        Region.from_file(tmp_path / "missing")
+
+
+# Shortage
+
+
+def test_more_memory_than_there_is_is_a_resource_error_before_anything_is_taken() -> None:
+    with pytest.raises(ResourceError, match="available") as caught:
+        Region.create(1 << 50)
+    assert caught.value.errno == errno.ENOMEM
+
+
+def test_what_is_available_is_known_here() -> None:
+    available = descriptors.available_bytes()
+    assert available is not None
+    assert 1 << 20 < available < 1 << 50
+
+
+def test_no_descriptor_left_is_a_resource_error() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    region = Region.copy_of([b"x"])
+    lowest_free = os.dup(region.descriptor)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+    try:
+        for attempt in (region.duplicate, Region.writer, lambda: Region.create(10), lambda: Region.from_file("/")):
+            with pytest.raises(ResourceError) as caught:
+                attempt()
+            assert caught.value.errno == errno.EMFILE
+        with pytest.raises(ResourceError):
+            _ = region.memory
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    region.close()
+
+
+def test_a_shortage_while_writing_is_a_resource_error_not_a_signal() -> None:
+    # A limit on the size of files stands for a full tmpfs: the kernel refuses in the same places.
+    script = """
+import resource
+from bowstring.errors import ResourceError
+from bowstring.memory.region import Region
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+for attempt in (lambda: Region.create(2 << 20), lambda: Region.copy_of([bytes(2 << 20)])):
+    try:
+        attempt()
+    except ResourceError as error:
+        print(error.errno)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == [str(errno.EFBIG)] * 2
+
+
+def test_without_memfd_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "memfd_create")
+    with pytest.raises(ResourceError, match="share a file instead"):
+        Region.writer()
