@@ -106,14 +106,14 @@ class UnixListener:
         """Listen. Raises `UsageError` for an address that is in use, `ResourceError` where descriptors are short."""
         self.address = new_abstract_address() if address is None else address
         self.options = options
-        self._is_closed = False
+        self._is_closed = True
         self._inode: tuple[int, int] | None = None
         name = socket_name(self.address)
         try:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         except OSError as error:
-            self._is_closed = True
             raise ResourceError(error.errno, f"unix socket: {error.strerror}") from error
+        self._is_closed = False
         try:
             self._bind(name)
             self._socket.listen(_BACKLOG)

@@ -1,0 +1,182 @@
+"""Processes that are killed: the other side learns it at once, and their memory goes away."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from bowstring.dissociated.connection import ServerConnection
+from bowstring.dissociated.states import State
+from bowstring.dissociated.wire import AddressBody
+from bowstring.errors import ConnectionLostError
+from bowstring.memory.region import Region
+from bowstring.testing.transport_conformance import open_descriptors
+from bowstring.transports.base import TransportOptions
+from bowstring.transports.regions import address_of, addresses_of
+from bowstring.transports.unix import UnixTransport
+from bowstring.transports.unix_address import UnixListener
+
+OPTIONS = TransportOptions(timeout_s=20)
+SIZE_BYTES = 64 << 20
+
+PREAMBLE = """
+import signal, sys
+from bowstring.memory.region import Region
+from bowstring.transports.base import TransportOptions
+from bowstring.transports.unix import UnixTransport
+from bowstring.transports.regions import address_of
+from bowstring.dissociated.connection import ClientConnection
+transport = UnixTransport.connect(sys.argv[1])
+"""
+PUBLISHER = (
+    PREAMBLE
+    + f"""
+region = Region.copy_of([b"x" * {SIZE_BYTES}], "killed publisher")
+transport.send_region(region)
+transport.send([b"passed"])
+signal.pause()
+"""
+)
+CLIENT = (
+    PREAMBLE
+    + """
+client = ClientConnection(1, 2, has_body=lambda header: header[:1] == b"B")
+transport.send_message(client.request(b"ticket"))
+while not client.is_ended:
+    for event in client.receive(*transport.receive()):
+        body = getattr(getattr(event, "message", None), "body", None)
+        if body is not None:
+            views = transport.regions.resolve_all(body.addresses, body.lengths)
+            transport.send([bytes(view[:1]) for view in views], tag=99)
+signal.pause()
+"""
+)
+SENDER = (
+    PREAMBLE
+    + """
+transport.send([b"x" * (1 << 30)], tag=1, timeout_s=60)
+"""
+)
+
+
+@contextmanager
+def process(script: str, address: str) -> Iterator[subprocess.Popen[bytes]]:
+    child = subprocess.Popen([sys.executable, "-c", script, address])
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.wait(10)
+
+
+def holders(name: str) -> list[str]:
+    """The processes that have a memfd of this name open or mapped."""
+    places = [place for folder in Path("/proc").glob("[0-9]*") for place in (folder / "fd", folder / "maps")]
+    return sorted({place.parent.name for place in places if name in described(place)})
+
+
+def described(place: Path) -> str:
+    """What a process has open or mapped; nothing where it has ended or is somebody else's."""
+    try:
+        return "\n".join(map(pointed_at, place.iterdir())) if place.name == "fd" else place.read_text()
+    except OSError:
+        return ""
+
+
+def pointed_at(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except OSError:
+        return ""
+
+
+def wait_until(condition: Callable[[], object], timeout_s: float = 10) -> None:
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def transport_has_input(transport: UnixTransport) -> bool:
+    return bool(select.select([transport], [], [], 0)[0])
+
+
+@pytest.fixture
+def listener() -> Iterator[UnixListener]:
+    before = open_descriptors()
+    with UnixListener(options=OPTIONS) as own:
+        yield own
+    assert open_descriptors() == before
+    assert not list(Path("/dev/shm").glob("*bowstring*"))
+
+
+def test_memory_of_a_killed_publisher_stays_for_its_reader_and_then_goes(listener: UnixListener) -> None:
+    name = "memfd:bowstring:killed publisher"
+    with process(PUBLISHER, listener.address) as child, listener.accept() as transport:
+        transport.receive()
+        child.send_signal(signal.SIGKILL)
+        child.wait(10)
+        with pytest.raises(ConnectionLostError):
+            transport.receive()
+        view = transport.regions.resolve(address_of(0, SIZE_BYTES - 3), 3)
+        transport.close()
+        assert bytes(view) == b"xxx"
+        assert holders(name) == [str(os.getpid())]
+    del view
+    assert holders(name) == []
+
+
+def test_memory_that_nobody_received_goes_with_the_killed_publisher(listener: UnixListener) -> None:
+    with process(PUBLISHER, listener.address) as child, listener.accept() as transport:
+        wait_until(lambda: transport_has_input(transport))
+        assert holders("memfd:bowstring:killed publisher") == [str(child.pid)]
+        child.send_signal(signal.SIGKILL)
+        child.wait(10)
+        transport.close()
+        assert holders("memfd:bowstring:killed publisher") == []
+
+
+def test_a_killed_client_gives_its_leases_back(listener: UnixListener) -> None:
+    server = ServerConnection(1, 2)
+    with process(CLIENT, listener.address) as child, listener.accept() as transport:
+        server.receive(*transport.receive())
+        with Region.copy_of([b"abcdef"], "leased") as region:
+            index = transport.send_region(region)
+            body = AddressBody.of(addresses_of(index, [0, 3]), [3, 3])
+            for message in [*server.send(b"Schema"), *server.send(b"B", body, owner=region), *server.end()]:
+                transport.send_message(message)
+        assert bytes(transport.receive().data) == b"ad"
+        assert (server.state, server.leases.outstanding) == (State.HOLDING, 2)
+        child.send_signal(signal.SIGKILL)
+        with pytest.raises(ConnectionLostError):
+            transport.receive()
+        assert server.connection_lost() == 2
+        child.wait(10)
+    del region
+    assert holders("memfd:bowstring:leased") == []
+
+
+def test_a_sender_killed_in_the_middle_of_a_body_is_lost_and_its_memory_given_back(listener: UnixListener) -> None:
+    with process(SENDER, listener.address) as child, listener.accept() as transport:
+        wait_until(lambda: transport_has_input(transport))
+        child.send_signal(signal.SIGKILL)
+        with pytest.raises(ConnectionLostError, match=f"of {1 << 30} bytes"):
+            transport.receive()
+
+
+def test_a_receiver_killed_in_the_middle_of_a_body_is_lost(listener: UnixListener) -> None:
+    with process(PREAMBLE + "signal.pause()", listener.address) as child, listener.accept() as transport:
+        os.kill(child.pid, signal.SIGSTOP)
+        killer = subprocess.Popen(["/bin/sh", "-c", f"sleep 0.3; kill -9 {child.pid}"])
+        with pytest.raises(ConnectionLostError):
+            transport.send([bytes(64 << 20)], tag=1)
+        assert killer.wait(10) == 0

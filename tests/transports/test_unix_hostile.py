@@ -1,0 +1,289 @@
+"""Peers on a unix socket that send what they may not: a clean error each, no hang, no descriptor or memory taken."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import os
+import random
+import resource
+import socket
+import struct
+import tracemalloc
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError, LimitError, ProtocolError, UsageError
+from bowstring.memory.region import Region
+from bowstring.testing.transport_conformance import open_descriptors
+from bowstring.transports.base import TransportOptions
+from bowstring.transports.unix import UnixTransport
+
+OPTIONS = TransportOptions(timeout_s=10)
+
+
+def frame(kind: int, tag: int = 0, content: bytes = b"", descriptors: int = 0, magic: bytes = b"BWS1") -> bytes:
+    return struct.pack("<4sBBHQQ", magic, kind, descriptors, 0, tag, len(content)) + content
+
+
+def region_frame(index: int = 0, size: int = 7, flags: int = 1) -> bytes:
+    return frame(2, index, struct.pack("<QQ", size, flags), 1)
+
+
+def send(peer: socket.socket, data: bytes, descriptors: list[int] | None = None) -> None:
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+    peer.sendmsg([data], rights)
+
+
+@pytest.fixture
+def peer() -> Iterator[tuple[socket.socket, UnixTransport]]:
+    """A hostile peer's bare socket, and our end; nothing may be left open afterwards."""
+    before = open_descriptors()
+    hostile, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with hostile, UnixTransport(ours, OPTIONS) as transport:
+        yield hostile, transport
+    assert open_descriptors() == before
+
+
+Peer = tuple[socket.socket, UnixTransport]
+
+
+def test_the_frames_are_those_of_the_documentation(peer: Peer) -> None:
+    hostile, transport = peer
+    transport.send([b"ab", b"c"], tag=0x0102030405060708)
+    assert hostile.recv(100) == b"BWS1\x01\0\0\0" + bytes(range(8, 0, -1)) + b"\x03\0\0\0\0\0\0\0abc"
+    with Region.copy_of([b"content"]) as region:
+        transport.send_region(region)
+        data, rights, _, _ = hostile.recvmsg(100, 1000)
+        assert data == b"BWS1\x02\x01\0\0" + bytes(8) + b"\x10\0\0\0\0\0\0\0" + struct.pack("<QQ", 7, 1)
+        (descriptor,) = struct.unpack("i", rights[0][2])
+        assert os.pread(descriptor, 100, 0) == b"content"
+        os.close(descriptor)
+    transport.retire_region(0)
+    assert hostile.recv(100) == b"BWS1\x03\0\0\0" + bytes(16)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (frame(0, magic=b"HTTP"), "expected a frame"),
+        (frame(4), "expected a frame"),
+        (frame(255), "expected a frame"),
+        (b"BWS1\0\0\x01\0" + bytes(16), "expected a frame"),
+        (frame(0, tag=5, content=b"x"), "plain message with the tag 5"),
+        (frame(0, descriptors=1), "0 descriptors; 1 announced"),
+        (region_frame(), "0 descriptors; 1 announced"),
+        (frame(2, 0, b"short", 1), "0 descriptors"),
+        (frame(3, 0, b"x"), "RETIRE frame has 0 bytes"),
+        (frame(3, 0), "region 0: the other side passed no such region"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "expected a frame"),
+    ],
+)
+def test_a_frame_that_breaks_the_format_ends_the_connection(peer: Peer, data: bytes, message: str) -> None:
+    hostile, transport = peer
+    send(hostile, data)
+    with pytest.raises(ProtocolError, match=message):
+        transport.receive()
+    assert transport.is_closed
+    for call in (transport.receive, lambda: transport.send([b""])):
+        with pytest.raises(ConnectionLostError, match="after the connection ended"):
+            call()
+
+
+@pytest.mark.parametrize("length", range(0, 24 + 5, 3))
+def test_a_peer_that_is_gone_in_the_middle_of_a_frame_is_lost(peer: Peer, length: int) -> None:
+    hostile, transport = peer
+    send(hostile, frame(1, 7, b"12345")[:length])
+    hostile.close()
+    with pytest.raises(ConnectionLostError, match="the peer is gone"):
+        transport.receive()
+
+
+def test_a_frame_that_arrives_byte_by_byte_with_deadlines_between_is_whole(peer: Peer) -> None:
+    hostile, transport = peer
+    for byte in frame(1, 7, b"12345")[:-1]:
+        send(hostile, bytes([byte]))
+        with pytest.raises(DeadlineError):
+            transport.receive(timeout_s=0)
+    send(hostile, b"5")
+    received = transport.receive()
+    assert (received.tag, bytes(received.data)) == (7, b"12345")
+
+
+def test_a_length_beyond_the_limits_is_refused_at_once(peer: Peer) -> None:
+    hostile, transport = peer
+    send(hostile, struct.pack("<4sBBHQQ", b"BWS1", 1, 0, 0, 5, 2**63))
+    with pytest.raises(LimitError, match=f"{2**63} bytes"):
+        transport.receive()
+
+
+def test_an_announced_length_takes_no_memory_before_its_bytes_arrive() -> None:
+    hostile, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with hostile, UnixTransport(ours, OPTIONS) as transport:
+        send(hostile, struct.pack("<4sBBHQQ", b"BWS1", 1, 0, 0, 5, 4 << 30) + b"only this")
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with pytest.raises((DeadlineError, BowstringError)):
+            transport.receive(timeout_s=0.1)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
+
+
+def memfd(sealed: bool = True) -> int:
+    descriptor = os.memfd_create("hostile", 2)
+    os.write(descriptor, b"content")
+    if sealed:
+        fcntl.fcntl(descriptor, 1033, 2 | 4 | 8)
+    return descriptor
+
+
+def pipe_end() -> int:
+    reader, writer = os.pipe()
+    os.close(writer)
+    return reader
+
+
+@pytest.mark.parametrize(
+    ("make", "data", "message"),
+    [
+        (lambda: memfd(sealed=False), region_frame(), "still write or shrink"),
+        (memfd, region_frame(size=8), "8 bytes were promised, received 7"),
+        (memfd, region_frame(size=2**64 - 1), "were promised"),
+        (memfd, region_frame(index=1), "expected index 0, found 1"),
+        (memfd, region_frame(index=2**64 - 1), "expected index 0"),
+        (memfd, region_frame(flags=0), "flags 0, its descriptor says otherwise"),
+        (memfd, region_frame(flags=3), "flags 3"),
+        (pipe_end, region_frame(), "a pipe"),
+        (lambda: os.open("/dev/zero", os.O_RDONLY), region_frame(flags=0), "a device"),
+        (memfd, frame(0, content=b"x"), "PLAIN frame with 1 descriptors"),
+        (memfd, frame(1, content=b"x", descriptors=1), "TAGGED frame with 1 descriptors"),
+        (memfd, b"garbage of at least 24 bytes, with a descriptor", "expected a frame"),
+    ],
+)
+def test_a_region_that_is_not_what_it_should_be_is_refused_and_closed(
+    peer: Peer, make: Callable[[], int], data: bytes, message: str
+) -> None:
+    hostile, transport = peer
+    descriptor = make()
+    send(hostile, data, [descriptor])
+    os.close(descriptor)
+    with pytest.raises(BowstringError, match=message):
+        transport.receive()
+    assert transport.is_closed
+
+
+@pytest.mark.parametrize("count", [2, 3, 253])
+def test_surplus_descriptors_are_refused_and_closed(peer: Peer, count: int) -> None:
+    hostile, transport = peer
+    descriptor = memfd()
+    send(hostile, region_frame(), [descriptor] * count)
+    os.close(descriptor)
+    with pytest.raises(ProtocolError, match="descriptors"):
+        transport.receive()
+    transport.close()
+
+
+def test_descriptors_hidden_in_a_body_are_dropped(peer: Peer) -> None:
+    hostile, transport = peer
+    before = open_descriptors()
+    data = frame(1, 5, b"12345")
+    send(hostile, data[:26])
+    descriptor = memfd()
+    send(hostile, data[26:], [descriptor])
+    os.close(descriptor)
+    assert bytes(transport.receive().data) == b"12345"
+    assert open_descriptors() == before
+
+
+def test_a_descriptor_for_each_byte_of_a_head_is_refused_at_the_second(peer: Peer) -> None:
+    hostile, transport = peer
+    descriptor = memfd()
+    for byte in region_frame()[:24]:
+        send(hostile, bytes([byte]), [descriptor])
+    os.close(descriptor)
+    with pytest.raises(ProtocolError, match="descriptors"):
+        transport.receive()
+
+
+def test_when_no_descriptor_is_left_a_passed_region_is_a_clean_error(peer: Peer) -> None:
+    hostile, transport = peer
+    descriptor = memfd()
+    send(hostile, region_frame(), [descriptor])
+    os.close(descriptor)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (descriptor, hard))
+    try:
+        with pytest.raises(BowstringError, match="can't open any more"):
+            transport.receive()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.builds(
+            frame, st.integers(0, 5), st.sampled_from([0, 0, 1, 2**64 - 1]), st.binary(max_size=20), st.integers(0, 1)
+        )
+        | st.binary(max_size=40),
+        max_size=5,
+    ),
+    st.booleans(),
+)
+def test_any_bytes_are_messages_or_clean_errors(frames: list[bytes], with_descriptor: bool) -> None:
+    before = open_descriptors()
+    hostile, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with hostile, UnixTransport(ours, OPTIONS) as transport:
+        data = b"".join(frames)
+        descriptor = memfd()
+        if data:
+            send(hostile, data, [descriptor] if with_descriptor else None)
+        os.close(descriptor)
+        hostile.shutdown(socket.SHUT_WR)
+        with pytest.raises(BowstringError):
+            while True:
+                transport.receive()
+    assert open_descriptors() == before
+
+
+def test_a_conversation_with_flipped_bits_is_messages_or_clean_errors() -> None:
+    good = frame(0, 0, b"plain message") + frame(1, 1 << 56 | 3, b"tagged") + region_frame() + frame(3, 0) + frame(0)
+    before = open_descriptors()
+    source = random.Random(5)
+    for _ in range(300):
+        data = bytearray(good)
+        place = source.randrange(len(data))
+        data[place] ^= 1 << source.randrange(8)
+        hostile, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with hostile, UnixTransport(ours, OPTIONS) as transport:
+            descriptor = memfd()
+            cut = good.index(region_frame())
+            send(hostile, bytes(data[:cut]))
+            send(hostile, bytes(data[cut:]), [descriptor])
+            os.close(descriptor)
+            hostile.shutdown(socket.SHUT_WR)
+            with pytest.raises(BowstringError):
+                while True:
+                    transport.receive()
+    assert open_descriptors() == before
+
+
+def test_a_destination_that_does_not_fit_is_the_caller_s_fault(peer: Peer) -> None:
+    hostile, transport = peer
+    send(hostile, frame(1, 5, b"12345"))
+    with pytest.raises(UsageError, match="expected 5 writable bytes, found 4"):
+        transport.receive(allocate=lambda tag, length: bytearray(length - 1))
+
+
+def test_a_body_is_not_copied_on_the_sending_side() -> None:
+    one, other = UnixTransport.pair(TransportOptions(timeout_s=0.1))
+    body = memoryview(bytes(8 << 20))
+    with one, other:
+        tracemalloc.start()
+        try:
+            with pytest.raises(DeadlineError):
+                one.send([body])
+            assert tracemalloc.get_traced_memory()[1] < 100_000
+        finally:
+            tracemalloc.stop()
+        assert one.is_closed
