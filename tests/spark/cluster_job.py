@@ -16,7 +16,8 @@ ROWS = 60_000
 
 
 def trouble(folder: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Kills the executor in the middle of partition 1, once; fails the first attempt of partition 2; partition 3 lags once."""
+    """Kills the executor in the middle of partition 1, once; fails the first attempt of partition 2; partition 3 lags
+    once."""
 
     def pass_on(batches: Iterator[Any]) -> Iterator[Any]:
         import signal
@@ -39,7 +40,7 @@ def trouble(folder: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
                 except FileExistsError:
                     continue
                 if partition == 3:
-                    if "lag" in os.listdir(folder):  # noqa: PTH208
+                    if "lag" in os.listdir(folder):
                         time.sleep(60)
                     continue
                 process = os.getppid()
@@ -67,12 +68,16 @@ def main(master: str, folder: str) -> None:
             "spark.executorEnv.PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
         },
     )
-    frame = spark.range(0, ROWS, 1, 4).selectExpr("id", "repeat('x', 50) as s").mapInArrow(trouble(folder), "id long, s string")
+    frame = (
+        spark.range(0, ROWS, 1, 4)
+        .selectExpr("id", "repeat('x', 50) as s")
+        .mapInArrow(trouble(folder), "id long, s string")
+    )
     data = f"{folder}/data"
     frame.write.format("arrow").mode("append").save(data)
     found = spark.read.format("arrow").load(data)
     rows, distinct, total = found.selectExpr("count(id)", "count(distinct id)", "sum(id)").collect()[0]
-    print(json.dumps({"rows": rows, "distinct": distinct, "sum": total, "names": sorted(os.listdir(data))}))  # noqa: PTH208, T201
+    print(json.dumps({"rows": rows, "distinct": distinct, "sum": total, "names": sorted(os.listdir(data))}))  # noqa: T201
     spark.stop()
 
 

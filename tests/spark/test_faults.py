@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bowstring.spark import register
+
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
-
-from bowstring.spark import register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# Functions that run in Spark's workers are made inside others, so that they travel by value: the workers can't import tests.
+# Functions that run in Spark's workers are made inside others, so that they travel by value.
 
 
 def fails(attempts: int, partition: int = 1) -> Callable[[Iterator[Any]], Iterator[Any]]:
@@ -122,7 +122,9 @@ def test_a_file_of_the_manifest_that_is_missing_or_cut_is_named(spark: SparkSess
     message = failure(lambda: numbers(spark, tmp_path))
     assert f"InvalidDataError: {tmp_path / second}: has {size - 8} bytes, and manifest 1 says {size}" in message
     (tmp_path / first).unlink()
-    assert f"NotFoundError: {tmp_path / first}: is missing, though manifest 1" in failure(lambda: numbers(spark, tmp_path))
+    assert f"NotFoundError: {tmp_path / first}: is missing, though manifest 1" in failure(
+        lambda: numbers(spark, tmp_path)
+    )
 
 
 def test_what_is_no_arrow_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
@@ -133,10 +135,10 @@ def test_what_is_no_arrow_file_is_named(spark: SparkSession, tmp_path: Path) -> 
 
 
 def test_a_value_that_does_not_fit_is_named_with_file_batch_and_column(spark: SparkSession, tmp_path: Path) -> None:
-    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as sink:
-        with pa.ipc.new_file(sink, pa.schema({"t": pa.timestamp("ns")})) as writer:
-            for value in (1000, 1001):
-                writer.write_batch(pa.record_batch({"t": pa.array([value], pa.timestamp("ns"))}))
+    schema = pa.schema({"t": pa.timestamp("ns")})
+    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        for value in (1000, 1001):
+            writer.write_batch(pa.record_batch([pa.array([value], schema.field("t").type)], schema=schema))
     read = spark.read.format("arrow")
     message = failure(lambda: read.load(str(tmp_path)).collect())
     assert f"InvalidDataError: {tmp_path / 'a.arrow'}, record batch 1, column t: a value of timestamp[ns]" in message
@@ -174,7 +176,9 @@ def test_an_append_of_another_schema_is_refused(spark: SparkSession, tmp_path: P
     assert numbers(spark, tmp_path) == [0, 1, 2]
 
 
-def test_an_unsupported_type_is_named_with_its_column_path_before_a_task_runs(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_unsupported_type_is_named_with_its_column_path_before_a_task_runs(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     frame = spark.sql("select array(named_struct('since', interval 1 year)) as terms")
     message = failure(lambda: write(frame, tmp_path / "data"))
     assert "UnsupportedTypeError: column terms[].since: Spark's type interval year" in message

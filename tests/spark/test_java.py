@@ -64,7 +64,9 @@ def test_a_java_without_the_vector_module_gets_a_script_before_it(tmp_path: Path
     assert found.wrapped
     assert found.home.is_relative_to(tmp_path / "cache")
     arguments = ["-Dname=a b", java.VECTOR_FLAG, "", "-cp", "it's;$HOME*"]
-    output = subprocess.run([found.home / "bin" / "java", *arguments], capture_output=True, text=True, timeout=30)
+    output = subprocess.run(
+        [found.home / "bin" / "java", *arguments], capture_output=True, text=True, timeout=30, check=True
+    )
     assert output.stdout.splitlines()[-4:] == ["[-Dname=a b]", "[]", "[-cp]", "[it's;$HOME*]"]
 
 

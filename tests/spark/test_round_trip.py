@@ -144,12 +144,17 @@ def test_a_given_schema_takes_some_columns_and_other_types(spark: SparkSession, 
 
 def test_plain_files_folders_and_globs_are_read(spark: SparkSession, tmp_path: Path) -> None:
     for name, start in (("a.arrow", 0), ("b.feather", 10), ("c.txt", 20)):
-        with pa.OSFile(str(tmp_path / name), "wb") as sink, pa.ipc.new_file(sink, pa.schema({"x": pa.int64()})) as writer:
+        with (
+            pa.OSFile(str(tmp_path / name), "wb") as sink,
+            pa.ipc.new_file(sink, pa.schema({"x": pa.int64()})) as writer,
+        ):
             writer.write_table(pa.table({"x": pa.array([start, start + 1])}))
-    with pa.OSFile(str(tmp_path / "d.arrows"), "wb") as sink:
-        with pa.ipc.new_stream(sink, pa.schema({"x": pa.int64()})) as stream:
-            for value in (30, 31):
-                stream.write_table(pa.table({"x": pa.array([value])}))
+    with (
+        pa.OSFile(str(tmp_path / "d.arrows"), "wb") as sink,
+        pa.ipc.new_stream(sink, pa.schema({"x": pa.int64()})) as stream,
+    ):
+        for value in (30, 31):
+            stream.write_table(pa.table({"x": pa.array([value])}))
     assert numbers(spark, tmp_path / "a.arrow") == [0, 1]
     assert numbers(spark, tmp_path) == [0, 1, 10, 11, 30, 31]
     assert numbers(spark, tmp_path / "[ab].*") == [0, 1, 10, 11]
@@ -158,7 +163,10 @@ def test_plain_files_folders_and_globs_are_read(spark: SparkSession, tmp_path: P
 
 
 def test_an_append_to_plain_files_keeps_them_and_an_overwrite_does_not(spark: SparkSession, tmp_path: Path) -> None:
-    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as sink, pa.ipc.new_file(sink, pa.schema({"id": pa.int64()})) as writer:
+    with (
+        pa.OSFile(str(tmp_path / "a.arrow"), "wb") as sink,
+        pa.ipc.new_file(sink, pa.schema({"id": pa.int64()})) as writer,
+    ):
         writer.write_table(pa.table({"id": pa.array([1, 2])}))
     (tmp_path / "notes.txt").write_text("mine")
     write(spark.range(7, 9), tmp_path)
@@ -178,7 +186,11 @@ FOREIGN: dict[str, tuple[Any, list[Any], str]] = {
     "time32": (pa.array([dt.time(1, 2, 3), None], pa.time32("s")), [dt.time(1, 2, 3), None], "time(6)"),
     "ns": (pa.array([1000, None], pa.timestamp("ns")), [dt.datetime(1970, 1, 1, 0, 0, 0, 1), None], "timestamp_ntz"),
     "large string": (pa.array(["x", None], pa.large_string()), ["x", None], "string"),
-    "string view": (pa.array(["x", "a string of more than 12"], pa.string_view()), ["x", "a string of more than 12"], "string"),
+    "string view": (
+        pa.array(["x", "a string of more than 12"], pa.string_view()),
+        ["x", "a string of more than 12"],
+        "string",
+    ),
     "fixed binary": (pa.array([b"abc", None], pa.binary(3)), [bytearray(b"abc"), None], "binary"),
     "dictionary": (pa.array(["x", None]).dictionary_encode(), ["x", None], "string"),
     "list of dictionary": (
@@ -220,7 +232,9 @@ def test_a_big_file_is_split_and_small_ones_are_grouped(spark: SparkSession, tmp
     assert numbers(spark, tmp_path / "many") == list(range(30))
 
 
-def test_real_data_of_nested_columns_and_nulls_comes_back(spark: SparkSession, tmp_path: Path, shared_folder: Path) -> None:
+def test_real_data_of_nested_columns_and_nulls_comes_back(
+    spark: SparkSession, tmp_path: Path, shared_folder: Path
+) -> None:
     quakes = spark.read.option("multiLine", True).json(str(shared_folder / "data" / "earthquakes.json"))
     write(quakes, tmp_path / "quakes")
     assert rows(arrow(spark, tmp_path / "quakes")) == rows(quakes)

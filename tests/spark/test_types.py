@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bowstring.datatypes import types as arrow
@@ -12,7 +14,7 @@ from bowstring.spark.types import METADATA_KEY, all_nullable, arrow_schema, spar
 sql = pytest.importorskip("pyspark.sql.types")
 
 
-def one(spark_type: object, nullable: bool = True) -> object:
+def one(spark_type: object, nullable: bool = True) -> Any:
     return sql.StructType([sql.StructField("c", spark_type, nullable)])
 
 
@@ -60,7 +62,7 @@ def test_the_metadata_of_a_column_goes_there_and_back() -> None:
     there = arrow_schema(sql.StructType([column]))
     assert there["c"].metadata == {METADATA_KEY: b'{"comment": "of fishes"}'}
     assert spark_schema(there)["c"].metadata == {"comment": "of fishes"}
-    broken = Schema((there["c"].with_metadata({METADATA_KEY: b"{"}),))
+    broken = Schema((there["c"].with_metadata([(METADATA_KEY, b"{")]),))
     assert spark_schema(broken)["c"].metadata == {}
 
 

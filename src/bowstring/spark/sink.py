@@ -59,8 +59,8 @@ class ArrowWriter(DataSourceArrowWriter):
         name = part_name(self._job, context.partitionId(), context.taskAttemptId())
         if not self._staging.is_dir():
             raise EnvironmentProblemError(
-                f"{self._staging} is not there for partition {context.partitionId()} on {os.uname().nodename}: the job has "
-                f"ended already, or {self._folder} is not on a file system that every executor mounts"
+                f"{self._staging} is not there for partition {context.partitionId()} on {os.uname().nodename}: the job "
+                f"has ended already, or {self._folder} is not on a file system that every executor mounts"
             )
         written = write_batches(self._staging / name, iterator, fsync=self._fsync)
         if written is None:
@@ -80,7 +80,7 @@ class ArrowWriter(DataSourceArrowWriter):
         except OSError:
             pass  # the data is committed: what could not be removed is only not read any more
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 -- Spark's own
         """Remove what the job's tasks wrote; on the driver."""
         staging.discard(self._folder, self._job)
 
@@ -97,7 +97,9 @@ class ArrowWriter(DataSourceArrowWriter):
             if self._fsync:
                 sync_folder(self._folder)
         except FileNotFoundError as problem:
-            raise NotFoundError(f"{problem.filename}: was written by a task, but is not there to be committed") from problem
+            raise NotFoundError(
+                f"{problem.filename}: was written by a task, but is not there to be committed"
+            ) from problem
         except OSError as problem:
             if isinstance(problem, ResourceError):
                 raise
@@ -161,4 +163,6 @@ def _compare(place: Path, old: StructType, new: StructType) -> None:
     for index in range(max(len(old_columns), len(new_columns))):
         has, gets = (" ".join(c[index]) if index < len(c) else "nothing" for c in (old_columns, new_columns))
         if has != gets:
-            raise UsageError(f"{place}: cannot be appended to: column {index} is {has} there, but {gets} in the DataFrame")
+            raise UsageError(
+                f"{place}: cannot be appended to: column {index} is {has} there, but {gets} in the DataFrame"
+            )

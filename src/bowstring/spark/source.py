@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from bowstring.errors import InvalidDataError, NotFoundError, UnsupportedTypeError, UsageError
+from bowstring.errors import InvalidDataError, NotFoundError, UsageError
 from bowstring.spark._batches import describe, read_batches
+from bowstring.spark.casting import cast_batch
 from bowstring.spark.manifest import Entry, latest, local_path, plain_files
 from bowstring.spark.types import all_nullable
 
@@ -58,7 +59,8 @@ class ArrowDataSource(DataSource):
     """Arrow files, as ``spark.read.format("arrow")`` and ``df.write.format("arrow")``.
 
     Options: ``splitBytes`` (of a partition when reading), ``truncate`` (when reading: round units finer than Spark's
-    microseconds down, instead of failing where that loses something), ``fsync`` (when writing: on disk before the commit).
+    microseconds down, instead of failing where that loses something), ``fsync`` (when writing: on disk before the
+    commit).
     """
 
     @classmethod
@@ -76,12 +78,13 @@ class ArrowDataSource(DataSource):
             if manifest is not None:
                 try:
                     return StructType.fromJson(manifest.schema)
-                except Exception as problem:  # noqa: BLE001 -- from outside, and Spark raises what it likes
+                except Exception as problem:  # from outside, and Spark raises what it likes
                     raise InvalidDataError(f"{folder}: the manifest's schema is not Spark's: {problem}") from problem
         return all_nullable(describe(_files(paths)[0].path).schema)
 
     def reader(self, schema: StructType) -> ArrowReader:
-        """Reads the columns that `schema` names: the files' own schema, or some of it, as other types where that is asked for.
+        """Reads the columns that `schema` names: the files' own schema, or some of it, as other types where that is
+        asked for.
 
         Raises:
             NotFoundError: `schema` names a column that the files do not have.
@@ -160,7 +163,8 @@ class ArrowReader(DataSourceReader):
         for piece in partition.value:
             batches = None if piece.last < 0 else range(piece.first, piece.last)
             for index, batch in read_batches(Path(piece.path), batches, target.names):
-                yield from _slices(_cast(batch, target, f"{piece.path}, record batch {index}", self._truncate))
+                place = f"{piece.path}, record batch {index}"
+                yield from _slices(cast_batch(batch, target, place, truncate=self._truncate))
 
 
 def _files(paths: list[Path], *, allow_none: bool = False) -> list[_File]:
@@ -212,46 +216,6 @@ def _pieces(file: _File, split_bytes: int) -> Iterator[tuple[Piece, int]]:
         taken_bytes += length_bytes
     if first < len(lengths_bytes):
         yield Piece(str(file.path), first, len(lengths_bytes)), taken_bytes
-
-
-def _cast(batch: Any, target: Any, place: str, truncate: bool) -> Any:
-    """`batch`, whose columns stand in the target's order, with exactly the target's types; where they match, no copy.
-
-    Raises:
-        InvalidDataError: a value does not fit the type that Spark reads.
-        UnsupportedTypeError: there is no way from the file's type to it.
-    """
-    import pyarrow as pa
-
-    columns = []
-    for field, column in zip(target, batch.columns, strict=True):
-        try:
-            columns.append(_column_as(column, field.type, truncate))
-        except pa.ArrowNotImplementedError as problem:
-            raise UnsupportedTypeError(
-                f"{place}, column {field.name}: {column.type} cannot be read as {field.type}: {problem}"
-            ) from problem
-        except pa.ArrowException as problem:
-            raise InvalidDataError(
-                f"{place}, column {field.name}: a value of {column.type} does not fit {field.type}: {problem}"
-            ) from problem
-        if not field.nullable and columns[-1].null_count:
-            raise InvalidDataError(f"{place}, column {field.name}: {columns[-1].null_count} nulls, and none are allowed")
-    return pa.record_batch(columns, schema=target)
-
-
-def _column_as(column: Any, data_type: Any, truncate: bool) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if column.type == data_type:
-        return column
-    if isinstance(column, pa.ExtensionArray):
-        column = column.storage
-    if pa.types.is_run_end_encoded(column.type):
-        column = pc.run_end_decode(column)
-    options = pc.CastOptions(target_type=data_type, allow_time_truncate=truncate)
-    return pc.cast(column, options=options)
 
 
 def _slices(batch: Any) -> Iterator[Any]:

@@ -1,8 +1,9 @@
 """Where a job's files lie until it commits, and how another job knows that it never will.
 
-A job's folder is made on the driver before its tasks run, and no task makes it again: an attempt that comes too late, after the
-commit or the abort, finds no folder and fails. The folder names its owner, the driver's JVM; a later job removes what a dead owner
-left, at once where it can tell (same machine and process namespace), else after a day without a change.
+A job's folder is made on the driver before its tasks run, and no task makes it again: an attempt that comes too late,
+after the commit or the abort, finds no folder and fails. The folder names its owner, the driver's JVM; a later job
+removes what a dead owner left, at once where it can tell (same machine and process namespace), else after a day
+without a change.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Spark's types and Arrow's («Data Types»): which stands for which, and which have no counterpart.
 
-Both directions are tables: `_TO_ARROW` by the name of Spark's class, `_TO_SPARK` by Bowstring's class. What is in neither is
-unsupported and named with its column path, in which ``[]`` stands for a list's elements, ``{key}`` and ``{value}`` for a map's.
+Both directions are tables: `_TO_ARROW` by the name of Spark's class, `_TO_SPARK` by Bowstring's class. What is in
+neither is unsupported and named with its column path, in which ``[]`` stands for a list's elements, ``{key}`` and
+``{value}`` for a map's.
 """
 
 from __future__ import annotations
@@ -30,16 +31,18 @@ def arrow_schema(schema: StructType, timezone: str = "UTC") -> Schema:
     """The Arrow schema that Spark's batches of `schema` have; timestamps are shown in `timezone`, the session's or UTC.
 
     Raises:
-        UnsupportedTypeError: a type has no Arrow counterpart that Spark's Python side takes; the message has its column path.
+        UnsupportedTypeError: a type has no Arrow counterpart that Spark's Python side takes; the message has its
+            column path.
     """
     return Schema(tuple(_arrow_field(field, field.name, timezone) for field in schema.fields))
 
 
 def spark_schema(schema: Schema) -> StructType:
-    """The Spark schema that data of an Arrow `schema` is read as: everything nullable, wider types where Spark has no equal.
+    """The Spark schema that data of an Arrow `schema` is read as: everything nullable, wider types where Spark has no
+    equal.
 
-    Unsigned integers become the next wider signed type (uint64: decimal(20,0)), half floats float, dictionaries and runs their
-    values, every unit of time microseconds (time of day: nanoseconds).
+    Unsigned integers become the next wider signed type (uint64: decimal(20,0)), half floats float, dictionaries and
+    runs their values, every unit of time microseconds (time of day: nanoseconds).
 
     Raises:
         UnsupportedTypeError: a type has no counterpart; the message has its column path.
@@ -78,7 +81,7 @@ def _arrow_type(data_type: Any, path: str, timezone: str) -> arrow.DataType:
     make = _TO_ARROW.get(type(data_type).__name__)
     if make is None:
         raise UnsupportedTypeError(
-            f"column {path}: Spark's type {data_type.simpleString()} has no Arrow counterpart that its Python side takes"
+            f"column {path}: Spark's type {data_type.simpleString()} has no Arrow counterpart that Spark's Python takes"
         )
     return make(data_type, path, timezone)
 

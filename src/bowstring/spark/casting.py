@@ -1,0 +1,111 @@
+"""pyarrow batches with exactly the types that Spark takes, from those that lie in files.
+
+PySpark brings pyarrow, and pyarrow casts: large to small offsets, dictionaries to values, units of time. What pyarrow
+has no cast for, or a wrong one (list views to lists), is rebuilt first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bowstring.errors import InvalidDataError, UnsupportedTypeError
+
+
+def cast_batch(batch: Any, target: Any, place: str, *, truncate: bool) -> Any:
+    """`batch`, whose columns stand in the order of the pyarrow schema `target`, with its types; where they match, no
+    copy.
+
+    `truncate` allows units of time to lose digits.
+
+    Raises:
+        InvalidDataError: a value does not fit the type that Spark reads; the message begins with `place` and the
+            column.
+        UnsupportedTypeError: there is no way from the column's type to it.
+    """
+    import pyarrow as pa
+
+    columns = []
+    for field, column in zip(target, batch.columns, strict=True):
+        try:
+            columns.append(_cast(column, field.type, truncate))
+        except pa.ArrowNotImplementedError as problem:
+            raise UnsupportedTypeError(
+                f"{place}, column {field.name}: {column.type} cannot be read as {field.type}: {problem}"
+            ) from problem
+        except pa.ArrowException as problem:
+            raise InvalidDataError(
+                f"{place}, column {field.name}: a value of {column.type} does not fit {field.type}: {problem}"
+            ) from problem
+        if not field.nullable and columns[-1].null_count:
+            raise InvalidDataError(
+                f"{place}, column {field.name}: {columns[-1].null_count} nulls, and none are allowed"
+            )
+    return pa.record_batch(columns, schema=target)
+
+
+def _cast(column: Any, data_type: Any, truncate: bool) -> Any:
+    import pyarrow.compute as pc
+
+    if column.type == data_type:
+        return column
+    if _has_no_cast(column.type):
+        column = _rebuilt(column)
+    return pc.cast(column, options=pc.CastOptions(target_type=data_type, allow_time_truncate=truncate))
+
+
+def _is_listlike(data_type: Any) -> bool:
+    from pyarrow import types
+
+    return bool(
+        types.is_list(data_type)
+        or types.is_large_list(data_type)
+        or types.is_fixed_size_list(data_type)
+        or _is_list_view(data_type)
+    )
+
+
+def _is_list_view(data_type: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_list_view(data_type) or types.is_large_list_view(data_type))
+
+
+def _has_no_cast(data_type: Any) -> bool:
+    """Whether anything in `data_type` is what pyarrow does not cast, or not rightly."""
+    import pyarrow as pa
+
+    if (
+        isinstance(data_type, pa.BaseExtensionType)
+        or pa.types.is_run_end_encoded(data_type)
+        or _is_list_view(data_type)
+    ):
+        return True
+    if pa.types.is_dictionary(data_type):
+        return _has_no_cast(data_type.value_type)
+    return any(_has_no_cast(data_type.field(i).type) for i in range(data_type.num_fields))
+
+
+def _rebuilt(column: Any) -> Any:
+    """`column` with storage for extensions, values for runs and lists for list views, at every depth but in maps."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not _has_no_cast(column.type):
+        return column
+    if isinstance(column, pa.ExtensionArray):
+        return _rebuilt(column.storage)
+    if pa.types.is_run_end_encoded(column.type):
+        return _rebuilt(pc.run_end_decode(column))
+    if pa.types.is_dictionary(column.type):
+        return _rebuilt(column.dictionary).take(column.indices)
+    if pa.types.is_struct(column.type):
+        fields = [column.type.field(i) for i in range(column.type.num_fields)]
+        children = [_rebuilt(child) for child in column.flatten()]
+        named = [field.with_type(child.type) for field, child in zip(fields, children, strict=True)]
+        return pa.StructArray.from_arrays(children, fields=named, mask=pc.is_null(column))
+    if _is_listlike(column.type):
+        lengths = pc.fill_null(pc.list_value_length(column), 0).cast(pa.int64())
+        ends = pc.cumulative_sum(lengths).cast(pa.int32())
+        offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+        return pa.ListArray.from_arrays(offsets, _rebuilt(pc.list_flatten(column)), mask=pc.is_null(column))
+    raise pa.ArrowNotImplementedError(f"no cast in {column.type}")

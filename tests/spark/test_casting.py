@@ -1,0 +1,88 @@
+"""Batches from files, with the types that Spark takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bowstring.errors import InvalidDataError, UnsupportedTypeError
+from bowstring.spark.casting import cast_batch
+
+pa = pytest.importorskip("pyarrow")
+
+RUNS = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["x", None]))
+OUT_OF_ORDER = pa.ListViewArray.from_arrays(
+    pa.array([1, 0, 0, 1], pa.int32()),
+    pa.array([2, 1, 0, 2], pa.int32()),
+    pa.array([7, 8, 9], pa.int8()),
+    mask=pa.array([False, False, False, True]),
+)
+
+
+def cast(column: Any, data_type: Any, **options: Any) -> Any:
+    batch = pa.record_batch({"c": column})
+    made = cast_batch(batch, pa.schema({"c": data_type}), "here", truncate=options.get("truncate", False))
+    made.validate(full=True)
+    return made["c"]
+
+
+def test_a_column_of_the_right_type_is_not_copied() -> None:
+    column = pa.array([1, 2, 3])
+    assert cast(column, pa.int64()).buffers()[1].address == column.buffers()[1].address
+
+
+CASES = {
+    "list views in any order": (OUT_OF_ORDER, pa.list_(pa.int64())),
+    "sliced list views": (OUT_OF_ORDER.slice(1, 3), pa.list_(pa.int64())),
+    "list views in structs": (
+        pa.StructArray.from_arrays([OUT_OF_ORDER], ["v"], mask=pa.array([False, True, False, False])),
+        pa.struct({"v": pa.list_(pa.int8())}),
+    ),
+    "list views in lists": (
+        pa.ListArray.from_arrays(pa.array([0, 1, None, 4], pa.int32()), OUT_OF_ORDER),
+        pa.list_(pa.list_(pa.int8())),
+    ),
+    "list views in fixed lists": (
+        pa.FixedSizeListArray.from_arrays(OUT_OF_ORDER, 2, mask=pa.array([True, False])),
+        pa.list_(pa.list_(pa.int8())),
+    ),
+    "runs in structs": (pa.StructArray.from_arrays([RUNS], ["r"]), pa.struct({"r": pa.string()})),
+    "nested dictionaries": (
+        pa.array([["x", None], None], pa.list_(pa.dictionary(pa.int8(), pa.large_string()))),
+        pa.list_(pa.string()),
+    ),
+}
+
+
+@pytest.mark.parametrize(("column", "data_type"), CASES.values(), ids=CASES.keys())
+def test_values_stay_the_same(column: Any, data_type: Any) -> None:
+    made = cast(column, data_type)
+    assert made.type == data_type
+    assert made.to_pylist() == column.to_pylist()
+
+
+def test_extension_types_are_read_as_their_storage() -> None:
+    column = pa.array([b"0123456789abcdef", None], pa.uuid())
+    assert cast(column, pa.binary()).to_pylist() == [
+        b"0123456789abcdef",
+        None,
+    ]
+
+
+def test_digits_are_only_lost_where_that_is_allowed() -> None:
+    column = pa.array([1_001], pa.timestamp("ns"))
+    with pytest.raises(InvalidDataError, match=r"here, column c: a value of timestamp\[ns\] does not fit"):
+        cast(column, pa.timestamp("us"))
+    assert cast(column, pa.timestamp("us"), truncate=True).cast(pa.int64()).to_pylist() == [1]
+
+
+def test_what_has_no_cast_is_unsupported() -> None:
+    with pytest.raises(UnsupportedTypeError, match=r"here, column c: list<.*> cannot be read as int64"):
+        cast(pa.array([[1]]), pa.int64())
+
+
+def test_nulls_are_refused_where_none_are_allowed() -> None:
+    target = pa.schema([pa.field("c", pa.int64(), nullable=False)])
+    with pytest.raises(InvalidDataError, match="here, column c: 1 nulls, and none are allowed"):
+        cast_batch(pa.record_batch({"c": pa.array([1, None])}), target, "here", truncate=False)
