@@ -21,7 +21,7 @@ from bowstring.layouts.array import Array
 from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
 from bowstring.memory import bitmap
-from bowstring.memory.buffer import Buffer, Memory
+from bowstring.memory.buffer import Buffer
 
 DictionaryLookup: TypeAlias = Callable[[DictionaryId], Array | None]
 """Gives the dictionary as of a batch; None where it has not been defined."""
@@ -69,7 +69,7 @@ class SchemaPlan:
                     buffers,
                     self.variadic_count,
                     variadic,
-                    nodes == 1 and buffers > 0 and not variadic and not dictionaries and layout.has_validity,
+                    nodes == 1 and buffers in (2, 3) and not variadic and not dictionaries and layout.has_validity,
                     struct.Struct(f"<{2 * nodes}q"),
                     struct.Struct(f"<{2 * buffers}q"),
                 )
@@ -96,17 +96,6 @@ class SchemaPlan:
         return self.legacy_unions and isinstance(layout.storage.type, Union)
 
 
-class Body:
-    """The bytes behind a header: where they begin in a memory."""
-
-    __slots__ = ("memory", "offset", "size")
-
-    def __init__(self, memory: Memory, offset: int, size: int) -> None:
-        self.memory = memory
-        self.offset = offset
-        self.size = size
-
-
 class BatchColumns(Sequence[Array]):
     """The columns of a record batch that lies in a body; each is checked and made when it is first asked for, without copying.
 
@@ -114,13 +103,13 @@ class BatchColumns(Sequence[Array]):
     do not fit the column or the body.
     """
 
-    __slots__ = ("_made", "_plans", "body", "dictionaries", "header", "plan", "variadic", "where")
+    __slots__ = ("_made", "_plans", "body_at", "dictionaries", "header", "memory", "plan", "variadic", "where")
 
     def __init__(
         self,
         plan: SchemaPlan,
         header: BatchHeader,
-        body: Body,
+        body: Buffer,
         dictionaries: DictionaryLookup,
         where: tuple[object, ...],
         selection: Sequence[ColumnPlan] | None = None,
@@ -141,11 +130,12 @@ class BatchColumns(Sequence[Array]):
             raise InvalidDataError(f"{_text(where)}: expected a body of {header.body_bytes} bytes, found {body.size}")
         self.plan = plan
         self.header = header
-        self.body = body
+        self.memory = body.memory
+        self.body_at = body.offset
         self.dictionaries = dictionaries
         self.where = where
         self._plans = plan.columns if selection is None else selection
-        self._made: dict[int, Array] = {}
+        self._made: dict[int, Array] | None = None
 
     def __len__(self) -> int:
         return len(self._plans)
@@ -157,25 +147,32 @@ class BatchColumns(Sequence[Array]):
     def __getitem__(self, index: int | slice) -> Array | list[Array]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self._plans)))]
-        made = self._made.get(index)
+        held = self._made
+        if held is None:
+            held = self._made = {}
+        made = held.get(index)
         if made is None:
-            if index < 0:
-                index += len(self._plans)
-                if index < 0:
-                    raise IndexError(index)
-            made = self._made[index] = self._make(self._plans[index])
+            if not 0 <= index < len(self._plans):
+                if not -len(self._plans) <= index < 0:
+                    raise IndexError(f"column {index} of {len(self._plans)}")
+                return self[index + len(self._plans)]
+            made = held[index] = self._make(self._plans[index])
         return made
 
     def _make(self, column: ColumnPlan) -> Array:
         header, shape = self.header, self.header.shape
-        nodes = column.nodes.unpack_from(header.raw, shape.nodes_at + 16 * column.first_node)
+        nodes = header.unpack(column.nodes, shape.nodes_at + 16 * column.first_node)
         first_buffer, buffers = column.first_buffer, column.buffers
         if self.variadic:
             first_buffer += sum(self.variadic[: column.first_variadic])
             extra = sum(self._own_variadic(column))
             if extra:
                 buffers = struct.Struct(f"<{2 * (column.buffer_count + extra)}q")
-        spans = buffers.unpack_from(header.raw, shape.buffers_at + 16 * first_buffer)
+        spans = header.unpack(buffers, shape.buffers_at + 16 * first_buffer)
+        if nodes[0] != header.length:
+            raise self._error(column, f"{nodes[0]} slots in a batch of {header.length} rows")
+        if column.is_flat:
+            return self._flat(column, nodes[0], nodes[1], spans)
         limit = header.body_bytes
         for offset, size in zip(spans[::2], spans[1::2], strict=True):
             if offset < 0 or size < 0 or offset + size > limit:
@@ -183,15 +180,27 @@ class BatchColumns(Sequence[Array]):
         for length, null_count in zip(nodes[::2], nodes[1::2], strict=True):
             if not 0 <= null_count <= length:
                 raise self._error(column, f"a node of {length} slots, {null_count} of them null")
-        if nodes[0] != header.length:
-            raise self._error(column, f"{nodes[0]} slots in a batch of {header.length} rows")
-        if column.is_flat:
-            memory, base = self.body.memory, self.body.offset
-            length, null_count = nodes
-            made = [Buffer(memory, base + spans[i], spans[i + 1]) for i in range(2, len(spans), 2)]
-            validity = None if null_count == 0 else self._validity(column, length, null_count, spans[0], spans[1])
-            return Array(column.layout, length, (validity, *made), (), None, null_count)
         return _Walk(self, column, nodes, spans).array(column.layout)
+
+    def _flat(self, column: ColumnPlan, length: int, null_count: int, spans: tuple[int, ...]) -> Array:
+        """A column of validity and one or two buffers, the frequent case."""
+        memory, base, limit = self.memory, self.body_at, self.header.body_bytes
+        if not 0 <= null_count <= length:
+            raise self._error(column, f"a node of {length} slots, {null_count} of them null")
+        validity_at, validity_size, offset, size, *rest = spans
+        worst = max(validity_at + validity_size, offset + size)
+        least = min(spans)
+        second: tuple[Buffer, ...] = ()
+        if rest:
+            last, last_size = rest
+            worst = max(worst, last + last_size)
+            second = (Buffer(memory, base + last, last_size),)
+        if least < 0 or worst > limit:
+            raise self._error(column, f"buffers (offset, size, …) {spans} in a body of {limit} bytes")
+        validity = None if null_count == 0 else self._validity(column, length, null_count, validity_at, validity_size)
+        return Array(
+            column.layout, length, (validity, Buffer(memory, base + offset, size), *second), (), None, null_count
+        )
 
     def _own_variadic(self, column: ColumnPlan) -> tuple[int, ...]:
         return self.variadic[column.first_variadic : column.first_variadic + column.variadic_count]
@@ -199,7 +208,7 @@ class BatchColumns(Sequence[Array]):
     def _validity(self, column: ColumnPlan, length: int, null_count: int, offset: int, size: int) -> Buffer:
         if size < bitmap.size_bytes(length):
             raise self._error(column, f"{null_count} of {length} slots are null, but the bitmap has {size} bytes")
-        return Buffer(self.body.memory, self.body.offset + offset, size)
+        return Buffer(self.memory, self.body_at + offset, size)
 
     def _error(self, column: ColumnPlan, problem: str) -> InvalidDataError:
         return InvalidDataError(f"{_text(self.where)}, column {column.name!r}: {problem}")
@@ -219,7 +228,7 @@ class _Walk:
         self._dictionaries = iter(column.dictionaries)
 
     def array(self, layout: Layout) -> Array:
-        columns, memory, base = self._columns, self._columns.body.memory, self._columns.body.offset
+        columns, memory, base = self._columns, self._columns.memory, self._columns.body_at
         length, null_count = next(self._nodes)
         if columns.plan.has_extra_validity(layout):
             next(self._buffers)

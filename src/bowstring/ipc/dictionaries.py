@@ -11,14 +11,15 @@ from typing import Any
 
 from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import InvalidDataError, UsageError
-from bowstring.ipc.body import BatchColumns, Body, DictionaryLookup, SchemaPlan, dictionaries_of
+from bowstring.ipc.body import BatchColumns, DictionaryLookup, SchemaPlan, dictionaries_of
 from bowstring.ipc.header import BatchHeader
 from bowstring.ipc.metadata import V4, DictionaryId, WireSchema
 from bowstring.layouts.array import Array
+from bowstring.memory.buffer import Buffer
 
 
 def read_values(
-    node: DictionaryId, header: BatchHeader, body: Body, lookup: DictionaryLookup, where: tuple[object, ...]
+    node: DictionaryId, header: BatchHeader, body: Buffer, lookup: DictionaryLookup, where: tuple[object, ...]
 ) -> Array:
     """The values in one dictionary batch; `lookup` gives the dictionaries inside them."""
     wire = WireSchema(Schema((Field("values", node.value_type),)), (node.inside,))
@@ -59,7 +60,7 @@ class StreamDictionaries:
         entry = self._entries.get(node.id)
         return None if entry is None else entry.array()
 
-    def with_batch(self, wire: WireSchema, header: BatchHeader, body: Body, where: tuple[object, ...]) -> StreamDictionaries:
+    def with_batch(self, wire: WireSchema, header: BatchHeader, body: Buffer, where: tuple[object, ...]) -> StreamDictionaries:
         """The table after a dictionary batch: a new dictionary, a replacement, or a longer one."""
         node = known(wire, header, where)
         values = read_values(node, header, body, self, where)
@@ -81,10 +82,10 @@ class FileDictionaries:
 
     __slots__ = ("_blocks", "_entries", "_found", "_wire")
 
-    def __init__(self, wire: WireSchema, blocks: Callable[[], Iterator[tuple[BatchHeader, Body, tuple[object, ...]]]]) -> None:
+    def __init__(self, wire: WireSchema, blocks: Callable[[], Iterator[tuple[BatchHeader, Buffer, tuple[object, ...]]]]) -> None:
         self._wire = wire
         self._blocks = blocks
-        self._found: dict[int, list[tuple[BatchHeader, Body, tuple[object, ...]]]] | None = None
+        self._found: dict[int, list[tuple[BatchHeader, Buffer, tuple[object, ...]]]] | None = None
         self._entries: dict[int, Array] = {}
 
     def __call__(self, node: DictionaryId) -> Array | None:
@@ -99,8 +100,8 @@ class FileDictionaries:
             values = self._entries[node.id] = Entry(read).array()
         return values
 
-    def _index(self) -> dict[int, list[tuple[BatchHeader, Body, tuple[object, ...]]]]:
-        found: dict[int, list[tuple[BatchHeader, Body, tuple[object, ...]]]] = {}
+    def _index(self) -> dict[int, list[tuple[BatchHeader, Buffer, tuple[object, ...]]]]:
+        found: dict[int, list[tuple[BatchHeader, Buffer, tuple[object, ...]]]] = {}
         for header, body, where in self._blocks():
             node = known(self._wire, header, where)
             parts = found.setdefault(node.id, [])

@@ -15,7 +15,7 @@ from bowstring.errors import ClosedError, InvalidDataError, NotFoundError, Trunc
 from bowstring.flatbuf.codec import Message, build
 from bowstring.flatbuf.tables import BLOCK, SPECS
 from bowstring.ipc import framing, header as headers
-from bowstring.ipc.body import BatchColumns, Body
+from bowstring.ipc.body import BatchColumns
 from bowstring.ipc.dictionaries import FileDictionaries
 from bowstring.ipc.header import BatchHeader, HeaderReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
@@ -24,7 +24,7 @@ from bowstring.ipc.schemas import KnownSchema, known_schema
 from bowstring.ipc.sinks import Sink
 from bowstring.ipc.sources import MemorySource
 from bowstring.ipc.stream import EncodedMessage, Encoder, make_batch
-from bowstring.memory.buffer import Memory
+from bowstring.memory.buffer import Buffer, Memory
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.table import Table
 
@@ -121,21 +121,21 @@ class FileReader:
 
     # Messages
 
-    def batch_message(self, index: int) -> tuple[BatchHeader, Body]:
+    def batch_message(self, index: int) -> tuple[BatchHeader, Buffer]:
         """The header of record batch `index`, and where its body is in the file; nothing of the body is read."""
         if not -self.num_record_batches <= index < self.num_record_batches:
             raise NotFoundError(f"{self._source.name}: there is no record batch {index}: there are {self.num_record_batches}")
         index %= self.num_record_batches
         return self._message(self._batches_at + BLOCK.itemsize * index, headers.RECORD_BATCH, ("record batch", index))
 
-    def dictionary_messages(self) -> Iterator[tuple[BatchHeader, Body, tuple[object, ...]]]:
+    def dictionary_messages(self) -> Iterator[tuple[BatchHeader, Buffer, tuple[object, ...]]]:
         """The header and body of each dictionary batch, in the footer's order, and how errors name it."""
         for index in range(self.num_dictionary_batches):
             where = ("dictionary batch", index)
             at = self._dictionaries_at + BLOCK.itemsize * index
             yield *self._message(at, headers.DICTIONARY_BATCH, where), where
 
-    def _message(self, at: int, kind: str, where: tuple[object, ...]) -> tuple[BatchHeader, Body]:
+    def _message(self, at: int, kind: str, where: tuple[object, ...]) -> tuple[BatchHeader, Buffer]:
         offset, metadata_bytes, body_bytes = _BLOCK.unpack_from(self._raw, at)
         body_at = offset + metadata_bytes
         if offset < 0 or metadata_bytes < 8 or body_bytes < 0 or body_at + body_bytes > self._body_end:
@@ -147,9 +147,9 @@ class FileReader:
             framing.metadata_length(
                 _LENGTH.pack(metadata_bytes), self._source.name, self._limits.max_metadata_bytes
             )  # raises LimitError
-        raw = self._source.read_at(offset, metadata_bytes)
+        raw = self._source.peek(offset, metadata_bytes)
         skip = 8 if raw[:4] == framing.CONTINUATION else 4
-        length_bytes = _LENGTH.unpack_from(raw, skip - 4)[0]
+        length_bytes = _LENGTH.unpack(raw[skip - 4 : skip])[0]
         if not 0 < length_bytes <= metadata_bytes - skip:
             raise InvalidDataError(
                 f"{self._source.name}: {where[0]} {where[1]} at byte {offset}: expected a metadata length of up to "
@@ -161,7 +161,7 @@ class FileReader:
             raise InvalidDataError(
                 f"{self._source.name}: {where[0]} {where[1]} at byte {offset}: expected a {kind} message, found a {found}"
             )
-        return header, Body(self._source.memory, body_at, body_bytes)
+        return header, Buffer(self._source.memory, body_at, body_bytes)
 
     # Batches
 

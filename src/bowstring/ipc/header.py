@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,14 @@ SCHEMA, DICTIONARY_BATCH, RECORD_BATCH = "Schema", "DictionaryBatch", "RecordBat
 CODECS = ("lz4", "zstd")
 _MAX_SHAPES = 32
 _LONG = struct.Struct("<q")
+
+
+class HeaderBytes(Protocol):
+    """The bytes of a message's metadata: bytes, a memoryview, or something that reads them when they are asked for."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, key: slice, /) -> bytes | memoryview: ...
+    def __bytes__(self) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,26 +69,44 @@ class BatchHeader:
 
     __slots__ = ("body_bytes", "length", "raw", "shape")
 
-    def __init__(self, raw: bytes, shape: Shape) -> None:
+    def __init__(self, raw: HeaderBytes, shape: Shape) -> None:
         self.raw = raw
         self.shape = shape
-        self.length: int = _LONG.unpack_from(raw, shape.length_at)[0] if shape.length_at else 0
-        self.body_bytes: int = _LONG.unpack_from(raw, shape.body_length_at)[0] if shape.body_length_at else 0
+        at, body_at = shape.length_at, shape.body_length_at
+        self.length: int = 0
+        self.body_bytes: int = 0
+        if type(raw) is bytes:
+            if at:
+                self.length = _LONG.unpack_from(raw, at)[0]
+            if body_at:
+                self.body_bytes = _LONG.unpack_from(raw, body_at)[0]
+        else:
+            if at:
+                self.length = _LONG.unpack(raw[at : at + 8])[0]
+            if body_at:
+                self.body_bytes = _LONG.unpack(raw[body_at : body_at + 8])[0]
         if self.length < 0 or self.body_bytes < 0:
             raise InvalidDataError(f"a header claims {self.length} rows in {self.body_bytes} bytes")
 
+    def unpack(self, form: struct.Struct, at: int) -> tuple[int, ...]:
+        """The numbers at a place of the header."""
+        raw = self.raw
+        return form.unpack_from(raw, at) if type(raw) is bytes else form.unpack(raw[at : at + form.size])
+
     def nodes(self) -> npt.NDArray[Any]:
         """Length and null count of each field node, as a view of dtype `FIELD_NODE`."""
-        return np.frombuffer(self.raw, FIELD_NODE, self.shape.node_count, self.shape.nodes_at)
+        at, count = self.shape.nodes_at, self.shape.node_count
+        return np.frombuffer(self.raw[at : at + 16 * count], FIELD_NODE)
 
     def buffers(self) -> npt.NDArray[Any]:
         """Offset in the body and length of each buffer, as a view of dtype `BUFFER`."""
-        return np.frombuffer(self.raw, BUFFER, self.shape.buffer_count, self.shape.buffers_at)
+        at, count = self.shape.buffers_at, self.shape.buffer_count
+        return np.frombuffer(self.raw[at : at + 16 * count], BUFFER)
 
     def variadic_counts(self) -> tuple[int, ...]:
         """How many data buffers each field of a variadic layout has."""
         shape = self.shape
-        return struct.unpack_from(f"<{shape.variadic_count}q", self.raw, shape.variadic_at)
+        return self.unpack(struct.Struct(f"<{shape.variadic_count}q"), shape.variadic_at)
 
 
 class HeaderReader:
@@ -92,7 +118,7 @@ class HeaderReader:
         self.limits = limits
         self._shapes: dict[tuple[int, int], Shape] = {}
 
-    def read(self, raw: bytes, skip: int, where: str | tuple[object, ...]) -> BatchHeader | Table:
+    def read(self, raw: HeaderBytes, skip: int, where: str | tuple[object, ...]) -> BatchHeader | Table:
         """The header in `raw`, whose flatbuffer begins at byte `skip`: of a batch, or the table of a schema message.
 
         `where` names it in errors; as a tuple, its parts. Raises `InvalidDataError` for malformed bytes and `UnsupportedError`
@@ -108,7 +134,8 @@ class HeaderReader:
                 return BatchHeader(raw, shape)
         if not isinstance(where, str):
             where = " ".join(map(str, where))
-        message = Message(raw[skip:] if skip else raw, SPECS, where, self.limits.max_tables)
+        held = bytes(raw)
+        message = Message(held[skip:], SPECS, where, self.limits.max_tables)
         root = message.root("Message")
         kind = header_kind(root)
         inner = root.union("header", kind)
@@ -116,7 +143,7 @@ class HeaderReader:
             raise InvalidDataError(f"{where}: the message has no header")
         if kind == SCHEMA:
             return inner
-        shape = _shape_of(root, inner, raw, skip)
+        shape = _shape_of(root, inner, held, skip)
         if len(self._shapes) >= _MAX_SHAPES:
             self._shapes.clear()
         self._shapes[size, skip] = shape

@@ -24,6 +24,9 @@ from bowstring.errors import (
 from bowstring.memory.buffer import EMPTY, Buffer, Memory, allocate
 
 _AT_ONCE = 1 << 20
+_COPY_UP_TO = 1 << 13
+_HEAD = 512
+_MAX_PIECES = 8
 
 
 class MemorySource:
@@ -41,7 +44,7 @@ class MemorySource:
         self.size = memory.size
         self.position = 0
         self._descriptor = descriptor
-        self._view: memoryview | None = memoryview(memory.bytes)
+        self._view: memoryview | None = memory.bytes.data
 
     @property
     def descriptor(self) -> int:
@@ -54,9 +57,15 @@ class MemorySource:
             held = os.pread(self._descriptor, size_bytes, offset)
             if len(held) == size_bytes:
                 return held
-        elif self._view is None:
-            raise ClosedError(f"{self.name}: the reader is closed")
         return bytes(self.memory.bytes[offset : offset + size_bytes].data)
+
+    def peek(self, offset: int, size_bytes: int) -> bytes | memoryview | FarBytes:
+        """The bytes from byte `offset` on, read in part if they are many; the caller has checked that they are there."""
+        if size_bytes <= _COPY_UP_TO:
+            return self.read_at(offset, size_bytes)
+        if self._view is None:
+            raise ClosedError(f"{self.name}: the reader is closed")
+        return FarBytes(self, offset, size_bytes) if self._descriptor >= 0 else self._view[offset : offset + size_bytes]
 
     def read(self, size_bytes: int) -> bytes:
         """The next bytes; fewer only at the end."""
@@ -80,6 +89,37 @@ class MemorySource:
     def __del__(self) -> None:
         if getattr(self, "_descriptor", -1) >= 0:
             self.close()
+
+
+class FarBytes:
+    """The bytes of a large header in a file, of which mostly a few are wanted: read in pieces, as a whole after some of them.
+
+    Slicing gives bytes.
+    """
+
+    __slots__ = ("_head", "_offset", "_pieces", "_size", "_source")
+
+    def __init__(self, source: MemorySource, offset: int, size_bytes: int) -> None:
+        self._source = source
+        self._offset = offset
+        self._size = size_bytes
+        self._head = source.read_at(offset, min(size_bytes, _HEAD))
+        self._pieces = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, key: slice) -> bytes:
+        start, stop, _ = key.indices(self._size)
+        if stop > len(self._head):
+            self._pieces += 1
+            if self._pieces <= _MAX_PIECES:
+                return self._source.read_at(self._offset + start, max(stop - start, 0))
+            self._head = self._source.read_at(self._offset, self._size)
+        return self._head[start:stop]
+
+    def __bytes__(self) -> bytes:
+        return self[: self._size]
 
 
 class PulledSource:
@@ -109,7 +149,7 @@ class PulledSource:
             held = allocate(size_bytes)  # the system gives pages when they are written
         except (MemoryError, ValueError, OverflowError):
             raise LimitError(f"{self.name}: no memory for {size_bytes} bytes at byte {self.position}") from None
-        view, filled = memoryview(held), 0
+        view, filled = held.data, 0
         while filled < size_bytes:
             got = self._pull(view[filled:])
             if got == 0:

@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self
 from bowstring.datatypes.field import Metadata, Schema
 from bowstring.errors import BowstringError, ClosedError, InvalidDataError, TruncatedError, UsageError
 from bowstring.ipc import framing, header as headers
-from bowstring.ipc.body import BatchColumns, Body, flatten
+from bowstring.ipc.body import BatchColumns, flatten
 from bowstring.ipc.dictionaries import StreamDictionaries, WrittenDictionaries
 from bowstring.ipc.header import BatchHeader, DictionaryMark, HeaderReader, HeaderWriter
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
@@ -140,16 +140,15 @@ class Decoder:
         """Take the body of the header that `begin` gave: a batch over it, without copying, or None for a dictionary."""
         known, version = self._known, header.shape.version
         assert known is not None
-        place = Body(body.memory, body.offset, body.size)
         self.messages += 1
         if header.shape.kind == headers.DICTIONARY_BATCH:
             where: tuple[object, ...] = ("message", self.messages - 1, "(dictionary)")
-            self._dictionaries = self._dictionaries.with_batch(known.wire, header, place, where)
+            self._dictionaries = self._dictionaries.with_batch(known.wire, header, body, where)
             return None
         where = ("record batch", self.batches)
         self.batches += 1
         columns = BatchColumns(
-            known.plan(version), header, place, self._dictionaries, where, known.selected(self._positions, version)
+            known.plan(version), header, body, self._dictionaries, where, known.selected(self._positions, version)
         )
         return make_batch(self.schema, header, columns)
 
