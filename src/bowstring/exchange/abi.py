@@ -129,11 +129,13 @@ def _releaser(words_type: Any, release: int) -> Any:
         if not words[release]:
             return
         held = _live.pop(words[release + 1], None)  # noqa: F841 - the block stays until the walk is over
-        first = words[release - 2]
-        children = [_word.from_address(first + 8 * i).value for i in range(words[4])]
-        for child in (*children, words[release - 1]):
+        children = words[release - 2]
+        for i in range(words[4]):
+            child = _word.from_address(children + 8 * i).value
             if child:
                 release_one(child)
+        if words[release - 1]:
+            release_one(words[release - 1])
         words[release] = 0
 
     return callback(ReleaseFunction, release_one)
@@ -143,11 +145,17 @@ release_schema = _releaser(SchemaWords, SCHEMA_RELEASE)
 release_array = _releaser(ArrayWords, RELEASE)
 
 
-def _release_stream(address: int, _words_type: Any = StreamWords, _live: Any = live) -> None:
+def _release_stream(
+    address: int,
+    _words_type: Any = StreamWords,
+    _live: Any = live,
+    _release: int = STREAM_RELEASE,
+    _private: int = STREAM_PRIVATE,
+) -> None:
     words = _words_type.from_address(address)
-    if words[STREAM_RELEASE]:
-        held = _live.pop(words[STREAM_PRIVATE], None)  # noqa: F841 - gone when this function is
-        words[STREAM_RELEASE] = 0
+    if words[_release]:
+        held = _live.pop(words[_private], None)  # noqa: F841 - gone when this function is
+        words[_release] = 0
 
 
 release_stream = callback(ReleaseFunction, _release_stream)

@@ -198,7 +198,7 @@ class Import:
         end = at = 0
         for width, extra, per_slot, may_be_absent in plan.steps:
             address = addresses[at]
-            needed = end if not per_slot else (slots + extra) * width if width else (slots + 7) >> 3
+            needed = end if not per_slot else (slots + 7) >> 3 if width < 0 else (slots + extra) * width
             if address and needed:
                 if extra:
                     end = _last_offset(address, width, slots)
@@ -234,7 +234,7 @@ _NOWHERE = EMPTY.memory
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What reading an array asks of its layout, looked up once; a step is a buffer's element width (0: bits), extra
+    """What reading an array asks of its layout, looked up once; a step is a buffer's element width (-1: bits), extra
     elements, whether it has an element for each slot, and whether it may be absent.
     """
 
@@ -248,7 +248,7 @@ class _Plan:
 @lru_cache(maxsize=4096)
 def _plan(layout: Layout) -> _Plan:
     steps = tuple(
-        (0 if s.dtype is None else s.dtype.itemsize, s.extra, s.per_slot, s.role is Role.VALIDITY)
+        (-1 if s.dtype is None else s.dtype.itemsize, s.extra, s.per_slot, s.role is Role.VALIDITY)
         for s in layout.buffers
     )
     buffers = len(steps) + (1 if layout.VARIADIC else 0)

@@ -16,6 +16,7 @@ from bowstring.exchange.arrays import take_array
 from bowstring.exchange.callbacks import immortal
 from bowstring.exchange.schemas import read_field, schema_block
 from bowstring.layouts.array import Array
+from bowstring.layouts.base import place
 from bowstring.layouts.registry import layout_of
 
 _GetFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
@@ -165,10 +166,8 @@ class ArrayStream:
                 if not out[abi.RELEASE]:
                     self._close()
                     raise StopIteration
-                array = take_array(ctypes.addressof(out), self._layout)
-            except InvalidDataError as error:
-                self._close()
-                raise type(error)(f"{what} of a stream: {error}") from None
+                with place(f"{what} of a stream"):
+                    array = take_array(ctypes.addressof(out), self._layout)
             except BowstringError:
                 self._close()
                 raise

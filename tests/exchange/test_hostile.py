@@ -1,0 +1,357 @@
+"""Structures that break the rules end in an error of ours, and are released all the same."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from bowstring.errors import (
+    DataTypeError,
+    InvalidDataError,
+    LimitError,
+    ResourceError,
+    UnsupportedError,
+    UnsupportedTypeError,
+    UsageError,
+)
+from bowstring.datatypes import types
+from bowstring.datatypes.field import field
+from bowstring.exchange import abi, cdata, streams
+from tests.exchange.handmade import Producer
+
+
+@pytest.fixture
+def producer() -> Iterator[Producer]:
+    made = Producer()
+    yield made
+
+
+def refused(
+    producer: Producer, schema: int, array: int, message: str, error: type[Exception] = InvalidDataError
+) -> None:
+    with pytest.raises(error, match=message):
+        cdata.import_array(producer.pair(schema, array))
+
+
+def ints(producer: Producer, **words: int) -> int:
+    return producer.array(3, [0, producer.values([1, 2, 3])], **words)
+
+
+def test_a_handmade_array_is_read(producer: Producer) -> None:
+    array = cdata.import_array(producer.pair(producer.schema(b"l"), ints(producer)))
+    assert array.to_pylist() == [1, 2, 3]
+    assert producer.released == 0
+    del array
+    assert producer.released == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"n_buffers": 1}, "has 2 buffers and 0 children, not 1 and 0"),
+        ({"n_buffers": 3}, "not 3 and 0"),
+        ({"n_buffers": -1}, "not -1 and 0"),
+        ({"n_children": 1}, "not 2 and 1"),
+        ({"length": -1}, "length -1"),
+        ({"length": 1 << 62}, "length 4611686018427387904"),
+        ({"offset": -8}, "offset -8"),
+        ({"null_count": -2}, "null count -2"),
+        ({"null_count": 4}, "null count 4"),
+        ({"null_count": 1}, "1 of 3 slots are null, but there is no validity bitmap"),
+        ({"buffers": 0}, "null pointer stands where 2 buffers"),
+        ({"dictionary": 64}, "comes with a dictionary"),
+    ],
+)
+def test_members_that_contradict_the_type_are_refused_and_released(
+    producer: Producer, words: dict[str, int], message: str
+) -> None:
+    refused(producer, producer.schema(b"l"), ints(producer, **words), message)
+    assert producer.released == 1
+
+
+def test_a_missing_data_buffer_is_refused(producer: Producer) -> None:
+    refused(producer, producer.schema(b"l"), producer.array(3, [0, 0]), "buffer 1 is null, but 3 slots need 24 bytes")
+    assert producer.released == 1
+
+
+@pytest.mark.parametrize("format", [b"l", b"u", b"b", b"w:3", b"tdD", b"d:5,2"])
+def test_buffers_of_no_bytes_may_be_null(producer: Producer, format: bytes) -> None:
+    buffers = [0, 0, 0] if format == b"u" else [0, 0]
+    array = cdata.import_array(producer.pair(producer.schema(format), producer.array(0, buffers)))
+    array.validate(full=True)
+    assert array.to_pylist() == []
+    assert len(pa.array(array)) == 0
+
+
+def test_a_negative_last_offset_is_refused(producer: Producer) -> None:
+    offsets = producer.values([0, -5], np.int32)
+    refused(producer, producer.schema(b"u"), producer.array(1, [0, offsets, producer.text(b"x")]), "is negative")
+    assert producer.released == 1
+
+
+def test_offsets_beyond_the_data_are_found_by_full_validation(producer: Producer) -> None:
+    offsets = producer.values([0, 900, 1], np.int32)
+    array = cdata.import_array(
+        producer.pair(producer.schema(b"u"), producer.array(2, [0, offsets, producer.text(b"x")]))
+    )
+    with pytest.raises(InvalidDataError):
+        array.validate(full=True)
+
+
+def test_a_child_that_is_too_short_is_refused(producer: Producer) -> None:
+    schema = producer.schema(b"+s", [producer.schema(b"l", name=b"a")])
+    refused(producer, schema, producer.array(4, [0], [ints(producer)]), "child 'a' has 3 values, the struct has 4")
+    assert producer.released == 1
+
+
+def test_an_error_names_the_child(producer: Producer) -> None:
+    schema = producer.schema(b"+s", [producer.schema(b"+s", [producer.schema(b"l", name=b"b")], name=b"a")])
+    inner = producer.array(3, [0], [ints(producer, n_buffers=1)])
+    refused(producer, schema, producer.array(3, [0], [inner]), "a: b: int64 has 2 buffers")
+
+
+@pytest.mark.parametrize("children", [0, 8])
+def test_null_pointers_to_children_are_refused(producer: Producer, children: int) -> None:
+    schema = producer.schema(b"+s", [producer.schema(b"l")])
+    row = children and producer._row([0])
+    refused(producer, schema, producer.array(3, [0], [1], children=row), "null pointer")
+    assert producer.released == 1
+
+
+def test_a_released_child_is_refused(producer: Producer) -> None:
+    schema = producer.schema(b"+s", [producer.schema(b"l", name=b"a")])
+    refused(producer, schema, producer.array(3, [0], [ints(producer, release=0)]), "a: the structure is released")
+
+
+def test_a_missing_dictionary_is_refused(producer: Producer) -> None:
+    schema = producer.schema(b"l", dictionary=producer.schema(b"u"))
+    refused(producer, schema, ints(producer), "has no dictionary")
+    assert producer.released == 1
+
+
+def test_variadic_buffers_need_their_lengths(producer: Producer) -> None:
+    views = producer.values([0, 0])
+    schema = producer.schema(b"vu")
+    refused(producer, schema, producer.array(1, [0, views]), "at least 3 buffers")
+    refused(producer, schema, producer.array(1, [0, views, views, 0]), "null pointer stands where 1 lengths")
+    negative = producer.values([-4])
+    refused(producer, schema, producer.array(1, [0, views, views, negative]), "variadic buffer 0 of -4 bytes")
+    many = producer.array(1, [0, views, 0], n_buffers=1 << 40)
+    refused(producer, schema, many, "at most 1048576", LimitError)
+    assert producer.released == 4
+
+
+def test_an_array_of_views_without_data_buffers_is_read(producer: Producer) -> None:
+    views = producer.values(np.frombuffer(b"\x02\0\0\0hi" + bytes(10), np.int64))
+    array = cdata.import_array(producer.pair(producer.schema(b"vu"), producer.array(1, [0, views, 0])))
+    assert array.to_pylist() == ["hi"]
+
+
+@pytest.mark.parametrize(
+    ("format", "error", "message"),
+    [
+        (b"", UnsupportedError, "format '' is none"),
+        (b"nonsense", UnsupportedError, "format 'nonsense'"),
+        (b"tsx:", UnsupportedError, "tsx"),
+        (b"d:99,1", InvalidDataError, "precision"),
+        (b"d:x", InvalidDataError, "does not describe a type"),
+        (b"w:-4", InvalidDataError, "does not describe a type"),
+        (b"+l", InvalidDataError, "goes with 1 children, not 0"),
+        (b"+w:3", InvalidDataError, "goes with 1 children, not 0"),
+        (b"+ud:0", InvalidDataError, "does not describe a type"),
+        (b"+r", InvalidDataError, "goes with 2 children"),
+        (b"\xff\xfe", UnsupportedError, "is none"),
+        (None, InvalidDataError, "format is a null pointer"),
+    ],
+)
+def test_formats_that_say_nothing_are_refused(
+    producer: Producer, format: bytes | None, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        cdata.import_type(producer.capsule(producer.schema(format), abi.SCHEMA_CAPSULE))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"n_children": -1}, "has -1 children"),
+        ({"n_children": 1}, "null pointer stands where 1 children"),
+        ({"n_children": 1 << 40, "children": 64}, "at most 1048576"),
+    ],
+)
+def test_schemas_with_impossible_children_are_refused(producer: Producer, words: dict[str, int], message: str) -> None:
+    with pytest.raises(InvalidDataError, match=message):
+        cdata.import_type(producer.capsule(producer.schema(b"+s", **words), abi.SCHEMA_CAPSULE))
+
+
+def test_a_schema_may_not_be_nested_without_end(producer: Producer) -> None:
+    schema = producer.schema(b"i")
+    for _ in range(70):
+        schema = producer.schema(b"+l", [schema])
+    with pytest.raises(LimitError, match="nested more than 64 deep"):
+        cdata.import_type(producer.capsule(schema, abi.SCHEMA_CAPSULE))
+
+
+def test_a_schema_that_is_its_own_child_ends_in_an_error(producer: Producer) -> None:
+    schema = producer.schema(b"+l", [0])
+    words = abi.SchemaWords.from_address(schema)
+    ctypes.c_int64.from_address(words[abi.SCHEMA_CHILDREN]).value = schema
+    with pytest.raises(LimitError, match="nested"):
+        cdata.import_type(producer.capsule(schema, abi.SCHEMA_CAPSULE))
+
+
+def metadata(*integers: int) -> np.ndarray[Any, Any]:
+    return np.array(integers, np.int32)
+
+
+@pytest.mark.parametrize(
+    ("integers", "message"),
+    [
+        ((-1,), "-1 key-value pairs"),
+        ((1 << 30,), "key-value pairs"),
+        ((1, -7), "a string of -7 bytes"),
+        ((1, 1 << 30), "longer"),
+    ],
+)
+def test_metadata_of_impossible_sizes_is_refused(producer: Producer, integers: tuple[int, ...], message: str) -> None:
+    schema = producer.schema(b"i", metadata=producer.values(integers, np.int32))
+    with pytest.raises(InvalidDataError, match=message):
+        cdata.import_field(producer.capsule(schema, abi.SCHEMA_CAPSULE))
+
+
+def test_a_name_that_is_not_utf8_is_refused(producer: Producer) -> None:
+    with pytest.raises(InvalidDataError, match="is not UTF-8"):
+        cdata.import_field(producer.capsule(producer.schema(b"i", name=b"\xff"), abi.SCHEMA_CAPSULE))
+
+
+def test_a_name_may_be_left_out(producer: Producer) -> None:
+    assert cdata.import_field(producer.capsule(producer.schema(b"i", name=None), abi.SCHEMA_CAPSULE)).name == ""
+
+
+def test_dictionary_indices_are_integers(producer: Producer) -> None:
+    schema = producer.schema(b"u", dictionary=producer.schema(b"u"))
+    with pytest.raises(InvalidDataError, match="indices"):
+        cdata.import_type(producer.capsule(schema, abi.SCHEMA_CAPSULE))
+
+
+@pytest.mark.parametrize("source", [object(), 7, None, "text", (1, 2), (1, 2, 3)])
+def test_other_objects_are_told_apart(source: object) -> None:
+    for take in (
+        cdata.import_array,
+        cdata.import_batch,
+        cdata.import_stream,
+        cdata.import_schema,
+        cdata.import_chunked,
+    ):
+        with pytest.raises(DataTypeError):
+            take(source)
+
+
+def test_a_capsule_of_another_name_is_refused() -> None:
+    schema, array = pa.array([1]).__arrow_c_array__()
+    with pytest.raises(DataTypeError, match="arrow_schema"):
+        cdata.import_schema(array)
+    with pytest.raises(DataTypeError, match="arrow_array"):
+        cdata.import_array((schema, schema))
+
+
+def test_a_capsule_is_consumed_once() -> None:
+    pair = pa.array([1, 2]).__arrow_c_array__()
+    assert cdata.import_array(pair).to_pylist() == [1, 2]
+    with pytest.raises(UsageError, match="taken or released already"):
+        cdata.import_array(pair)
+
+
+def test_only_structs_are_record_batches() -> None:
+    with pytest.raises(InvalidDataError, match="exchanged as a struct, not as int64"):
+        cdata.import_batch(pa.array([1]))
+    with pytest.raises(InvalidDataError, match="exchanged as a struct, not as int64"):
+        cdata.import_stream(pa.chunked_array([[1]]))
+
+
+def test_rows_that_are_null_are_refused() -> None:
+    with pytest.raises(InvalidDataError, match="1 rows of a record batch are null"):
+        cdata.import_batch(pa.array([{"a": 1}, None]))
+
+
+def test_names_that_c_cannot_hold_are_refused() -> None:
+    inner = field("nul\0", types.int8())
+    with pytest.raises(UnsupportedTypeError, match=r"'outer.nul\\x00' has a NUL character"):
+        cdata.export_field(field("outer", types.struct([inner])))
+    with pytest.raises(UnsupportedTypeError, match="field 't': .* has a NUL character"):
+        cdata.export_field(field("t", types.timestamp("s", "a\0b")))
+
+
+def test_a_failing_stream_says_so_with_the_producers_words() -> None:
+    def batches() -> Any:
+        yield pa.record_batch({"a": [1]})
+        raise RuntimeError("the disk is gone")
+
+    reader = pa.RecordBatchReader.from_batches(pa.schema([("a", pa.int64())]), batches())
+    _, taken = cdata.import_stream(reader)
+    assert next(taken).to_pydict() == {"a": [1]}
+    with pytest.raises(InvalidDataError, match="(?s)failed to give array 1: .*the disk is gone.*EINVAL"):
+        next(taken)
+    assert list(taken) == []
+
+
+@pytest.mark.parametrize(
+    ("raised", "caught"),
+    [
+        (ValueError("no good"), ValueError),
+        (MemoryError("none"), MemoryError),
+        (OSError(errno.EIO, "bad disk"), OSError),
+    ],
+)
+def test_our_stream_hands_its_errors_to_the_consumer(raised: Exception, caught: type[Exception]) -> None:
+    ours = cdata.import_batch(pa.record_batch({"a": [1]}))
+
+    def batches() -> Any:
+        yield ours
+        raise raised
+
+    reader = pa.RecordBatchReader._import_from_c_capsule(cdata.export_stream(ours.schema, batches()))
+    assert reader.read_next_batch().to_pydict() == {"a": [1]}
+    with pytest.raises(caught, match=str(raised.args[-1])):
+        reader.read_next_batch()
+
+
+def test_a_stream_short_of_memory_is_told_apart() -> None:
+    ours = cdata.import_batch(pa.record_batch({"a": [1]}))
+
+    def batches() -> Any:
+        raise MemoryError("no room")
+        yield ours
+
+    _, taken = cdata.import_stream(cdata.export_stream(ours.schema, batches()))
+    with pytest.raises(ResourceError, match="no room"):
+        next(taken)
+
+
+def test_a_stream_whose_schema_fails_is_released() -> None:
+    released = []
+
+    @abi.ReleaseFunction
+    def release(address: int) -> None:
+        released.append(address)
+        abi.StreamWords.from_address(address)[abi.STREAM_RELEASE] = 0
+
+    @streams._GetFunction
+    def fail(address: int, out: int) -> int:
+        return errno.EINVAL
+
+    @streams._ErrorFunction
+    def silent(address: int) -> int:
+        return 0
+
+    words = abi.StreamWords(*(abi.address_of(f) for f in (fail, fail, silent, release)), 0)
+    with pytest.raises(InvalidDataError, match="says no more.*EINVAL"):
+        streams.ArrayStream(ctypes.addressof(words))
+    assert len(released) == 1
+    assert words[abi.STREAM_RELEASE] == 0
