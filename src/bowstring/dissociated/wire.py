@@ -36,6 +36,7 @@ _PREFIX = struct.Struct("<BI")
 _BODY_HEAD = struct.Struct("<QQ")
 _UINT64 = np.dtype("<u8")
 _PADDING_BYTES = 63
+_SMALL = 1 << 32
 
 
 class MessageType(IntEnum):
@@ -250,5 +251,7 @@ def _exact_sum(lengths: Addresses) -> int:
     """The sum without wrapping at 2**64, in two steps for any number of items."""
     if lengths.size == 0:
         return 0
+    if int(lengths.max()) < _SMALL and lengths.size < _SMALL:
+        return int(lengths.sum())
     high, low = int((lengths >> np.uint64(32)).sum()), int((lengths & np.uint64(SEQUENCE_MASK)).sum())
     return (high << 32) + low

@@ -22,6 +22,7 @@ from bowstring.memory.region import Region
 OFFSET_BITS = 48
 OFFSET_MASK = (1 << OFFSET_BITS) - 1
 MAX_REGIONS = 1 << (64 - OFFSET_BITS)
+_INDEX_BITS = np.uint64((MAX_REGIONS - 1) << OFFSET_BITS)
 
 Offsets = npt.NDArray[np.uint64]
 
@@ -107,6 +108,29 @@ class RegionTable:
         An empty buffer may have any address; its offset is 0. Raises `ProtocolError` where a buffer is not inside its
         region, or where they lie in several; `resolve_all` takes those too.
         """
+        region = self._regions.get(int(addresses[0]) >> OFFSET_BITS)
+        if region is not None:
+            offsets, size = addresses - (addresses[0] & _INDEX_BITS), region.size_bytes
+            if int(offsets.max()) <= size and int(lengths.max()) <= size and int((offsets + lengths).max()) <= size:
+                region.check()
+                return Located(region, offsets)
+        return self._locate_slowly(addresses, lengths)
+
+    def resolve_all(self, addresses: Offsets, lengths: Offsets) -> list[memoryview]:
+        """The bytes of each buffer, wherever it lies, read-only, not copied. Raises `ProtocolError`."""
+        views: list[memoryview] = [memoryview(b"")] * addresses.size
+        indexes = addresses >> np.uint64(OFFSET_BITS)
+        used = lengths > 0
+        for index in np.unique(indexes[used]).tolist():
+            places = np.flatnonzero(used & (indexes == index))
+            region, offsets = self.locate(addresses[places], lengths[places])
+            memory = region.memory
+            for place, start, length in zip(places.tolist(), offsets.tolist(), lengths[places].tolist(), strict=True):
+                views[place] = memory[start : start + length]
+        return views
+
+    def _locate_slowly(self, addresses: Offsets, lengths: Offsets) -> Located:
+        """As `locate`, for empty buffers elsewhere, and for errors that name the buffer."""
         used = lengths > 0
         index = int(addresses[int(used.argmax())]) >> OFFSET_BITS
         region = self[index]
@@ -123,19 +147,6 @@ class RegionTable:
             )
         region.check()
         return Located(region, offsets)
-
-    def resolve_all(self, addresses: Offsets, lengths: Offsets) -> list[memoryview]:
-        """The bytes of each buffer, wherever it lies, read-only, not copied. Raises `ProtocolError`."""
-        views: list[memoryview] = [memoryview(b"")] * addresses.size
-        indexes = addresses >> np.uint64(OFFSET_BITS)
-        used = lengths > 0
-        for index in np.unique(indexes[used]).tolist():
-            places = np.flatnonzero(used & (indexes == index))
-            region, offsets = self.locate(addresses[places], lengths[places])
-            memory = region.memory
-            for place, start, length in zip(places.tolist(), offsets.tolist(), lengths[places].tolist(), strict=True):
-                views[place] = memory[start : start + length]
-        return views
 
     def __repr__(self) -> str:
         return f"<RegionTable: {len(self._regions)} regions>"

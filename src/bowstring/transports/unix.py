@@ -19,8 +19,7 @@ import select
 import socket
 import struct
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, ClassVar
 
@@ -51,6 +50,11 @@ _LAZY_BYTES = 1 << 20
 _SOCKET_BUFFER_BYTES = 4 << 20
 _CLOSING_S = 5.0
 _DESCRIPTOR_BYTES = 4
+_RIGHTS_BYTES = socket.CMSG_SPACE(_DESCRIPTOR_BYTES)
+# As plain numbers: the flags of the socket module are enumerations, and slow in a loop.
+_CLOSE_ON_EXEC = int(getattr(socket, "MSG_CMSG_CLOEXEC", 0))
+_NO_SIGNAL = int(getattr(socket, "MSG_NOSIGNAL", 0))
+_TRUNCATED = int(socket.MSG_CTRUNC)
 _GONE = {errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN, errno.ESHUTDOWN, errno.EBADF}
 
 
@@ -138,7 +142,8 @@ class UnixTransport(Transport):
     def send_region(self, region: Region, *, timeout_s: float | None = None) -> int:
         """As `Transport.send_region`: passes the descriptor."""
         deadline = self.deadline(timeout_s)
-        with self._holding(self._send_lock, deadline, "send_region"):
+        self._take(self._send_lock, deadline, "send_region")
+        try:
             index = self._regions_sent
             if index >= MAX_REGIONS:
                 raise UsageError(f"this connection passed {MAX_REGIONS} regions already: open another one")
@@ -146,6 +151,8 @@ class UnixTransport(Transport):
             self._send_locked(Kind.REGION, index, (body,), deadline, region.descriptor)
             self._regions_sent += 1
             return index
+        finally:
+            self._send_lock.release()
 
     def retire_region(self, index: int, *, timeout_s: float | None = None) -> None:
         """As `Transport.retire_region`."""
@@ -156,23 +163,25 @@ class UnixTransport(Transport):
     def receive(self, *, timeout_s: float | None = None, allocate: Allocate | None = None) -> Received:
         """As `Transport.receive`; the bytes go straight to their destination."""
         deadline = self.deadline(timeout_s)
-        with self._holding(self._receive_lock, deadline, "receive"):
-            try:
-                while True:
-                    frame = self._receive_frame(deadline, allocate)
-                    self._inbound = _Inbound()
-                    if frame.kind is Kind.REGION:
-                        self._take_region(frame)
-                    elif frame.kind is Kind.RETIRE:
-                        self.regions.forget(frame.tag)
-                    else:
-                        data = frame.body if frame.body is not None else memoryview(b"")
-                        return Received(frame.tag if frame.kind is Kind.TAGGED else None, data)
-            except DeadlineError:
-                raise
-            except BowstringError as error:
-                self._fail(str(error))
-                raise
+        self._take(self._receive_lock, deadline, "receive")
+        try:
+            while True:
+                frame = self._receive_frame(deadline, allocate)
+                self._inbound = _Inbound()
+                if frame.kind is Kind.REGION:
+                    self._take_region(frame)
+                elif frame.kind is Kind.RETIRE:
+                    self.regions.forget(frame.tag)
+                else:
+                    data = frame.body if frame.body is not None else memoryview(b"")
+                    return Received(frame.tag if frame.kind is Kind.TAGGED else None, data)
+        except DeadlineError:
+            raise
+        except BowstringError as error:
+            self._fail(str(error))
+            raise
+        finally:
+            self._receive_lock.release()
 
     def close(self) -> None:
         """As `Transport.close`; whoever is blocked in another thread is woken up."""
@@ -188,8 +197,11 @@ class UnixTransport(Transport):
             lock.release()
 
     def _send_frame(self, kind: Kind, tag: int, parts: Sequence[BytesLike], deadline: Deadline) -> None:
-        with self._holding(self._send_lock, deadline, "send"):
+        self._take(self._send_lock, deadline, "send")
+        try:
             self._send_locked(kind, tag, parts, deadline)
+        finally:
+            self._send_lock.release()
 
     def _send_locked(
         self, kind: Kind, tag: int, parts: Sequence[BytesLike], deadline: Deadline, descriptor: int | None = None
@@ -201,7 +213,7 @@ class UnixTransport(Transport):
         first, has_begun = 0, False
         while first < len(views):
             try:
-                done = self._socket.sendmsg(views[first : first + _IOV_MAX], ancillary, socket.MSG_NOSIGNAL)
+                done = self._socket.sendmsg(views[first : first + _IOV_MAX], ancillary, _NO_SIGNAL)
             except BlockingIOError:
                 if self._wait(select.POLLOUT, deadline):
                     continue
@@ -241,9 +253,7 @@ class UnixTransport(Transport):
     def _receive_head(self, frame: _Inbound, deadline: Deadline) -> None:
         """Receive some more of the frame's head, and the descriptors that come with it."""
         try:
-            data, ancillary, flags, _ = self._socket.recvmsg(
-                FRAME.size - frame.filled, socket.CMSG_SPACE(_DESCRIPTOR_BYTES), socket.MSG_CMSG_CLOEXEC
-            )
+            data, ancillary, flags, _ = self._socket.recvmsg(FRAME.size - frame.filled, _RIGHTS_BYTES, _CLOSE_ON_EXEC)
         except BlockingIOError:
             self._wait_to_receive(deadline, frame)
             return
@@ -253,7 +263,7 @@ class UnixTransport(Transport):
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 whole = len(payload) // _DESCRIPTOR_BYTES
                 frame.descriptors.extend(struct.unpack_from(f"{whole}i", payload))
-        if flags & socket.MSG_CTRUNC:
+        if flags & _TRUNCATED:
             raise ProtocolError(
                 "unix socket: a peer passed more descriptors than one, or this process can't open any more (ulimit -n)"
             )
@@ -321,18 +331,16 @@ class UnixTransport(Transport):
         if not self.options.keep_descriptors:
             region.release_descriptor()
 
-    @contextmanager
-    def _holding(self, lock: threading.Lock, deadline: Deadline, what: str) -> Iterator[None]:
+    def _take(self, lock: threading.Lock, deadline: Deadline, what: str) -> None:
+        """Take a lock, which the caller releases. Raises where the connection is of no use any more."""
         if not lock.acquire(timeout=deadline.remaining_s()):
             raise deadline.error(f"unix socket: {what} while another thread does the same")
-        try:
-            if self._is_closed:
-                raise ClosedError(f"unix socket: {what} after close")
-            if self._lost is not None:
-                raise ConnectionLostError(f"unix socket: {what} after the connection ended: {self._lost}")
-            yield
-        finally:
+        if self._is_closed:
             lock.release()
+            raise ClosedError(f"unix socket: {what} after close")
+        if self._lost is not None:
+            lock.release()
+            raise ConnectionLostError(f"unix socket: {what} after the connection ended: {self._lost}")
 
     def _wait(self, event: int, deadline: Deadline) -> bool:
         """Wait until the socket is ready; whether it is, rather than the deadline past."""
