@@ -1,7 +1,8 @@
-"""Extension types («Extension Types»): a storage type with a name and parameters of its own, and the registry of known ones.
+"""Extension types («Extension Types»): a storage type with a name and parameters of its own, and their registry.
 
-An extension travels as two keys of its field's custom metadata. `resolve` turns a field that carries them into one whose type is
-the registered extension type, and leaves the fields of unknown extensions untouched; `annotate` is the way back.
+An extension travels as two keys of its field's custom metadata. `resolve` turns a field that carries them into one
+whose type is the registered extension type, and leaves the fields of unknown extensions untouched; `annotate` is the
+way back.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.types import DataType
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidDataError, UsageError
 
 NAME_KEY = b"ARROW:extension:name"
 METADATA_KEY = b"ARROW:extension:metadata"
@@ -21,7 +22,8 @@ METADATA_KEY = b"ARROW:extension:metadata"
 class ExtensionType(DataType):
     """The base of extension types: subclass it as a frozen dataclass, set `EXTENSION_NAME`, and register the class.
 
-    `decode` and `encode` say how a value of the storage type is seen from Python; by default it is the storage's own value.
+    `decode` and `encode` say how a value of the storage type is seen from Python; by default it is the storage's own
+    value.
     """
 
     EXTENSION_NAME: ClassVar[str] = ""
@@ -48,6 +50,8 @@ class ExtensionType(DataType):
 
         Raises `InvalidDataError` where they do not fit (the parameters come from outside).
         """
+        if serialized:
+            raise InvalidDataError(f"{cls.__name__} takes no parameters, its metadata is {serialized[:40]!r}")
         return cls(storage_type)
 
     def decode(self, value: Any) -> Any:

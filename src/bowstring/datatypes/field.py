@@ -1,4 +1,4 @@
-"""Fields and schemas («Schema message»): names, types, nullability and custom metadata («Custom Application Metadata»)."""
+"""Fields and schemas («Schema message»), with custom metadata («Custom Application Metadata»)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The data types of the columnar format («Data Types»): one frozen dataclass each, and the words that make them.
 
-Types are values: they compare and hash by their parameters. The names of the constructing functions are pyarrow's. How the values
-of a type lie in memory is not known here, but in `bowstring.layouts`.
+Types are values: they compare and hash by their parameters. The names of the constructing functions are pyarrow's. How
+the values of a type lie in memory is not known here, but in `bowstring.layouts`.
 """
 
 from __future__ import annotations
@@ -532,7 +532,7 @@ def time64(unit: TimeUnit) -> Time:
 
 
 def timestamp(unit: TimeUnit, tz: str | None = None) -> Timestamp:
-    """Moments in "s", "ms", "us" or "ns", shown in time zone `tz` ("UTC", "Europe/Paris", "+02:00") where one is given."""
+    """Moments in "s", "ms", "us" or "ns", shown in time zone `tz` ("UTC", "Europe/Paris", "+02:00") where given."""
     return Timestamp(unit, tz)
 
 

@@ -1,7 +1,9 @@
-"""Arrays: «a sequence of values with known length all having the same type», over buffers that are never copied to be shown.
+"""Arrays: «a sequence of values with known length all having the same type», over buffers that are never copied to be
+shown.
 
-An `Array` is what the specification's layouts describe: a type, a length, a null count, buffers, child arrays and, for the
-dictionary-encoded layout, a dictionary. It adds an offset, as the C data interface does, so that slicing copies nothing.
+An `Array` is what the specification's layouts describe: a type, a length, a null count, buffers, child arrays and, for
+the dictionary-encoded layout, a dictionary. It adds an offset, as the C data interface does, so that slicing copies
+nothing.
 """
 
 from __future__ import annotations
@@ -24,13 +26,13 @@ if TYPE_CHECKING:
 class Array:
     """A sequence of `length` values of one data type; immutable.
 
-    Made by `bowstring.array`, by readers, or from buffers by `Array.from_buffers`. Indexing gives Python values, slicing gives
-    arrays over the same memory. Nothing is checked when an array is made: `validate` does that.
+    Made by `bowstring.array`, by readers, or from buffers by `Array.from_buffers`. Indexing gives Python values,
+    slicing gives arrays over the same memory. Nothing is checked when an array is made: `validate` does that.
     """
 
     __slots__ = ("_null_count", "buffers", "children", "dictionary", "layout", "length", "offset")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- these are what an array is
         self,
         layout: Layout,
         length: int,
@@ -49,7 +51,7 @@ class Array:
         self._null_count = null_count
 
     @classmethod
-    def from_buffers(
+    def from_buffers(  # noqa: PLR0913 -- these are what an array is
         cls,
         type: DataType,
         length: int,
@@ -61,9 +63,9 @@ class Array:
     ) -> Array:
         """An array over existing memory, without copying.
 
-        `buffers` are as «Buffer Listing for Each Layout» lists them for the type, None for an absent validity bitmap; the slots
-        are `offset` to `offset + length` of them. A negative null count is computed when it is asked for. The structure is
-        checked (`validate()`), the values are not (`validate(full=True)`).
+        `buffers` are as «Buffer Listing for Each Layout» lists them for the type, None for an absent validity bitmap;
+        the slots are `offset` to `offset + length` of them. A negative null count is computed when it is asked for. The
+        structure is checked (`validate()`), the values are not (`validate(full=True)`).
         """
         from bowstring.layouts import registry  # it imports every layout, and they import arrays
 
@@ -93,7 +95,7 @@ class Array:
 
     @property
     def storage(self) -> Array:
-        """The same memory seen as the extension type's storage type (the array itself where its type is no extension)."""
+        """The same memory seen as the extension type's storage type (the array itself if it is no extension)."""
         return self.seen_as(self.layout.storage)
 
     def seen_as(self, layout: Layout) -> Array:
@@ -127,7 +129,7 @@ class Array:
         return bitmap.get(validity, self.offset + index)
 
     def field(self, key: int | str) -> Array:
-        """A child array, by position or field name, cut to the slots of this array where the layout keeps them in step."""
+        """A child array, by position or field name, cut to the slots of this array where both are in step."""
         names = [f.name for f in self.type.fields]
         if isinstance(key, str):
             if names.count(key) != 1:
@@ -189,7 +191,9 @@ class Array:
     # Structure
 
     def slice(self, offset: int = 0, length: int | None = None) -> Array:
-        """The `length` slots from slot `offset` on (to the end by default), without copying; cut to the array's own end."""
+        """The `length` slots from slot `offset` on (to the end by default), without copying; cut to the array's own
+        end.
+        """
         if offset < 0 or (length is not None and length < 0):
             raise UsageError(f"a slice begins at 0 or later and is not negative: offset {offset}, length {length}")
         offset = min(offset, self.length)
@@ -236,7 +240,8 @@ class Array:
     __hash__ = None  # type: ignore[assignment]
 
     def validate(self, full: bool = False) -> None:
-        """Check the structure: buffer sizes, counts, children; with `full` also every offset, index, string and run end.
+        """Check the structure: buffer sizes, counts, children; with `full` also every offset, index, string and run
+        end.
 
         Raises `InvalidDataError`, whose message names the place.
         """

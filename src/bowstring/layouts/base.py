@@ -1,8 +1,8 @@
 """What every layout declares, and what follows from the declaration («Buffer Listing for Each Layout»).
 
-A `Layout` belongs to one data type. It declares its buffers as a tuple of `BufferSpec`s and its children as the type's fields;
-everything that walks arrays (IPC, the C data interface, validation, printing, the inspector) walks that declaration. What a
-layout's bytes *mean* (values, taking, joining, comparing) is its own module's part.
+A `Layout` belongs to one data type. It declares its buffers as a tuple of `BufferSpec`s and its children as the type's
+fields; everything that walks arrays (IPC, the C data interface, validation, printing, the inspector) walks that
+declaration. What a layout's bytes *mean* (values, taking, joining, comparing) is its own module's part.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Role(Enum):
 class BufferSpec:
     """One buffer of a layout: what it is for and what it is made of.
 
-    `dtype` is the NumPy type of an element, None where an element is a bit. A buffer has an element for each slot and `extra`
-    ones; one that is not `per_slot` has as many as the other buffers refer to.
+    `dtype` is the NumPy type of an element, None where an element is a bit. A buffer has an element for each slot and
+    `extra` ones; one that is not `per_slot` has as many as the other buffers refer to.
     """
 
     role: Role
@@ -67,8 +67,8 @@ VALIDITY = BufferSpec(Role.VALIDITY)
 class Layout(ABC):
     """How the values of one data type lie in memory.
 
-    `buffers` and `children` are the declaration: a child layout for each of the type's fields. Instances are stateless, shared by
-    all arrays of the type, and come from `bowstring.layouts.registry.layout_of`.
+    `buffers` and `children` are the declaration: a child layout for each of the type's fields. Instances are stateless,
+    shared by all arrays of the type, and come from `bowstring.layouts.registry.layout_of`.
     """
 
     __slots__ = ("buffers", "children", "type")
@@ -123,7 +123,7 @@ class Layout(ABC):
 
     @abstractmethod
     def rebase(self, array: Array) -> Array:
-        """An equal array with offset 0 whose buffers and children hold nothing beyond it; copies as little as it can."""
+        """An equal array with offset 0 whose buffers and children hold nothing beyond it; copies little where it can."""
 
     @abstractmethod
     def take(self, array: Array, indices: Indices) -> Array:

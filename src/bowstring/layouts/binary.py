@@ -11,6 +11,7 @@ b'joemark'
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,7 +43,9 @@ if TYPE_CHECKING:
 
 
 def encoded(values: Sequence[Any], is_text: bool, type: DataType) -> tuple[bytes, Values]:
-    """Strings or byte strings end to end, and their lengths in bytes; raises `DataTypeError` naming the first that is none."""
+    """Strings or byte strings end to end, and their lengths in bytes; raises `DataTypeError` naming the first that is
+    none.
+    """
     try:
         if not is_text:
             if any(isinstance(value, str) for value in values):
@@ -72,7 +75,7 @@ def cut(lengths: Values, dtype: np.dtype[Any], what: DataType) -> Values:
 
 
 def checked_offsets(array: Array, limit: int, of: str) -> Values:
-    """The offsets of an array, checked to rise from 0 or more to at most `limit`; raises `InvalidDataError` otherwise."""
+    """The offsets of an array, checked to rise from 0 or more to at most `limit`; raises `InvalidDataError`."""
     offsets = array.values(1)
     if offsets[0] < 0:
         raise InvalidDataError(f"offsets[0] = {offsets[0]} is negative")
@@ -128,7 +131,7 @@ class BinaryLayout(Layout):
         data = self.data(array).view(UINT8, first, last - first)
         if not self.is_text:
             raw, at = data.tobytes(), (offsets - offsets[0]).tolist()
-            return with_nulls([raw[start:stop] for start, stop in zip(at, at[1:], strict=False)], array)
+            return with_nulls([raw[start:stop] for start, stop in pairwise(at)], array)
         mask = array.mask()
         if mask is not None and (np.diff(offsets)[~mask] > 0).any():
             kept = np.flatnonzero(mask)

@@ -1,9 +1,9 @@
-"""«Variable-size Binary View Layout»: validity, 16-byte views, and any number of data buffers.
+r"""«Variable-size Binary View Layout»: validity, 16-byte views, and any number of data buffers.
 
 >>> import bowstring as bs
 >>> array = bs.array(["short", "a string of more than twelve bytes"], bs.string_view())
 >>> array.buffers[1].to_bytes()[:16]
-b'\\x05\\x00\\x00\\x00short\\x00\\x00\\x00\\x00\\x00\\x00\\x00'
+b'\x05\x00\x00\x00short\x00\x00\x00\x00\x00\x00\x00'
 >>> array.buffers[2].to_bytes()
 b'a string of more than twelve bytes'
 """
@@ -11,6 +11,7 @@ b'a string of more than twelve bytes'
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -137,7 +138,7 @@ class BinaryViewLayout(Layout):
         if self.is_text:
             return with_nulls(text.slices(data, offsets), array)
         raw, at = data.tobytes(), offsets.tolist()
-        return with_nulls([raw[start:stop] for start, stop in zip(at, at[1:], strict=False)], array)
+        return with_nulls([raw[start:stop] for start, stop in pairwise(at)], array)
 
     def rebase(self, array: Array) -> Array:
         views = array.buffers[1] or EMPTY
@@ -150,7 +151,8 @@ class BinaryViewLayout(Layout):
         return Array(self, len(indices), (taken_validity(array, indices), views, *array.buffers[2:]))
 
     def concat(self, arrays: Sequence[Array]) -> Array:
-        parts, buffers = [], []
+        parts: list[Values] = []
+        buffers: list[Buffer | None] = []
         for array in arrays:
             views = array.values(1).copy()
             views["buffer"][views["length"] > INLINE_BYTES] += len(buffers)
@@ -180,9 +182,8 @@ class BinaryViewLayout(Layout):
         bad = (heads != prefixes).any(axis=1)
         if bad.any():
             at = first_bad(bad)
-            raise InvalidDataError(
-                f"views[{own[at]}] has the prefix {prefixes[at].tobytes()!r}, its data begins with {heads[at].tobytes()!r}"
-            )
+            prefix, head = prefixes[at].tobytes(), heads[at].tobytes()
+            raise InvalidDataError(f"views[{own[at]}] has the prefix {prefix!r}, its data begins with {head!r}")
 
     def _check_inline(self, views: Values, lengths: Values) -> None:
         raw = np.ascontiguousarray(views).view(UINT8)

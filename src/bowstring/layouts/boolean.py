@@ -1,8 +1,8 @@
-"""«Fixed-size Primitive Layout», bit-packed: boolean values, a bit each.
+r"""«Fixed-size Primitive Layout», bit-packed: boolean values, a bit each.
 
 >>> import bowstring as bs
 >>> bs.array([True, False, None, True]).buffers[1].to_bytes()
-b'\\t'
+b'\t'
 """
 
 from __future__ import annotations

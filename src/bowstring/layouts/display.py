@@ -1,4 +1,6 @@
-"""How arrays print: the type, the length, and the first and last few values; never an error, however broken the values are."""
+"""How arrays print: the type, the length, and the first and last few values; never an error, however broken the values
+are.
+"""
 
 from __future__ import annotations
 

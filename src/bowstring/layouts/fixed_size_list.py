@@ -49,8 +49,9 @@ class FixedSizeListLayout(Layout):
         child = array.children[0]
         first, count = array.offset * self.size, array.length * self.size
         if first + count > child.length:
+            slots = array.offset + array.length
             raise InvalidDataError(
-                f"{array.offset + array.length} lists of {self.size} need {first + count} elements, the child has {child.length}"
+                f"{slots} lists of {self.size} need {first + count} elements, the child has {child.length}"
             )
         return child.slice(first, count)
 

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,7 +43,9 @@ if TYPE_CHECKING:
 
 
 def flatten(values: Sequence[Any], type: DataType) -> tuple[list[Any], list[int]]:
-    """The elements of Python lists end to end, and the lists' lengths; raises `DataTypeError` naming the first that is no list."""
+    """The elements of Python lists end to end, and the lists' lengths; raises `DataTypeError` naming the first that is
+    no list.
+    """
     for index, value in enumerate(values):
         if isinstance(value, (str, bytes, bytearray, Mapping)) or not hasattr(value, "__len__"):
             raise DataTypeError(f"value {index}: {value!r} is no {type}")
@@ -79,7 +81,7 @@ class ListLayout(Layout):
     def to_pylist(self, array: Array) -> list[Any]:
         offsets = self.cuts(array)
         elements, at = self.elements(array, offsets).to_pylist(), (offsets - offsets[0]).tolist()
-        return with_nulls([elements[start:stop] for start, stop in zip(at, at[1:], strict=False)], array)
+        return with_nulls([elements[start:stop] for start, stop in pairwise(at)], array)
 
     def rebase(self, array: Array) -> Array:
         offsets = array.values(1)
@@ -144,7 +146,7 @@ class MapLayout(ListLayout):
         entries = self.elements(array, offsets).rebased()
         keys, items = (child.to_pylist() for child in entries.children)
         pairs, at = list(zip(keys, items, strict=True)), (offsets - offsets[0]).tolist()
-        return with_nulls([pairs[start:stop] for start, stop in zip(at, at[1:], strict=False)], array)
+        return with_nulls([pairs[start:stop] for start, stop in pairwise(at)], array)
 
     def check_full(self, array: Array) -> None:
         offsets = self.cuts(array)

@@ -61,7 +61,7 @@ class ListViewLayout(Layout):
         if bad.any():
             at = first_bad(bad)
             raise InvalidDataError(
-                f"offsets[{at}] = {starts[at]} and sizes[{at}] = {sizes[at]} do not lie within the child's length of {count}"
+                f"offsets[{at}] = {starts[at]} and sizes[{at}] = {sizes[at]} exceed the child's length of {count}"
             )
         return starts, sizes
 

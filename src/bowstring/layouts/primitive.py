@@ -1,11 +1,11 @@
-"""«Fixed-size Primitive Layout»: a validity bitmap, and a buffer of slots of one width.
+r"""«Fixed-size Primitive Layout»: a validity bitmap, and a buffer of slots of one width.
 
 >>> import bowstring as bs
 >>> array = bs.array([1, None, 2, 4, 8], bs.int32())
 >>> array.null_count
 1
 >>> array.buffers[0].to_bytes()  # 00011101
-b'\\x1d'
+b'\x1d'
 >>> array.values(1)[[0, 2, 3, 4]].tolist()
 [1, 2, 4, 8]
 """

@@ -53,9 +53,9 @@ _LAYOUTS: dict[type[DataType], Callable[[Any, tuple[Layout, ...]], Layout]] = {
     types.ListView: lambda t, c: ListViewLayout(t, 32, *c),
     types.LargeListView: lambda t, c: ListViewLayout(t, 64, *c),
     types.FixedSizeList: lambda t, c: FixedSizeListLayout(t, *c),
-    types.Struct: lambda t, c: StructLayout(t, c),
+    types.Struct: StructLayout,
     types.Map: lambda t, c: MapLayout(t, *c),
-    types.Union: lambda t, c: UnionLayout(t, c),
+    types.Union: UnionLayout,
     types.RunEndEncoded: lambda t, c: RunEndEncodedLayout(t, *c),
 }
 

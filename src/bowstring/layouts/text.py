@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,25 +34,28 @@ def slices(data: Values, offsets: Indices) -> list[str]:
     raw = data.tobytes()
     if raw.isascii():
         text = raw.decode("ascii")
-        return [text[start:stop] for start, stop in zip(at, at[1:], strict=False)]
+        return [text[start:stop] for start, stop in pairwise(at)]
     try:
-        return [raw[start:stop].decode() for start, stop in zip(at, at[1:], strict=False)]
+        return [raw[start:stop].decode() for start, stop in pairwise(at)]
     except UnicodeDecodeError:
         check(data, offsets, None)
         raise
 
 
 def check(data: Values, offsets: Indices, mask: Mask | None) -> None:
-    """Check that every valid value between consecutive offsets is UTF-8; raises `InvalidDataError` naming the first that is not."""
+    """Check that every valid value between consecutive offsets is UTF-8; raises `InvalidDataError` naming the first
+    that is not.
+    """
     kept = np.arange(len(offsets) - 1) if mask is None else np.flatnonzero(mask)
     check_ranges(data, offsets[kept], offsets[kept + 1], kept)
 
 
 def check_ranges(data: Values, starts: Indices, stops: Indices, numbers: Indices) -> None:
-    """Check that the bytes from each start to its stop are UTF-8; raises `InvalidDataError` with the number of the first that are not.
+    """Check that the bytes from each start to its stop are UTF-8; raises `InvalidDataError` with the number of the
+    first that are not.
 
-    Takes time in proportion to the data, however the values overlap: the whole is decoded once, into stretches of UTF-8, and a
-    value is sound if it lies within one of them and neither begins nor ends within a character.
+    Takes time in proportion to the data, however the values overlap: the whole is decoded once, into stretches of
+    UTF-8, and a value is sound if it lies within one of them and neither begins nor ends within a character.
     """
     if not data.size or is_ascii(data):
         return
@@ -68,7 +72,7 @@ def check_ranges(data: Values, starts: Indices, stops: Indices, numbers: Indices
 
 def _stretches(data: Values) -> Indices:
     """Where stretches of UTF-8 begin and end, in turn."""
-    raw = memoryview(data)
+    raw = data.data
     edges: list[int] = []
     at = 0
     while at < len(raw):

@@ -102,7 +102,7 @@ class UnionLayout(Layout):
         parts = []
         for number, layout in enumerate(self.children):
             slots = np.flatnonzero(members == number)
-            parts.append((slots, layout.build([values[slot] for slot in slots])))
+            parts.append((slots, layout.build([values[slot] for slot in slots.tolist()])))
         return self._assemble(members, parts)
 
     def _member_for(self, index: int, value: Any) -> int:

@@ -1,8 +1,8 @@
 """Buffers: contiguous memory regions («Terminology» in the columnar format), and who owns them.
 
-A `Memory` is one region with its owner; a `Buffer` is a stretch of one. Slicing a buffer makes another buffer over the same
-memory, so a mapped file of a thousand columns has one `Memory`, and a view of a column is a slice of one typed NumPy array that
-covers the whole file.
+A `Memory` is one region with its owner; a `Buffer` is a stretch of one. Slicing a buffer makes another buffer over the
+same memory, so a mapped file of a thousand columns has one `Memory`, and a view of a column is a slice of one typed
+NumPy array that covers the whole file.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ ALIGNMENT_BYTES = 64
 class Memory:
     """One contiguous, read-only region of memory, kept alive by its owner.
 
-    `owner` is anything with the buffer protocol (bytes, a mapping, a NumPy array); nothing is copied. Views that are handed out
-    are read-only NumPy arrays, and each keeps the owner alive.
+    `owner` is anything with the buffer protocol (bytes, a mapping, a NumPy array); nothing is copied. Views that are
+    handed out are read-only NumPy arrays, and each keeps the owner alive.
     """
 
     __slots__ = ("_address", "_typed", "bytes", "device", "owner")

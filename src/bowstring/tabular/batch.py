@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class RecordBatch:
     """Columns of one length, with a schema; immutable.
 
-    `columns` may be any sequence: a reader hands in one that makes an array when it is asked for. `pairs` is the custom metadata
-    of the message that the batch came in or will go out with.
+    `columns` may be any sequence: a reader hands in one that makes an array when it is asked for. `pairs` is the custom
+    metadata of the message that the batch came in or will go out with.
     """
 
     __slots__ = ("_columns", "num_rows", "pairs", "schema")

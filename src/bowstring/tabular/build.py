@@ -31,8 +31,8 @@ def array(values: Any, type: DataType | None = None, mask: Values | Sequence[boo
     """An array of `values`, of data type `type` or of one that is inferred from them.
 
     `values` is a sequence of Python objects (None for null), a NumPy array, or anything that exports the Arrow C data
-    interface; the latter two are taken over without copying where memory and type allow. `mask` says which values are null
-    (True), for NumPy arrays. Raises `DataTypeError` naming the first value that does not fit.
+    interface; the latter two are taken over without copying where memory and type allow. `mask` says which values are
+    null (True), for NumPy arrays. Raises `DataTypeError` naming the first value that does not fit.
     """
     if isinstance(values, ChunkedArray):
         values = values.combine_chunks()
@@ -86,21 +86,9 @@ def _from_numpy(values: Values, layout: Layout, valid: Values | None) -> Array:
 
 # Inference
 
-_NUMPY_KINDS: dict[str, Callable[[np.dtype[Any]], DataType]] = {
-    "b": lambda d: types.bool_(),
-    "i": lambda d: types.Int(d.itemsize * 8),
-    "u": lambda d: types.Int(d.itemsize * 8, False),
-    "f": lambda d: types.FloatingPoint(d.itemsize * 8),
-    "U": lambda d: types.string(),
-    "S": lambda d: types.binary(),
-    "M": lambda d: _datetime_type(d),
-    "m": lambda d: types.Duration(_time_unit(d)),
-    "V": lambda d: _void_type(d),
-}
-
 
 def numpy_type(values: Values) -> DataType:
-    """The data type for a NumPy array: that of its elements, as fixed-size lists for each dimension beyond the first."""
+    """The data type for a NumPy array: its elements', in fixed-size lists for each dimension beyond the first."""
     if values.ndim > 1:
         return types.list_(numpy_type(values[:, 0] if values.shape[1] else values.reshape(-1)), values.shape[1])
     if values.dtype.kind == "O":
@@ -133,11 +121,25 @@ def _void_type(dtype: np.dtype[Any]) -> DataType:
     return types.struct([(name, _dtype_type(dtype.fields[name][0])) for name in dtype.names or ()])
 
 
-def infer_type(values: Sequence[Any]) -> DataType:
-    """The data type for Python values: the narrowest of Python's own kinds that holds them all, `null` for nothing but None.
+_NUMPY_KINDS: dict[str, Callable[[np.dtype[Any]], DataType]] = {
+    "b": lambda _: types.bool_(),
+    "i": lambda d: types.Int(d.itemsize * 8),
+    "u": lambda d: types.Int(d.itemsize * 8, False),
+    "f": lambda d: types.FloatingPoint(d.itemsize * 8),
+    "U": lambda _: types.string(),
+    "S": lambda _: types.binary(),
+    "M": _datetime_type,
+    "m": lambda d: types.Duration(_time_unit(d)),
+    "V": _void_type,
+}
 
-    Integers become int64 (uint64 where they need it), integers with floats float64, datetimes microseconds in the zone of the
-    first, sequences lists, dictionaries structs. Raises `DataTypeError` for a mixture or an unknown kind.
+
+def infer_type(values: Sequence[Any]) -> DataType:
+    """The data type for Python values: the narrowest of Python's own kinds that holds them all, `null` for nothing but
+    None.
+
+    Integers become int64 (uint64 where they need it), integers with floats float64, datetimes microseconds in the zone
+    of the first, sequences lists, dictionaries structs. Raises `DataTypeError` for a mixture or an unknown kind.
     """
     present = [value for value in values if value is not None]
     kinds = set(map(type, present))
@@ -207,20 +209,20 @@ def _structs(values: list[Mapping[str, Any]]) -> DataType:
 
 
 _FAMILIES: dict[type, Callable[[list[Any]], DataType]] = {
-    bool: lambda v: types.bool_(),
+    bool: lambda _: types.bool_(),
     int: _integers,
-    float: lambda v: types.float64(),
-    str: lambda v: types.string(),
-    bytes: lambda v: types.binary(),
-    bytearray: lambda v: types.binary(),
-    memoryview: lambda v: types.binary(),
+    float: lambda _: types.float64(),
+    str: lambda _: types.string(),
+    bytes: lambda _: types.binary(),
+    bytearray: lambda _: types.binary(),
+    memoryview: lambda _: types.binary(),
     datetime: _datetimes,
-    date: lambda v: types.date32(),
-    time: lambda v: types.time64("us"),
-    timedelta: lambda v: types.duration("us"),
+    date: lambda _: types.date32(),
+    time: lambda _: types.time64("us"),
+    timedelta: lambda _: types.duration("us"),
     Decimal: _decimals,
-    MonthDayNano: lambda v: types.month_day_nano_interval(),
-    DayTime: lambda v: types.day_time_interval(),
+    MonthDayNano: lambda _: types.month_day_nano_interval(),
+    DayTime: lambda _: types.day_time_interval(),
     np.datetime64: lambda v: _datetime_type(v[0].dtype),
     np.timedelta64: lambda v: types.Duration(_time_unit(v[0].dtype)),
     list: _lists,
@@ -257,7 +259,8 @@ def _columns(data: Any, schema: Schema | None, names: Sequence[str] | None) -> t
 def record_batch(
     data: Any, schema: Schema | None = None, names: Sequence[str] | None = None, metadata: MetadataLike = None
 ) -> RecordBatch:
-    """A record batch from columns by name, a sequence of columns with `names` or a `schema`, or another library's batch.
+    """A record batch from columns by name, a sequence of columns with `names` or a `schema`, or another library's
+    batch.
 
     Columns are as `array` takes them. Raises `UsageError` where lengths or types do not agree.
     """

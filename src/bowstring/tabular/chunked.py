@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,8 +93,8 @@ class ChunkedArray:
     def __iter__(self) -> Iterator[Any]:
         return chain.from_iterable(self.chunks)
 
-    def __getitem__(self, key: int | slice) -> Any:
-        if isinstance(key, slice):
+    def __getitem__(self, key: int | builtins.slice) -> Any:
+        if isinstance(key, builtins.slice):
             start, stop, step = key.indices(len(self))
             if step != 1:
                 return self.combine_chunks()[key]
@@ -110,8 +111,7 @@ class ChunkedArray:
             return False
         edges = np.union1d(self._starts, other._starts).tolist()
         return all(
-            self._within(start, stop).equals(other._within(start, stop), nans_equal)
-            for start, stop in zip(edges, edges[1:], strict=False)
+            self._within(start, stop).equals(other._within(start, stop), nans_equal) for start, stop in pairwise(edges)
         )
 
     def _within(self, start: int, stop: int) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,7 +48,9 @@ class Table:
     def from_arrays(
         cls, arrays: Sequence[Array | ChunkedArray], names: Sequence[str] | None = None, schema: Schema | None = None
     ) -> Table:
-        """A table of columns, with names or a schema for them, cut into batches wherever one of them is; nothing is copied."""
+        """A table of columns, with names or a schema for them, cut into batches wherever one of them is; nothing is
+        copied.
+        """
         columns = [ChunkedArray([a], a.type) if isinstance(a, Array) else a for a in arrays]
         if schema is None:
             if names is None or len(names) != len(columns):
@@ -62,7 +64,7 @@ class Table:
                     f"column {field.name!r} has {len(column)} values, the first column has {len(columns[0])}"
                 )
         edges = np.unique(np.concatenate([column._starts for column in columns])).tolist() if columns else [0]
-        spans = list(zip(edges, edges[1:], strict=False))
+        spans = list(pairwise(edges))
         return cls(schema, [RecordBatch.from_arrays([c._within(*s) for c in columns], schema=schema) for s in spans])
 
     @property
@@ -156,7 +158,7 @@ class Table:
     __hash__ = None  # type: ignore[assignment]
 
     def validate(self, full: bool = False) -> None:
-        """Check every batch, as `RecordBatch.validate`; the message of the `InvalidDataError` names batch and column."""
+        """Check every batch, as `RecordBatch.validate`; the message of the error names batch and column."""
         for number, batch in enumerate(self._batches):
             with place(f"record batch {number}"):
                 batch.validate(full)

@@ -47,7 +47,8 @@ class Scalars(ABC):
         return out
 
     def from_numpy(self, array: Values) -> tuple[Values, Mask | None]:
-        """A NumPy array of shape (n,) as slots, without copying where the types are the same, and which of them are valid.
+        """A NumPy array of shape (n,) as slots, without copying where the types are the same, and which of them are
+        valid.
 
         Raises TypeError, ValueError or OverflowError where some value does not fit exactly.
         """

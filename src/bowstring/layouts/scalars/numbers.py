@@ -30,7 +30,7 @@ class Integers(Scalars):
         return np.frombuffer(machine_array(self._code, values), self.dtype)
 
     def decode(self, slots: Values) -> list[Any]:
-        return slots.tolist()
+        return list(slots.tolist())
 
     def as_numpy(self, slots: Values) -> Values:
         return slots
@@ -68,7 +68,7 @@ class Floats(Scalars):
             return np.frombuffer(machine_array("d", values), np.float64).astype(self.dtype, copy=False)
 
     def decode(self, slots: Values) -> list[Any]:
-        return slots.tolist()
+        return list(slots.tolist())
 
     def as_numpy(self, slots: Values) -> Values:
         return slots

@@ -1,7 +1,7 @@
 """Dates, times of day, timestamps, durations and calendar intervals.
 
-A value that Python's `datetime` cannot hold exactly (nanoseconds, years beyond 9999, a time of day beyond midnight) is shown as
-NumPy's `datetime64` or `timedelta64`, which is exact; nothing is rounded.
+A value that Python's `datetime` cannot hold exactly (nanoseconds, years beyond 9999, a time of day beyond midnight) is
+shown as NumPy's `datetime64` or `timedelta64`, which is exact; nothing is rounded.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def _units(span: timedelta, unit: str) -> int:
 
 
 class Timestamps(_Microseconds):
-    """Python datetimes: aware, in the type's zone, or naive where it has none. Naive ones count as UTC on the way in."""
+    """Python datetimes: aware, in the type's zone, or naive where it has none. Naive ones are taken as UTC."""
 
     __slots__ = ("_zone",)
 
@@ -237,7 +237,7 @@ class Durations(_Microseconds):
         return _units(value, self._unit) + int(getattr(value, "nanoseconds", 0))
 
     def _from_us(self, microseconds: Values) -> list[Any]:
-        return microseconds.view("m8[us]").tolist()
+        return list(microseconds.view("m8[us]").tolist())
 
 
 class Times(_Microseconds):
@@ -277,7 +277,7 @@ class Dates(_Temporal):
 
     def decode(self, slots: Values) -> list[Any]:
         days, rest = np.divmod(slots.astype(np.int64), self._per_day)
-        shown = days.view("M8[D]").tolist()
+        shown: list[Any] = days.view("M8[D]").tolist()
         if rest.any() or any(type(day) is not date for day in shown):
             return [
                 day if type(day) is date and not extra else _numpy_scalar(int(units), self._numpy_type)
@@ -310,7 +310,7 @@ class Months(Scalars):
         return np.array(values, self.dtype)
 
     def decode(self, slots: Values) -> list[Any]:
-        return slots.tolist()
+        return list(slots.tolist())
 
     def as_numpy(self, slots: Values) -> Values:
         return slots
