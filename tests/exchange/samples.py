@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from decimal import Decimal
 from typing import Any
 
@@ -15,7 +15,7 @@ LONG = "a string that does not fit into the sixteen bytes of a view"
 def plain() -> dict[str, pa.Array]:
     """One array a type, with nulls and values."""
     moments = [0, None, 1_700_000_000, -5, 86_400]
-    days = [datetime.date(1970, 1, 1), None, datetime.date(2024, 2, 29)]
+    days = [dt.date(1970, 1, 1), None, dt.date(2024, 2, 29)]
     texts = ["", None, "é", LONG, "z" * 12]
     blobs = [None if t is None else t.encode() for t in texts]
     made: dict[str, pa.Array] = {

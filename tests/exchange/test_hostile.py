@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import errno
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from bowstring.datatypes import types
+from bowstring.datatypes.field import field
 from bowstring.errors import (
     DataTypeError,
     InvalidDataError,
@@ -20,16 +21,13 @@ from bowstring.errors import (
     UnsupportedTypeError,
     UsageError,
 )
-from bowstring.datatypes import types
-from bowstring.datatypes.field import field
 from bowstring.exchange import abi, cdata, streams
 from tests.exchange.handmade import Producer
 
 
 @pytest.fixture
-def producer() -> Iterator[Producer]:
-    made = Producer()
-    yield made
+def producer() -> Producer:
+    return Producer()
 
 
 def refused(
@@ -39,7 +37,7 @@ def refused(
         cdata.import_array(producer.pair(schema, array))
 
 
-def ints(producer: Producer, **words: int) -> int:
+def ints(producer: Producer, **words: Any) -> int:
     return producer.array(3, [0, producer.values([1, 2, 3])], **words)
 
 
@@ -69,7 +67,7 @@ def test_a_handmade_array_is_read(producer: Producer) -> None:
     ],
 )
 def test_members_that_contradict_the_type_are_refused_and_released(
-    producer: Producer, words: dict[str, int], message: str
+    producer: Producer, words: dict[str, Any], message: str
 ) -> None:
     refused(producer, producer.schema(b"l"), ints(producer, **words), message)
     assert producer.released == 1
@@ -185,7 +183,7 @@ def test_formats_that_say_nothing_are_refused(
         ({"n_children": 1 << 40, "children": 64}, "at most 1048576"),
     ],
 )
-def test_schemas_with_impossible_children_are_refused(producer: Producer, words: dict[str, int], message: str) -> None:
+def test_schemas_with_impossible_children_are_refused(producer: Producer, words: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidDataError, match=message):
         cdata.import_type(producer.capsule(producer.schema(b"+s", **words), abi.SCHEMA_CAPSULE))
 
@@ -284,7 +282,7 @@ def test_names_that_c_cannot_hold_are_refused() -> None:
     inner = field("nul\0", types.int8())
     with pytest.raises(UnsupportedTypeError, match=r"'outer.nul\\x00' has a NUL character"):
         cdata.export_field(field("outer", types.struct([inner])))
-    with pytest.raises(UnsupportedTypeError, match="field 't': .* has a NUL character"):
+    with pytest.raises(UnsupportedTypeError, match=r"field 't': .* has a NUL character"):
         cdata.export_field(field("t", types.timestamp("s", "a\0b")))
 
 
@@ -296,7 +294,7 @@ def test_a_failing_stream_says_so_with_the_producers_words() -> None:
     reader = pa.RecordBatchReader.from_batches(pa.schema([("a", pa.int64())]), batches())
     _, taken = cdata.import_stream(reader)
     assert next(taken).to_pydict() == {"a": [1]}
-    with pytest.raises(InvalidDataError, match="(?s)failed to give array 1: .*the disk is gone.*EINVAL"):
+    with pytest.raises(InvalidDataError, match=r"(?s)failed to give array 1: .*the disk is gone.*EINVAL"):
         next(taken)
     assert list(taken) == []
 
@@ -337,21 +335,20 @@ def test_a_stream_short_of_memory_is_told_apart() -> None:
 def test_a_stream_whose_schema_fails_is_released() -> None:
     released = []
 
-    @abi.ReleaseFunction
     def release(address: int) -> None:
         released.append(address)
         abi.StreamWords.from_address(address)[abi.STREAM_RELEASE] = 0
 
-    @streams._GetFunction
     def fail(address: int, out: int) -> int:
         return errno.EINVAL
 
-    @streams._ErrorFunction
     def silent(address: int) -> int:
         return 0
 
-    words = abi.StreamWords(*(abi.address_of(f) for f in (fail, fail, silent, release)), 0)
-    with pytest.raises(InvalidDataError, match="says no more.*EINVAL"):
+    get, last_error = streams._GetFunction(fail), streams._ErrorFunction(silent)
+    functions = [get, get, last_error, abi.ReleaseFunction(release)]
+    words = abi.StreamWords(*map(abi.address_of, functions), 0)
+    with pytest.raises(InvalidDataError, match=r"says no more.*EINVAL"):
         streams.ArrayStream(ctypes.addressof(words))
     assert len(released) == 1
     assert words[abi.STREAM_RELEASE] == 0

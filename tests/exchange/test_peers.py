@@ -190,11 +190,11 @@ def test_polars_reads_our_arrays_where_they_lie() -> None:
     values = np.arange(1000, dtype=np.int64)
     ours = cdata.import_array(pa.array(values))
     series = pl.Series(ours)
-    assert series.to_numpy(allow_copy=False).__array_interface__["data"][0] == ours.buffers[1].address
+    assert series.to_numpy(allow_copy=False).__array_interface__["data"][0] in addresses(ours)
 
 
 def test_duckdb_queries_our_tables_and_we_read_its_results() -> None:
-    ours = cdata.import_table(
+    ours = cdata.import_table(  # noqa: F841 - duckdb finds it by its name
         pa.table({"k": pa.chunked_array([["a", "b"], ["a", None]]), "v": pa.chunked_array([[1, 2], [3, None]])})
     )
     with duckdb.connect() as connection:
@@ -210,7 +210,8 @@ def test_pandas_frames_come_and_go() -> None:
     ours = cdata.import_table(frame)
     assert ours.column("n").to_pylist() == [1, 2, 3]
     assert ours.column("s").to_pylist() == ["a", None, LONG]
-    assert pd.DataFrame.from_arrow(ours.select(["n"]))["n"].tolist() == [1, 2, 3]
+    from_arrow = pd.DataFrame.from_arrow  # type: ignore[attr-defined]
+    assert from_arrow(ours.select(["n"]))["n"].tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize("name", ["int64", "string", "list", "struct", "map", "dictionary", "float16"])
@@ -238,7 +239,7 @@ def test_misaligned_memory_is_read_where_it_lies() -> None:
     theirs = pa.Array.from_buffers(pa.int64(), 5, [None, raw])
     ours = cdata.import_array(theirs)
     assert ours.to_pylist() == [0, 1, 2, 3, 4]
-    assert ours.buffers[1].address == raw.address
+    assert addresses(ours) == {raw.address}
     assert pa.array(ours).to_pylist() == [0, 1, 2, 3, 4]
 
 

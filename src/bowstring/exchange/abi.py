@@ -122,15 +122,20 @@ def _releaser(words_type: Any, release: int) -> Any:
     order.
     """
 
+    # At the very end of the process not even the names of builtins are left: what this needs is bound to it.
     def release_one(
-        address: int, _words_type: Any = words_type, _live: Any = live, _word: Any = ctypes.c_int64
+        address: int,
+        _words_type: Any = words_type,
+        _live: Any = live,
+        _word: Any = ctypes.c_int64,
+        _range: Any = range,
     ) -> None:
         words = _words_type.from_address(address)
         if not words[release]:
             return
         held = _live.pop(words[release + 1], None)  # noqa: F841 - the block stays until the walk is over
         children = words[release - 2]
-        for i in range(words[4]):
+        for i in _range(words[4]):
             child = _word.from_address(children + 8 * i).value
             if child:
                 release_one(child)

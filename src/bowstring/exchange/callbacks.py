@@ -70,28 +70,34 @@ def callback(prototype: Any, function: Callable[[int], None]) -> Any:
     forged: deque[Any] = deque(maxlen=1024)  # each is needed only until the callback is over
 
     def put_back(
-        error: BaseException, _forged: Any = forged, _object: Any = _Object, _ctypes: Any = ctypes, _type: Any = raising
+        error: BaseException,
+        _forged: Any = forged,
+        _object: Any = _Object,
+        _ctypes: Any = ctypes,
+        _type: Any = raising,
+        _id: Any = id,
     ) -> Any:
         errors, no_iterators = [error], ()
 
         def again() -> None:
             raise errors.pop()
 
-        made = _object(0, id(_type), id(no_iterators), id(again), 0)
+        made = _object(0, _id(_type), _id(no_iterators), _id(again), 0)
         _forged.append((made, no_iterators, again))
         return _ctypes.cast(_ctypes.addressof(made), _ctypes.py_object).value
 
-    # What the function needs is bound to it: the module's names are cleared at exit, maybe before the last call.
+    # What a callback needs is bound to it: at exit the names of modules, even of builtins, go before the last call.
     def called(
         address: int,
         _function: Any = function,
         _raise_pending: Any = raise_pending,
         _put_back: Any = put_back if raising is not None else None,
+        _any_error: Any = BaseException,
     ) -> Any:
         pending = None
         try:
             _raise_pending()
-        except BaseException as error:  # noqa: BLE001 - it is the consumer's, and goes back to it
+        except _any_error as error:  # the consumer's, and it goes back to it
             pending = error
         _function(address)
         return None if pending is None or _put_back is None else _put_back(pending)
