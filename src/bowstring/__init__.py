@@ -76,6 +76,26 @@ if TYPE_CHECKING:
     from bowstring.errors import (
         BowstringError as BowstringError,
     )
+    from bowstring.inspection.inspector import (
+        inspect as inspect,
+    )
+    from bowstring.ipc.api import (
+        new_file as new_file,
+        new_stream as new_stream,
+        open_file as open_file,
+        open_stream as open_stream,
+    )
+    from bowstring.ipc.file import (
+        FileReader as FileReader,
+        FileWriter as FileWriter,
+        StreamWriter as StreamWriter,
+    )
+    from bowstring.ipc.limits import (
+        Limits as Limits,
+    )
+    from bowstring.ipc.stream import (
+        StreamReader as StreamReader,
+    )
     from bowstring.layouts.array import (
         Array as Array,
     )
@@ -167,8 +187,13 @@ _EXPORTS = {
         "DataType",
     ),
     "bowstring.errors": ("BowstringError",),
+    "bowstring.inspection.inspector": ("inspect",),
     "bowstring.layouts.array": ("Array",),
     "bowstring.memory.buffer": ("Buffer",),
+    "bowstring.ipc.api": ("open_file", "open_stream", "new_file", "new_stream"),
+    "bowstring.ipc.file": ("FileReader", "FileWriter", "StreamWriter"),
+    "bowstring.ipc.limits": ("Limits",),
+    "bowstring.ipc.stream": ("StreamReader",),
     "bowstring.tabular.batch": ("RecordBatch",),
     "bowstring.tabular.build": ("array", "record_batch", "table"),
     "bowstring.tabular.chunked": ("ChunkedArray",),

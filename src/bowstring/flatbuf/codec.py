@@ -1,11 +1,12 @@
 """Reading and building flatbuffers («Serialization and Interprocess Communication» carries all metadata in them).
 
-A `TableSpec` lists the slots of a table as data. `Table` reads one out of bytes that nobody has vouched for: each offset is checked
-when it is followed, and what a message may make us do is bounded by its own size. `build` writes one, front to back.
+A `TableSpec` lists the slots of a table as data. `Table` reads one out of bytes that nobody has vouched for: each
+offset is checked when it is followed, and what a message may make us do is bounded by its own size. `build` writes one,
+front to back.
 
-The format in short: a table begins with a signed distance back to its vtable; the vtable holds its own size, the table's size, and
-for each slot where in the table it is (0: absent, the default holds). Strings, vectors and tables hang off unsigned distances
-forward; all integers are little-endian.
+The format in short: a table begins with a signed distance back to its vtable; the vtable holds its own size, the
+table's size, and for each slot where in the table it is (0: absent, the default holds). Strings, vectors and tables
+hang off unsigned distances forward; all integers are little-endian.
 """
 
 from __future__ import annotations
@@ -104,8 +105,9 @@ class TableSpec:
 class Message:
     """The bytes of one flatbuffer and what may still be spent on reading them.
 
-    `where` names the bytes in errors. Reading visits at most `max_tables` tables, and never more than the bytes can hold; text
-    is decoded up to a few times the message's size. So shared or circular offsets cost no more than honest data.
+    `where` names the bytes in errors. Reading visits at most `max_tables` tables, and never more than the bytes can
+    hold; text is decoded up to a few times the message's size. So shared or circular offsets cost no more than honest
+    data.
     """
 
     __slots__ = ("data", "limit", "size", "specs", "tables_left", "text_left", "where")
@@ -160,7 +162,8 @@ class Table:
         message.tables_left -= 1
         if message.tables_left < 0:
             raise LimitError(
-                f"{message.where}: more tables than {min(message.limit, message.size // 4)}, the limit for its {message.size} bytes"
+                f"{message.where}: more tables than the limit of {min(message.limit, message.size // 4)} "
+                f"for its {message.size} bytes"
             )
         self.vtable = vtable = position - _I32.unpack_from(message.data, position)[0]
         if not 0 <= vtable <= message.size - 4:
@@ -197,7 +200,7 @@ class Table:
         return Table(message, message.specs[spec], message.follow(at, name))
 
     def span(self, name: str) -> tuple[int, int]:
-        """Where the bytes of a number or the items of a vector of structs begin, and how many items; (0, 0) if absent."""
+        """Where a number or the items of a vector of structs begin, and how many there are; (0, 0) if absent."""
         slot = self.spec.slots[name]
         if isinstance(slot.kind, Scalar):
             at = self.locate(slot.number, slot.kind.packer.size)
@@ -283,8 +286,8 @@ class Built:
 def build(specs: Mapping[str, TableSpec], name: str, record: Record) -> bytes:
     """The flatbuffer with the root table `record` of spec `name`; its length is a multiple of 8.
 
-    Values: numbers, strings or bytes, records for tables (`Built` for unions), lists of records, NumPy arrays or lists for
-    vectors of structs. None stands for an absent slot.
+    Values: numbers, strings or bytes, records for tables (`Built` for unions), lists of records, NumPy arrays or lists
+    for vectors of structs. None stands for an absent slot.
     """
     builder = _Builder(specs)
     builder.out += bytes(4)

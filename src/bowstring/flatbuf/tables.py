@@ -1,6 +1,7 @@
 """The tables of Arrow's metadata as data: Schema, Message and File, with Tensor and SparseTensor to come.
 
-Names are the schema files' own. Enumerations are plain numbers here; what they mean is known to `bowstring.ipc.metadata`.
+Names are the schema files' own. Enumerations are plain numbers here; what they mean is known to
+`bowstring.ipc.metadata`.
 """
 
 from __future__ import annotations
@@ -24,9 +25,21 @@ SPECS = {
         *(
             TableSpec(name)
             for name in (
-                "Null Struct_ List LargeList ListView LargeListView Utf8 Binary LargeUtf8 LargeBinary Utf8View BinaryView Bool "
-                "RunEndEncoded"
-            ).split()
+                "Null",
+                "Struct_",
+                "List",
+                "LargeList",
+                "ListView",
+                "LargeListView",
+                "Utf8",
+                "Binary",
+                "LargeUtf8",
+                "LargeBinary",
+                "Utf8View",
+                "BinaryView",
+                "Bool",
+                "RunEndEncoded",
+            )
         ),
         TableSpec("FixedSizeList", Slot("listSize", 0, _INT, 0)),
         TableSpec("Map", Slot("keysSorted", 0, _BOOL, False)),
@@ -34,9 +47,7 @@ SPECS = {
         TableSpec("Int", Slot("bitWidth", 0, _INT, 0), Slot("is_signed", 1, _BOOL, False)),
         TableSpec("FloatingPoint", Slot("precision", 0, _SHORT, 0)),
         TableSpec("FixedSizeBinary", Slot("byteWidth", 0, _INT, 0)),
-        TableSpec(
-            "Decimal", Slot("precision", 0, _INT, 0), Slot("scale", 1, _INT, 0), Slot("bitWidth", 2, _INT, 128)
-        ),
+        TableSpec("Decimal", Slot("precision", 0, _INT, 0), Slot("scale", 1, _INT, 0), Slot("bitWidth", 2, _INT, 128)),
         TableSpec("Date", Slot("unit", 0, _SHORT, 1)),
         TableSpec("Time", Slot("unit", 0, _SHORT, 1), Slot("bitWidth", 1, _INT, 32)),
         TableSpec("Timestamp", Slot("unit", 0, _SHORT, 0), Slot("timezone", 1, _STRING)),
@@ -107,12 +118,37 @@ SPECS = {
 """Every table, by name."""
 
 TYPES = (
-    "NONE Null Int FloatingPoint Binary Utf8 Bool Decimal Date Time Timestamp Interval List Struct_ Union FixedSizeBinary "
-    "FixedSizeList Map Duration LargeBinary LargeUtf8 LargeList RunEndEncoded BinaryView Utf8View ListView LargeListView"
-).split()
+    "NONE",
+    "Null",
+    "Int",
+    "FloatingPoint",
+    "Binary",
+    "Utf8",
+    "Bool",
+    "Decimal",
+    "Date",
+    "Time",
+    "Timestamp",
+    "Interval",
+    "List",
+    "Struct_",
+    "Union",
+    "FixedSizeBinary",
+    "FixedSizeList",
+    "Map",
+    "Duration",
+    "LargeBinary",
+    "LargeUtf8",
+    "LargeList",
+    "RunEndEncoded",
+    "BinaryView",
+    "Utf8View",
+    "ListView",
+    "LargeListView",
+)
 """The members of the union Type, in order."""
 
-HEADERS = "NONE Schema DictionaryBatch RecordBatch Tensor SparseTensor".split()
+HEADERS = ("NONE", "Schema", "DictionaryBatch", "RecordBatch", "Tensor", "SparseTensor")
 """The members of the union MessageHeader, in order."""
 
 VERSIONS = ("V1", "V2", "V3", "V4", "V5")

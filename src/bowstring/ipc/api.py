@@ -13,15 +13,13 @@ from bowstring.ipc.sources import in_order, random_access
 from bowstring.ipc.stream import Encoder, StreamReader
 
 
-def open_file(
-    source: Any, columns: Sequence[str | int] | None = None, limits: Limits = DEFAULT_LIMITS
-) -> FileReader:
+def open_file(source: Any, columns: Sequence[str | int] | None = None, limits: Limits = DEFAULT_LIMITS) -> FileReader:
     """Open an Arrow file («IPC File Format») for random access.
 
-    `source` is a path (mapped), bytes or anything with the buffer protocol (used as it is), a binary file object or a descriptor
-    (mapped where it is a regular file, else read whole). `columns` are names or positions of the columns to read, in that order.
-    Reads the footer only. Raises `FormatMismatchError` for a stream or a foreign format, `TruncatedError` for a file that is cut
-    off, `NotFoundError` for a path or column that is not there.
+    `source` is a path (mapped), bytes or anything with the buffer protocol (used as it is), a binary file object or a
+    descriptor (mapped where it is a regular file, else read whole). `columns` are names or positions of the columns to
+    read, in that order. Reads the footer only. Raises `FormatMismatchError` for a stream or a foreign format,
+    `TruncatedError` for a file that is cut off, `NotFoundError` for a path or column that is not there.
     """
     opened = random_access(source)
     try:
@@ -36,10 +34,10 @@ def open_stream(
 ) -> StreamReader:
     """Open an Arrow stream («IPC Streaming Format») and read its schema.
 
-    `source` is a path (mapped, nothing is copied), bytes or anything with the buffer protocol (used as it is), a binary file
-    object such as `sys.stdin.buffer`, a descriptor or a socket (read as batches are asked for, never beyond the stream's end
-    marker). `columns` as in `open_file`. Raises `FormatMismatchError` for a file or a foreign format, `TruncatedError` for a
-    stream that is cut off; a socket's timeout becomes `DeadlineError`.
+    `source` is a path (mapped, nothing is copied), bytes or anything with the buffer protocol (used as it is), a binary
+    file object such as `sys.stdin.buffer`, a descriptor or a socket (read as batches are asked for, never beyond the
+    stream's end marker). `columns` as in `open_file`. Raises `FormatMismatchError` for a file or a foreign format,
+    `TruncatedError` for a stream that is cut off; a socket's timeout becomes `DeadlineError`.
     """
     return StreamReader(in_order(source), columns, limits)
 
@@ -47,10 +45,10 @@ def open_stream(
 def new_file(sink: Any, schema: Schema, metadata: MetadataLike = None, alignment: int = 64) -> FileWriter:
     """Begin an Arrow file; use it in a `with` block.
 
-    `sink` is a path (the file appears under its name when the block ends without an error, and not at all otherwise), a binary
-    file object, a descriptor or a socket; what is not a path stays open. `metadata` is the footer's custom metadata, `alignment`
-    the multiple of bytes, 8 to 64, at which buffers begin in the file. Raises `UnsupportedTypeError` for a schema that can't be
-    written.
+    `sink` is a path (the file appears under its name when the block ends without an error, and not at all otherwise), a
+    binary file object, a descriptor or a socket; what is not a path stays open. `metadata` is the footer's custom
+    metadata, `alignment` the multiple of bytes, 8 to 64, at which buffers begin in the file. Raises
+    `UnsupportedTypeError` for a schema that can't be written.
     """
     encoder = Encoder(schema, alignment, may_replace=False)
     return FileWriter(sink_for(sink), encoder, metadata)

@@ -1,7 +1,7 @@
 """Bodies («RecordBatch message», «Variadic buffers»): the walk between arrays, and field nodes and buffers.
 
-Both ways follow the layouts' declaration, depth first. A `SchemaPlan` is compiled once for a schema: it knows where the nodes and
-buffers of each column begin, so that a column is made when it is asked for, without a look at the others.
+Both ways follow the layouts' declaration, depth first. A `SchemaPlan` is compiled once for a schema: it knows where the
+nodes and buffers of each column begin, so that a column is made when it is asked for, without a look at the others.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ColumnPlan:
 
 
 class SchemaPlan:
-    """What a reader compiles out of a schema; `legacy_unions`: unions have a validity buffer, as in metadata version 4."""
+    """What a reader compiles out of a schema; `legacy_unions`: unions have a validity buffer, as in version 4."""
 
     __slots__ = ("buffer_count", "columns", "legacy_unions", "node_count", "variadic_count", "wire")
 
@@ -97,10 +97,11 @@ class SchemaPlan:
 
 
 class BatchColumns(Sequence[Array]):
-    """The columns of a record batch that lies in a body; each is checked and made when it is first asked for, without copying.
+    """The columns of a record batch that lies in a body; each is checked and made when it is first asked for, without
+    copying.
 
-    `selection` are the positions of the wanted columns in the schema. Asking raises `InvalidDataError` where nodes or buffers
-    do not fit the column or the body.
+    `selection` are the positions of the wanted columns in the schema. Asking raises `InvalidDataError` where nodes or
+    buffers do not fit the column or the body.
     """
 
     __slots__ = ("_made", "_plans", "body_at", "dictionaries", "header", "memory", "plan", "variadic", "where")
@@ -215,7 +216,7 @@ class BatchColumns(Sequence[Array]):
 
 
 class _Walk:
-    """Takes nodes, buffers, variadic counts and dictionaries one after the other while the layouts are walked depth first."""
+    """Takes nodes, buffers, variadic counts and dictionaries in order while the layouts are walked depth first."""
 
     __slots__ = ("_buffers", "_column", "_columns", "_dictionaries", "_nodes", "_variadic")
 
@@ -278,7 +279,7 @@ def _text(where: tuple[object, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FlatBody:
-    """Arrays as nodes and buffers: what a header says about them, the bytes with their padding, and how many there are."""
+    """Arrays as nodes and buffers: what a header says of them, the bytes with their padding, their number."""
 
     numbers: BatchNumbers
     parts: list[Any]
@@ -296,8 +297,17 @@ def flatten(length: int, arrays: Sequence[Array], alignment: int) -> FlatBody:
     nodes: list[int] = []
     buffers: list[Buffer | None] = []
     variadic: list[int] = []
+    exact: dict[Layout, tuple[tuple[int, int, int], ...] | None] = {}
     for array in arrays:
-        _collect(array.layout.rebase(array), nodes, buffers, variadic)
+        layout = array.layout
+        if layout not in exact:
+            exact[layout] = _slots(layout)
+        slots = exact[layout]
+        if slots is not None and array.offset == 0 and _fits(array, slots):
+            nodes += (array.length, array.null_count)
+            buffers += array.buffers
+        else:
+            _collect(layout.rebase(array), nodes, buffers, variadic)
     sizes = np.array([0 if b is None else b.size for b in buffers], np.int64)
     padded = (sizes + (alignment - 1)) & -alignment
     ends = np.cumsum(padded)
@@ -312,6 +322,31 @@ def flatten(length: int, arrays: Sequence[Array], alignment: int) -> FlatBody:
                 parts.append(_ZEROS[:padding])
     numbers = BatchNumbers(length, np.array(nodes, np.int64).reshape(-1, 2), spans, np.array(variadic, np.int64))
     return FlatBody(numbers, parts, int(ends[-1]) if len(ends) else 0)
+
+
+def _slots(layout: Layout) -> tuple[tuple[int, int, int], ...] | None:
+    """Position, bytes an element and extra elements of each buffer with one a slot; None for nested layouts."""
+    if layout.children or layout.VARIADIC or layout.dictionary is not None or not layout.has_validity:
+        return None
+    if any(spec.dtype is None for spec in layout.buffers[1:]):
+        return None
+    return tuple(
+        (index, spec.dtype.itemsize, spec.extra)
+        for index, spec in enumerate(layout.buffers)
+        if spec.dtype is not None and spec.per_slot
+    )
+
+
+def _fits(array: Array, slots: tuple[tuple[int, int, int], ...]) -> bool:
+    """Whether the buffers hold the slots of the array and nothing else, so that they can go out as they are."""
+    buffers, length = array.buffers, array.length
+    if buffers[0] is not None and (array.null_count == 0 or buffers[0].size != (length + 7) >> 3):
+        return False
+    for index, width, extra in slots:
+        buffer = buffers[index]
+        if buffer is None or buffer.size != (length + extra) * width:
+            return False
+    return True
 
 
 def _collect(array: Array, nodes: list[int], buffers: list[Buffer | None], variadic: list[int]) -> None:
@@ -330,4 +365,3 @@ def dictionaries_of(array: Array) -> Iterator[Array]:
         yield array.dictionary
     for child in array.children:
         yield from dictionaries_of(child)
-

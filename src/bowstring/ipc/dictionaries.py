@@ -1,7 +1,7 @@
 """Dictionaries on the way («Dictionary Messages»): initial ones, replacements and deltas.
 
-Reading keeps an immutable table of what is defined, so that a batch made earlier keeps the dictionaries of its time. Writing tells
-which dictionaries have to go out before a batch.
+Reading keeps an immutable table of what is defined, so that a batch made earlier keeps the dictionaries of its time.
+Writing tells which dictionaries have to go out before a batch.
 """
 
 from __future__ import annotations
@@ -57,10 +57,13 @@ class StreamDictionaries:
         self._entries = entries or {}
 
     def __call__(self, node: DictionaryId) -> Array | None:
+        """The values of a dictionary; None where it is not defined."""
         entry = self._entries.get(node.id)
         return None if entry is None else entry.array()
 
-    def with_batch(self, wire: WireSchema, header: BatchHeader, body: Buffer, where: tuple[object, ...]) -> StreamDictionaries:
+    def with_batch(
+        self, wire: WireSchema, header: BatchHeader, body: Buffer, where: tuple[object, ...]
+    ) -> StreamDictionaries:
         """The table after a dictionary batch: a new dictionary, a replacement, or a longer one."""
         node = known(wire, header, where)
         values = read_values(node, header, body, self, where)
@@ -68,7 +71,9 @@ class StreamDictionaries:
         if not header.shape.is_delta:
             entry = Entry((values,))
         elif entry is None:
-            raise InvalidDataError(f"{' '.join(map(str, where))}: a delta for dictionary {node.id}, which is not defined")
+            raise InvalidDataError(
+                f"{' '.join(map(str, where))}: a delta for dictionary {node.id}, which is not defined"
+            )
         else:
             entry = entry.extended(values)
         return StreamDictionaries({**self._entries, node.id: entry})
@@ -82,13 +87,16 @@ class FileDictionaries:
 
     __slots__ = ("_blocks", "_entries", "_found", "_wire")
 
-    def __init__(self, wire: WireSchema, blocks: Callable[[], Iterator[tuple[BatchHeader, Buffer, tuple[object, ...]]]]) -> None:
+    def __init__(
+        self, wire: WireSchema, blocks: Callable[[], Iterator[tuple[BatchHeader, Buffer, tuple[object, ...]]]]
+    ) -> None:
         self._wire = wire
         self._blocks = blocks
         self._found: dict[int, list[tuple[BatchHeader, Buffer, tuple[object, ...]]]] | None = None
         self._entries: dict[int, Array] = {}
 
     def __call__(self, node: DictionaryId) -> Array | None:
+        """The values of a dictionary; None where the file does not define it."""
         values = self._entries.get(node.id)
         if values is None:
             if self._found is None:
@@ -117,7 +125,8 @@ def known(wire: WireSchema, header: BatchHeader, where: tuple[object, ...]) -> D
     node = wire.by_id.get(header.shape.dictionary_id)
     if node is None:
         raise InvalidDataError(
-            f"{' '.join(map(str, where))}: dictionary {header.shape.dictionary_id} is none of the schema's {sorted(wire.by_id)[:8]}"
+            f"{' '.join(map(str, where))}: dictionary {header.shape.dictionary_id} is none of the schema's "
+            f"{sorted(wire.by_id)[:8]}"
         )
     return node
 
@@ -155,7 +164,7 @@ class WrittenDictionaries:
                 continue
             if last is not None and not self._may_replace:
                 raise UsageError(
-                    f"column {name!r}: its dictionary changes between batches, but a file holds one dictionary for all of them: "
+                    f"column {name!r}: its dictionary changes between batches, but a file holds one for all of them: "
                     f"write a stream, or give the batches the same dictionary"
                 )
             self._last[node.id] = values
@@ -169,7 +178,8 @@ def _same(left: Array, right: Array) -> bool:
         return False
     same_memory = left.offset == right.offset and not left.children and len(left.buffers) == len(right.buffers)
     if same_memory and all(
-        a is b or (a is not None and b is not None and a.memory is b.memory and (a.offset, a.size) == (b.offset, b.size))
+        a is b
+        or (a is not None and b is not None and a.memory is b.memory and (a.offset, a.size) == (b.offset, b.size))
         for a, b in zip(left.buffers, right.buffers, strict=True)
     ):
         return True

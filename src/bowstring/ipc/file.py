@@ -36,9 +36,9 @@ _LENGTH = struct.Struct("<i")
 class FileReader:
     """Reads a file at random: `reader[i]`, `get_batch(i)`, or iterate.
 
-    Opening reads the footer and nothing else; a batch reads its header, a column its buffers, and nothing is copied where the
-    source is memory. `columns` chooses columns by name or position. Raises `FormatMismatchError` for another format,
-    `TruncatedError` for a file that is cut off, other `InvalidDataError`s for malformed metadata.
+    Opening reads the footer and nothing else; a batch reads its header, a column its buffers, and nothing is copied
+    where the source is memory. `columns` chooses columns by name or position. Raises `FormatMismatchError` for another
+    format, `TruncatedError` for a file that is cut off, other `InvalidDataError`s for malformed metadata.
     """
 
     def __init__(
@@ -124,7 +124,9 @@ class FileReader:
     def batch_message(self, index: int) -> tuple[BatchHeader, Buffer]:
         """The header of record batch `index`, and where its body is in the file; nothing of the body is read."""
         if not -self.num_record_batches <= index < self.num_record_batches:
-            raise NotFoundError(f"{self._source.name}: there is no record batch {index}: there are {self.num_record_batches}")
+            raise NotFoundError(
+                f"{self._source.name}: there is no record batch {index}: there are {self.num_record_batches}"
+            )
         index %= self.num_record_batches
         return self._message(self._batches_at + BLOCK.itemsize * index, headers.RECORD_BATCH, ("record batch", index))
 
@@ -140,7 +142,7 @@ class FileReader:
         body_at = offset + metadata_bytes
         if offset < 0 or metadata_bytes < 8 or body_bytes < 0 or body_at + body_bytes > self._body_end:
             raise InvalidDataError(
-                f"{self._source.name}: {where[0]} {where[1]}: expected a block before byte {self._body_end}, found one of "
+                f"{self._source.name}: {where[0]} {where[1]}: expected a block before byte {self._body_end}, found "
                 f"{metadata_bytes} + {body_bytes} bytes at byte {offset}"
             )
         if metadata_bytes > self._limits.max_metadata_bytes:
@@ -159,7 +161,8 @@ class FileReader:
         if not isinstance(header, BatchHeader) or header.shape.kind != kind:
             found = header.shape.kind if isinstance(header, BatchHeader) else headers.SCHEMA
             raise InvalidDataError(
-                f"{self._source.name}: {where[0]} {where[1]} at byte {offset}: expected a {kind} message, found a {found}"
+                f"{self._source.name}: {where[0]} {where[1]} at byte {offset}: "
+                f"expected a {kind} message, found a {found}"
             )
         return header, Buffer(self._source.memory, body_at, body_bytes)
 
@@ -179,7 +182,9 @@ class FileReader:
         if dictionaries is None:
             dictionaries = self._dictionaries = FileDictionaries(known.wire, self.dictionary_messages)
         where = ("record batch", index)
-        return make_batch(self.schema, header, BatchColumns(selected[0], header, body, dictionaries, where, selected[1]))
+        return make_batch(
+            self.schema, header, BatchColumns(selected[0], header, body, dictionaries, where, selected[1])
+        )
 
     def read_all(self) -> Table:
         """All batches as a table, without copying."""
@@ -228,7 +233,9 @@ def _footer_bytes(source: MemorySource, limits: Limits) -> tuple[bytes, int]:
         raise TruncatedError(f"{name}: expected at least {least} bytes of an Arrow file, found {size}")
     length_bytes, magic = _TRAILER.unpack(source.read_at(size - _TRAILER.size, _TRAILER.size))
     if magic != framing.MAGIC:
-        raise TruncatedError(f"{name}: expected {framing.MAGIC!r} at byte {size - 6}, the end, found {magic!r}: the file is cut off")
+        raise TruncatedError(
+            f"{name}: expected {framing.MAGIC!r} at byte {size - 6}, the end, found {magic!r}: the file is cut off"
+        )
     footer_at = size - _TRAILER.size - length_bytes
     if length_bytes <= 0 or footer_at < len(framing.FILE_START):
         raise InvalidDataError(f"{name}: a footer of {length_bytes} bytes in a file of {size}")

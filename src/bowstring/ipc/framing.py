@@ -1,7 +1,8 @@
-"""Encapsulated messages («Encapsulated message format»): where one begins and how long its metadata is. No input or output.
+"""Encapsulated messages («Encapsulated message format»): where one begins and how long its metadata is. No input or
+output.
 
-Since format version 0.15 a message begins with the marker 0xFFFFFFFF; before, it began with the length itself. Both are read, the
-current one is written.
+Since format version 0.15 a message begins with the marker 0xFFFFFFFF; before, it began with the length itself. Both are
+read, the current one is written.
 """
 
 from __future__ import annotations
@@ -37,10 +38,11 @@ _FOREIGN = (
 
 
 def metadata_length(prefix: bytes, where: str, max_bytes: int) -> tuple[int, int]:
-    """The length in bytes of the metadata after `prefix`, and the length of the prefix itself (8, or 4 in the legacy form).
+    """The length in bytes of the metadata after `prefix`, and the length of the prefix itself (8, or 4 in the legacy
+    form).
 
-    `prefix` is the first 8 bytes of a message, or the first 4 where they are zero: a length of 0 ends the stream. Raises
-    `InvalidDataError` for a negative length, `LimitError` for one above `max_bytes`.
+    `prefix` is the first 8 bytes of a message, or the first 4 where they are zero: a length of 0 ends the stream.
+    Raises `InvalidDataError` for a negative length, `LimitError` for one above `max_bytes`.
     """
     if prefix[:4] == CONTINUATION:
         length_bytes, prefix_bytes = _LENGTH.unpack_from(prefix, 4)[0], PREFIX_BYTES
@@ -70,13 +72,13 @@ def is_file(start: bytes) -> bool:
 
 
 def looks_like_stream(start: bytes) -> bool:
-    """Whether bytes may begin a stream: the marker, or in the legacy form a plausible length followed by a root offset."""
+    """Whether bytes may begin a stream: the marker, or in the legacy form a plausible length and root offset."""
     if start[:4] == CONTINUATION:
         return True
     if len(start) < 8:
         return False
     length_bytes, root = struct.unpack_from("<iI", start)
-    return 0 < length_bytes < 1 << 28 and length_bytes % 4 == 0 and 4 <= root < min(length_bytes, 1 << 12)
+    return bool(0 < length_bytes < 1 << 28 and length_bytes % 4 == 0 and 4 <= root < min(length_bytes, 1 << 12))
 
 
 def mismatch(where: str, expected: str, found: str) -> FormatMismatchError:

@@ -1,8 +1,9 @@
-"""Message headers («RecordBatch message», «Dictionary Messages»): read by template, as those of one file differ in few bytes.
+"""Message headers («RecordBatch message», «Dictionary Messages»): read by template, as those of one file differ in few
+bytes.
 
-A `Shape` is what a header says apart from its numbers: where in the metadata the lengths, nodes and buffers are. Headers of equal
-length mostly have equal shapes, so one is compared with the last shape of its length (a few slices), and only parsed where it
-differs. Writing uses the same idea: a shape of our own, into which the numbers are put.
+A `Shape` is what a header says apart from its numbers: where in the metadata the lengths, nodes and buffers are.
+Headers of equal length mostly have equal shapes, so one is compared with the last shape of its length (a few slices),
+and only parsed where it differs. Writing uses the same idea: a shape of our own, into which the numbers are put.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ class HeaderBytes(Protocol):
 
     def __len__(self) -> int: ...
     def __getitem__(self, key: slice, /) -> bytes | memoryview: ...
-    def __bytes__(self) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,8 @@ class Shape:
 class BatchHeader:
     """The header of a record batch or a dictionary batch: its shape and the bytes with its numbers.
 
-    `length` is the number of rows, `body_bytes` the length of the body. Counts are checked, the numbers of nodes and buffers
-    are not: that is done when a column is made.
+    `length` is the number of rows, `body_bytes` the length of the body. Counts are checked, the numbers of nodes and
+    buffers are not: that is done when a column is made.
     """
 
     __slots__ = ("body_bytes", "length", "raw", "shape")
@@ -121,8 +121,8 @@ class HeaderReader:
     def read(self, raw: HeaderBytes, skip: int, where: str | tuple[object, ...]) -> BatchHeader | Table:
         """The header in `raw`, whose flatbuffer begins at byte `skip`: of a batch, or the table of a schema message.
 
-        `where` names it in errors; as a tuple, its parts. Raises `InvalidDataError` for malformed bytes and `UnsupportedError`
-        for tensors and old versions.
+        `where` names it in errors; as a tuple, its parts. Raises `InvalidDataError` for malformed bytes and
+        `UnsupportedError` for tensors and old versions.
         """
         size = len(raw)
         shape = self._shapes.get((size, skip))
@@ -134,7 +134,7 @@ class HeaderReader:
                 return BatchHeader(raw, shape)
         if not isinstance(where, str):
             where = " ".join(map(str, where))
-        held = bytes(raw)
+        held = bytes(raw[:])
         message = Message(held[skip:], SPECS, where, self.limits.max_tables)
         root = message.root("Message")
         kind = header_kind(root)
@@ -186,8 +186,14 @@ def _shape_of(root: Table, inner: Table, raw: bytes, skip: int) -> Shape:
         metadata.read_pairs(root),
         inner["id"] if kind == DICTIONARY_BATCH else 0,
         kind == DICTIONARY_BATCH and inner["isDelta"],
-        *(at + skip if n else 0 for at, n in (length, body_length)),
-        *(nodes[0] + skip, nodes[1], buffers[0] + skip, buffers[1], variadic[0] + skip, variadic[1]),
+        length[0] + skip if length[1] else 0,
+        body_length[0] + skip if body_length[1] else 0,
+        nodes[0] + skip,
+        nodes[1],
+        buffers[0] + skip,
+        buffers[1],
+        variadic[0] + skip,
+        variadic[1],
         fixed,
     )
 

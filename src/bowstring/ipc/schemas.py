@@ -1,4 +1,4 @@
-"""Schemas that were met lately: files of one data set have the same, and reading one costs more than comparing its bytes."""
+"""Schemas that were met lately: files of one data set share one, and comparing bytes is cheaper than reading it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class KnownSchema:
         return plan
 
     def positions(self, columns: Sequence[str | int] | None) -> tuple[int, ...] | None:
-        """Where the wanted columns are in the schema; None for all. Raises `NotFoundError` for one that is not there."""
+        """Where the wanted columns are in the schema; None for all. Raises `NotFoundError` for an unknown one."""
         if columns is None:
             return None
         if isinstance(columns, str | int):

@@ -156,11 +156,10 @@ class ObjectSink:
         for part in parts:
             if len(part) <= _SMALL:
                 self._held.extend(part)
-                if len(self._held) < _GATHER:
-                    continue
-                part = b""  # noqa: PLW2901: it has been taken
-            self._flush()
-            if len(part):
+                if len(self._held) >= _GATHER:
+                    self._flush()
+            else:
+                self._flush()
                 self._out(part)
 
     def _flush(self) -> None:
@@ -170,7 +169,7 @@ class ObjectSink:
 
     def _out(self, part: Any) -> None:
         view = memoryview(part)
-        while len(view):
+        while view.nbytes:
             try:
                 written = self._file.write(view)
             except TypeError as error:
@@ -210,11 +209,13 @@ def sink_for(sink: Any) -> Sink:
     if isinstance(sink, int):
         return VectorSink(_writer(sink), f"descriptor {sink}", _is_file(sink))
     if isinstance(sink, socket.socket):
-        return VectorSink(lambda parts: sink.sendmsg(parts), "socket", False)
+        return VectorSink(sink.sendmsg, "socket", False)
     sink = getattr(sink, "buffer", sink)  # standard output as text has its bytes behind it
     if callable(getattr(sink, "write", None)):
         return ObjectSink(sink)
-    raise UsageError(f"expected a path, a binary file object, a descriptor or a socket to write to, not {type(sink).__name__}")
+    raise UsageError(
+        f"expected a path, a binary file object, a descriptor or a socket to write to, not {type(sink).__name__}"
+    )
 
 
 class _DescriptorSink(VectorSink):

@@ -32,8 +32,8 @@ _MAX_PIECES = 8
 class MemorySource:
     """A source that is memory: bytes or a mapped file. Both random access and reading in order; buffers are not copied.
 
-    With a `descriptor` of the file behind the mapping small pieces are read through it: cheaper than a page fault. The source
-    owns it.
+    With a `descriptor` of the file behind the mapping small pieces are read through it: cheaper than a page fault. The
+    source owns it.
     """
 
     __slots__ = ("_descriptor", "_view", "memory", "name", "position", "size")
@@ -60,11 +60,11 @@ class MemorySource:
         return bytes(self.memory.bytes[offset : offset + size_bytes].data)
 
     def peek(self, offset: int, size_bytes: int) -> bytes | memoryview | FarBytes:
-        """The bytes from byte `offset` on, read in part if they are many; the caller has checked that they are there."""
-        if size_bytes <= _COPY_UP_TO:
-            return self.read_at(offset, size_bytes)
+        """The bytes from byte `offset` on, read in part if they are many; the caller has checked the bounds."""
         if self._view is None:
             raise ClosedError(f"{self.name}: the reader is closed")
+        if size_bytes <= _COPY_UP_TO:
+            return self.read_at(offset, size_bytes)
         return FarBytes(self, offset, size_bytes) if self._descriptor >= 0 else self._view[offset : offset + size_bytes]
 
     def read(self, size_bytes: int) -> bytes:
@@ -92,7 +92,8 @@ class MemorySource:
 
 
 class FarBytes:
-    """The bytes of a large header in a file, of which mostly a few are wanted: read in pieces, as a whole after some of them.
+    """The bytes of a large header in a file, of which mostly a few are wanted: read in pieces, as a whole after some of
+    them.
 
     Slicing gives bytes.
     """
@@ -118,15 +119,12 @@ class FarBytes:
             self._head = self._source.read_at(self._offset, self._size)
         return self._head[start:stop]
 
-    def __bytes__(self) -> bytes:
-        return self[: self._size]
-
 
 class PulledSource:
     """A source that has to be read in order, into fresh memory: a pipe, a file object, a socket.
 
-    `pull` fills a part of the memory that it is given, and says how much; 0 is the end. Memory grows with what has come, not
-    with what was claimed.
+    `pull` fills a part of the memory that it is given, and says how much; 0 is the end. Memory grows with what has
+    come, not with what was claimed.
     """
 
     __slots__ = ("_close", "_pull", "name", "position")
@@ -165,15 +163,22 @@ class PulledSource:
 
 
 def random_access(source: Any) -> MemorySource:
-    """A source for the file format: a path is mapped, a file object mapped or read whole, anything else taken as memory.
+    """A source for the file format: a path is mapped, a file object mapped or read whole, anything else taken as
+    memory.
 
-    Raises `NotFoundError` where a path does not exist, `UsageError` for an object that is no source, `ResourceError` where the
-    system refuses.
+    Raises `NotFoundError` where a path does not exist, `UsageError` for an object that is no source, `ResourceError`
+    where the system refuses.
     """
     if isinstance(source, MemorySource):
         return source
     if isinstance(source, str | os.PathLike):
-        return _mapped_path(source)
+        opened = _mapped_path(source)
+        if isinstance(opened, MemorySource):
+            return opened
+        try:
+            return MemorySource(Memory(_everything(opened)), opened.name)
+        finally:
+            opened.close()
     memory = _as_memory(source)
     if memory is not None:
         return memory
@@ -186,7 +191,7 @@ def random_access(source: Any) -> MemorySource:
 
 
 def in_order(source: Any) -> MemorySource | PulledSource:
-    """A source for the streaming format; a path is mapped, memory is used as it is, everything else read as it comes."""
+    """A source for the streaming format: a path is mapped, memory used as it is, all else read as it comes."""
     if isinstance(source, MemorySource | PulledSource):
         return source
     if isinstance(source, str | os.PathLike):
@@ -197,7 +202,9 @@ def in_order(source: Any) -> MemorySource | PulledSource:
     if isinstance(source, socket.socket):
         return PulledSource(_guarded(source.recv_into, "socket"), "socket")
     if isinstance(source, int):
-        return PulledSource(_guarded(lambda view: os.readv(source, [view]), f"descriptor {source}"), f"descriptor {source}")
+        return PulledSource(
+            _guarded(lambda view: os.readv(source, [view]), f"descriptor {source}"), f"descriptor {source}"
+        )
     source = getattr(source, "buffer", source)  # standard input as text has its bytes behind it
     name = _name_of(source)
     if callable(getattr(source, "readinto", None)):
@@ -205,7 +212,7 @@ def in_order(source: Any) -> MemorySource | PulledSource:
     if callable(getattr(source, "read", None)):
         return PulledSource(_guarded(lambda view: _read_into(source, view), name), name)
     raise UsageError(
-        f"expected a path, bytes, a binary file object, a descriptor or a socket to read from, not {type(source).__name__}"
+        f"expected a path, bytes, a binary file object, a descriptor or a socket to read, not {type(source).__name__}"
     )
 
 
@@ -223,7 +230,7 @@ def mapped_descriptor(descriptor: int, name: str) -> MemorySource:
         raise
 
 
-def _mapped_path(path: str | os.PathLike[str]) -> MemorySource | Any:
+def _mapped_path(path: str | os.PathLike[str]) -> MemorySource | PulledSource:
     name = os.fspath(path)
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
@@ -237,10 +244,7 @@ def _mapped_path(path: str | os.PathLike[str]) -> MemorySource | Any:
     if stat.S_ISDIR(mode):
         os.close(descriptor)
         raise UsageError(f"{name}: is a directory")
-    pulled = PulledSource(
-        _guarded(lambda view: os.readv(descriptor, [view]), name), name, lambda: os.close(descriptor)
-    )
-    return pulled
+    return PulledSource(_guarded(lambda view: os.readv(descriptor, [view]), name), name, lambda: os.close(descriptor))
 
 
 def _as_memory(source: Any) -> MemorySource | None:

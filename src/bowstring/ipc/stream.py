@@ -1,7 +1,9 @@
-"""The streaming format («IPC Streaming Format»): an encoder and a decoder that do no input or output, and the reader over them.
+"""The streaming format («IPC Streaming Format»): an encoder and a decoder that do no input or output, and the reader
+over them.
 
-`Encoder` turns batches into `EncodedMessage`s: a flatbuffer and the parts of a body. `Decoder` takes a flatbuffer, says how long
-its body is, and takes the body. The dissociated protocol uses both as they are; framing is added by whoever writes a stream.
+`Encoder` turns batches into `EncodedMessage`s: a flatbuffer and the parts of a body. `Decoder` takes a flatbuffer, says
+how long its body is, and takes the body. The dissociated protocol uses both as they are; framing is added by whoever
+writes a stream.
 """
 
 from __future__ import annotations
@@ -43,8 +45,8 @@ class EncodedMessage:
 class Encoder:
     """Batches of one schema in, messages out; nothing is written.
 
-    Buffers begin at multiples of `alignment` bytes in a body: 8, 16, 32 or 64. A dictionary goes out before the first batch that
-    uses it, and again where it has changed; without `may_replace` a change is a `UsageError`.
+    Buffers begin at multiples of `alignment` bytes in a body: 8, 16, 32 or 64. A dictionary goes out before the first
+    batch that uses it, and again where it has changed; without `may_replace` a change is a `UsageError`.
     """
 
     def __init__(self, schema: Schema, alignment: int = 64, may_replace: bool = True) -> None:
@@ -62,7 +64,7 @@ class Encoder:
         return EncodedMessage(headers.SCHEMA, headers.schema_message(self.schema_record), [], 0)
 
     def encode_batch(self, batch: RecordBatch) -> list[EncodedMessage]:
-        """The messages of a batch: dictionaries that are due, then the record batch. Raises `UsageError` for another schema."""
+        """The messages of a batch: dictionaries that are due, then the batch. `UsageError` for another schema."""
         if batch.schema is not self.schema and batch.schema != self.schema:
             raise UsageError(f"a batch of another schema: expected {self.schema!r}, found {batch.schema!r}")
         columns = batch.columns
@@ -70,11 +72,13 @@ class Encoder:
             if column.layout is not layout and column.type != field.type:
                 raise UsageError(f"column {field.name!r} is {column.type}, its field says {field.type}")
             if column.length != batch.num_rows:
-                raise UsageError(f"column {field.name!r} has {column.length} values in a batch of {batch.num_rows} rows")
+                raise UsageError(
+                    f"column {field.name!r} has {column.length} values in a batch of {batch.num_rows} rows"
+                )
         out = []
         if self.wire.by_id:
-            for id, values in self._dictionaries.due(columns):
-                out.append(self._message(values.length, [values], (), DictionaryMark(id)))
+            for number, values in self._dictionaries.due(columns):
+                out.append(self._message(values.length, [values], (), DictionaryMark(number)))
         out.append(self._message(batch.num_rows, columns, batch.pairs, None))
         return out
 
@@ -90,8 +94,8 @@ class Encoder:
 class Decoder:
     """Messages in, batches out; nothing is read.
 
-    For each message in turn: `begin` with its flatbuffer tells how long its body is, `finish` with the body gives a batch, or None
-    for a schema or a dictionary. `columns` chooses columns by name or position.
+    For each message in turn: `begin` with its flatbuffer tells how long its body is, `finish` with the body gives a
+    batch, or None for a schema or a dictionary. `columns` chooses columns by name or position.
     """
 
     def __init__(self, columns: Sequence[str | int] | None = None, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -118,7 +122,8 @@ class Decoder:
         return self._schema is not None
 
     def begin(self, raw: bytes, skip: int = 0) -> BatchHeader | None:
-        """Read a message's flatbuffer, from byte `skip` of `raw` on: the header of a batch, None for a schema (it has no body).
+        """Read a message's flatbuffer, from byte `skip` of `raw` on: the header of a batch, None for a schema (it has
+        no body).
 
         Raises `InvalidDataError` for malformed bytes, or where a schema does not come first and once.
         """
@@ -183,7 +188,8 @@ class StreamReader:
     """Reads a stream: iterate over it, or take one batch after the other.
 
     The schema is read at once. A stream ends with its end marker, or where the source ends between two messages. Raises
-    `TruncatedError` where it ends within one, other `InvalidDataError`s for malformed messages. After an error it is closed.
+    `TruncatedError` where it ends within one, other `InvalidDataError`s for malformed messages. After an error it is
+    closed.
     """
 
     def __init__(
@@ -252,7 +258,11 @@ class StreamReader:
             return _END
         metadata = source.read(length_bytes)
         if len(metadata) < length_bytes:
-            if start == 0 and wanted == framing.LEGACY_PREFIX_BYTES and not framing.looks_like_stream(prefix + metadata):
+            if (
+                start == 0
+                and wanted == framing.LEGACY_PREFIX_BYTES
+                and not framing.looks_like_stream(prefix + metadata)
+            ):
                 raise framing.mismatch(source.name, "an Arrow stream", f"other bytes ({prefix!r})")
             raise self._truncated(source.position - len(metadata), "metadata", length_bytes, len(metadata))
         header = decoder.begin(metadata)
@@ -260,7 +270,7 @@ class StreamReader:
             return None
         if header.body_bytes > decoder.limits.max_body_bytes:
             raise InvalidDataError(
-                f"{where}: a body of {header.body_bytes} bytes is more than the limit of {decoder.limits.max_body_bytes}"
+                f"{where}: a body of {header.body_bytes} bytes, more than the limit of {decoder.limits.max_body_bytes}"
             )
         body = source.read_buffer(header.body_bytes)
         if body.size < header.body_bytes:
