@@ -283,6 +283,19 @@ def test_more_memory_than_there_is_is_a_resource_error_before_anything_is_taken(
     assert caught.value.errno == errno.ENOMEM
 
 
+def test_a_writer_stops_before_memory_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(descriptors, "available_bytes", lambda: 100 << 20)
+    chunk = bytes(1 << 20)
+    with Region.writer() as writer:
+        for _ in range(50):
+            writer.write(chunk)
+        monkeypatch.setattr(descriptors, "available_bytes", lambda: 50 << 20)
+        with pytest.raises(ResourceError, match="available"):
+            for _ in range(50):
+                writer.write(chunk)
+        assert writer.tell() < 64 << 20
+
+
 def test_what_is_available_is_known_here() -> None:
     available = descriptors.available_bytes()
     assert available is not None

@@ -26,7 +26,8 @@ from bowstring.transports.unix import UnixTransport
 from bowstring.transports.unix_address import UnixListener
 
 OPTIONS = TransportOptions(timeout_s=20)
-SIZE_BYTES = 64 << 20
+SIZE_BYTES, BODY_BYTES = 64 << 20, 256 << 20
+PUBLISHED = f"published for {os.getpid()}"  # tests of others may run beside these
 
 PREAMBLE = """
 import signal, sys
@@ -40,7 +41,7 @@ transport = UnixTransport.connect(sys.argv[1])
 PUBLISHER = (
     PREAMBLE
     + f"""
-region = Region.copy_of([b"x" * {SIZE_BYTES}], "killed publisher")
+region = Region.copy_of([b"x" * {SIZE_BYTES}], "{PUBLISHED}")
 transport.send_region(region)
 transport.send([b"passed"])
 signal.pause()
@@ -62,8 +63,9 @@ signal.pause()
 )
 SENDER = (
     PREAMBLE
-    + """
-transport.send([b"x" * (1 << 30)], tag=1, timeout_s=60)
+    + f"""
+BODY_BYTES = {BODY_BYTES}
+transport.send([b"x" * BODY_BYTES], tag=1, timeout_s=60)
 """
 )
 
@@ -120,7 +122,6 @@ def listener() -> Iterator[UnixListener]:
 
 
 def test_memory_of_a_killed_publisher_stays_for_its_reader_and_then_goes(listener: UnixListener) -> None:
-    name = "memfd:bowstring:killed publisher"
     with process(PUBLISHER, listener.address) as child, listener.accept() as transport:
         transport.receive()
         child.send_signal(signal.SIGKILL)
@@ -130,26 +131,26 @@ def test_memory_of_a_killed_publisher_stays_for_its_reader_and_then_goes(listene
         view = transport.regions.resolve(address_of(0, SIZE_BYTES - 3), 3)
         transport.close()
         assert bytes(view) == b"xxx"
-        assert holders(name) == [str(os.getpid())]
+        assert holders(PUBLISHED) == [str(os.getpid())]
     del view
-    assert holders(name) == []
+    assert holders(PUBLISHED) == []
 
 
 def test_memory_that_nobody_received_goes_with_the_killed_publisher(listener: UnixListener) -> None:
     with process(PUBLISHER, listener.address) as child, listener.accept() as transport:
         wait_until(lambda: transport_has_input(transport))
-        assert holders("memfd:bowstring:killed publisher") == [str(child.pid)]
+        assert holders(PUBLISHED) == [str(child.pid)]
         child.send_signal(signal.SIGKILL)
         child.wait(10)
         transport.close()
-        assert holders("memfd:bowstring:killed publisher") == []
+        assert holders(PUBLISHED) == []
 
 
 def test_a_killed_client_gives_its_leases_back(listener: UnixListener) -> None:
     server = ServerConnection(1, 2)
     with process(CLIENT, listener.address) as child, listener.accept() as transport:
         server.receive(*transport.receive())
-        with Region.copy_of([b"abcdef"], "leased") as region:
+        with Region.copy_of([b"abcdef"], f"leased by {os.getpid()}") as region:
             index = transport.send_region(region)
             body = AddressBody.of(addresses_of(index, [0, 3]), [3, 3])
             for message in [*server.send(b"Schema"), *server.send(b"B", body, owner=region), *server.end()]:
@@ -162,14 +163,14 @@ def test_a_killed_client_gives_its_leases_back(listener: UnixListener) -> None:
         assert server.connection_lost() == 2
         child.wait(10)
     del region
-    assert holders("memfd:bowstring:leased") == []
+    assert holders(f"leased by {os.getpid()}") == []
 
 
 def test_a_sender_killed_in_the_middle_of_a_body_is_lost_and_its_memory_given_back(listener: UnixListener) -> None:
     with process(SENDER, listener.address) as child, listener.accept() as transport:
         wait_until(lambda: transport_has_input(transport))
         child.send_signal(signal.SIGKILL)
-        with pytest.raises(ConnectionLostError, match=f"of {1 << 30} bytes"):
+        with pytest.raises(ConnectionLostError, match=f"of {BODY_BYTES} bytes"):
             transport.receive()
 
 

@@ -2,7 +2,7 @@
 
 Neither side does any input or output, starts a thread or looks at a clock. The caller passes on each message that a
 transport delivers, sends each `Message` that comes back, and tells when a connection is lost. After a peer broke the
-protocol, an object takes nothing more.
+protocol, an object takes nothing more. Threads that share one have to take turns.
 
 Metadata and bodies may travel over one connection or two. A server has one object a connection, which says with
 `Role` what it carries; a client has one object for both, and tells it from which connection a message came by calling

@@ -30,8 +30,10 @@ _SHORTAGES = {
     errno.ENOSYS,
     errno.EPERM,
 }
-_CAREFUL_BYTES = 64 << 20
+CAREFUL_BYTES = 64 << 20
+"""So many bytes are asked for before it is looked up whether there are as many."""
 _BLOCK_BYTES = 512
+_CGROUP = "/sys/fs/cgroup"
 
 
 def new_memfd(name: str) -> int:
@@ -119,8 +121,8 @@ def map_read_only(descriptor: int, size_bytes: int, name: str) -> memoryview:
 
 
 def refuse_what_does_not_fit(size_bytes: int, name: str) -> None:
-    """Reserving more than there is would wake the kernel's OOM killer instead of returning an error."""
-    if size_bytes < _CAREFUL_BYTES:
+    """Raise `ResourceError` for more than there is, where the kernel might kill a process instead of refusing."""
+    if size_bytes < CAREFUL_BYTES:
         return
     available = available_bytes()
     if available is not None and size_bytes > available:
@@ -138,10 +140,12 @@ def _memory_answers() -> Iterator[int]:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 yield int(line.split()[1]) << 10
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        limit = Path(_CGROUP, "memory.max").read_text().strip()
         if limit.isdigit():
-            yield max(int(limit) - int(Path("/sys/fs/cgroup/memory.current").read_text()), 0)
-    except (OSError, ValueError, IndexError):
+            statistics = dict(line.split() for line in Path(_CGROUP, "memory.stat").read_text().splitlines())
+            cache = int(statistics["file"]) - int(statistics["shmem"])  # what the kernel gives up under pressure
+            yield max(int(limit) - int(Path(_CGROUP, "memory.current").read_text()) + cache, 0)
+    except (OSError, ValueError, LookupError):
         return
 
 

@@ -27,6 +27,7 @@ from typing import Self, TypeAlias
 
 from bowstring.errors import ClosedError, LimitError, TruncatedError, UsageError
 from bowstring.memory.descriptors import (
+    CAREFUL_BYTES,
     checked_size,
     is_sealed,
     kind_of,
@@ -208,11 +209,12 @@ class RegionWriter:
     `seal` makes the `Region`; `close`, or leaving the context before, throws it away.
     """
 
-    __slots__ = ("_descriptor", "_length_bytes", "name")
+    __slots__ = ("_descriptor", "_length_bytes", "_unchecked_bytes", "name")
 
     def __init__(self, name: str = "region") -> None:
         self.name = name
         self._length_bytes = 0
+        self._unchecked_bytes = 0
         self._descriptor = -1
         self._descriptor = new_memfd(name)
 
@@ -231,6 +233,10 @@ class RegionWriter:
         descriptor = self.fileno()
         views = [view for part in parts if (view := memoryview(part).cast("B")).nbytes]
         total = sum(view.nbytes for view in views)
+        self._unchecked_bytes += total
+        if self._unchecked_bytes >= CAREFUL_BYTES:
+            refuse_what_does_not_fit(self._unchecked_bytes, self.name)
+            self._unchecked_bytes = 0
         with shortage(f"write {total} bytes to", self.name):
             first = 0
             while first < len(views):

@@ -8,6 +8,7 @@ The class needs pytest only to be collected and run; `bowstring.transports.base`
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import threading
 import time
@@ -328,6 +329,36 @@ class TransportConformance(ABC):
         assert [[bytes(v) for v in pair] for pair in views] == [
             [whole[n * 16 : n * 16 + 8], whole[n * 16 + 8 : n * 16 + 11]] for n in range(200)
         ]
+
+    def test_a_server_that_is_gone_at_any_step_is_an_error_that_names_what_is_missing(self) -> None:
+        server = ServerConnection(WANT_DATA, FREE_DATA)
+        server.receive(WANT_DATA, b"ticket")
+        outgoing = server.send(b"schema")
+        for number in range(3):
+            outgoing += server.send(b"batch", PackedBody.of(bytes([number]) * 100))
+        outgoing += server.end()
+        for step in range(len(outgoing)):
+            one, other = self.connected()
+            client = ClientConnection(WANT_DATA, FREE_DATA, has_body=lambda header: bytes(header) == b"batch")
+            with one, other:
+                other.send_message(client.request(b"ticket"))
+                one.receive()
+                for message in outgoing[:step]:
+                    one.send_message(message)
+                one.close()
+                for _ in range(step):
+                    client.receive(*other.receive())
+                with pytest.raises(ConnectionLostError):
+                    other.receive()
+                with pytest.raises(ConnectionLostError, match=f"message {(step + 1) // 2}"):
+                    client.connection_lost()
+
+    def test_a_call_may_wait_as_long_as_it_takes(self, ends: Ends) -> None:
+        one, other = ends
+        with in_thread(lambda: other.receive(timeout_s=math.inf)) as raised:
+            time.sleep(0.02)
+            one.send([b"x"], timeout_s=math.inf)
+        assert not raised
 
     def _stream(self, ends: Ends, bodies: list[Any]) -> list[Any]:
         """Send a schema and these bodies, free all addresses; the messages as the client saw them."""

@@ -1,7 +1,8 @@
 """The contract of a transport («Requirements»): delimited messages, plain and tagged, and memory that both sides reach.
 
 A transport is one connection. One thread may send while another receives; several may call either, one after the
-other. Every call that can block has a deadline: `timeout_s`, or else the transport's default.
+other. Every call that can block has a deadline: `timeout_s`, or else the transport's default; `math.inf` waits
+as long as it takes.
 
 What an implementation promises, and `bowstring.testing.transport_conformance` tests:
 
@@ -69,6 +70,7 @@ class TransportOptions:
 
 
 DEFAULT_OPTIONS = TransportOptions()
+_LONGEST_WAIT_S = 1e6
 
 
 class Deadline:
@@ -81,8 +83,8 @@ class Deadline:
         self._end = time.monotonic() + timeout_s
 
     def remaining_s(self) -> float:
-        """The seconds left, not less than 0."""
-        return max(self._end - time.monotonic(), 0.0)
+        """The seconds left: not less than 0, and not more than the system's calls can count."""
+        return min(max(self._end - time.monotonic(), 0.0), _LONGEST_WAIT_S)
 
     def error(self, what: str) -> DeadlineError:
         """The error for whoever waited for `what`."""
