@@ -102,6 +102,19 @@ if TYPE_CHECKING:
     from bowstring.memory.buffer import (
         Buffer as Buffer,
     )
+    from bowstring.serving.client import (
+        Dataset as Dataset,
+        connect as connect,
+    )
+    from bowstring.serving.server import (
+        Server as Server,
+        serve as serve,
+    )
+    from bowstring.serving.share import (
+        Handle as Handle,
+        attach as attach,
+        share as share,
+    )
     from bowstring.tabular.batch import (
         RecordBatch as RecordBatch,
     )
@@ -194,6 +207,9 @@ _EXPORTS = {
     "bowstring.ipc.file": ("FileReader", "FileWriter", "StreamWriter"),
     "bowstring.ipc.limits": ("Limits",),
     "bowstring.ipc.stream": ("StreamReader",),
+    "bowstring.serving.client": ("Dataset", "connect"),
+    "bowstring.serving.server": ("Server", "serve"),
+    "bowstring.serving.share": ("Handle", "attach", "share"),
     "bowstring.tabular.batch": ("RecordBatch",),
     "bowstring.tabular.build": ("array", "record_batch", "table"),
     "bowstring.tabular.chunked": ("ChunkedArray",),

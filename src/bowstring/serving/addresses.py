@@ -1,0 +1,102 @@
+"""What our URIs and tickets say beyond the protocol («URI Specification»): parameters of ours, and why a server
+refused.
+
+A URI of `bowstring.serve` looks like `unix:@bowstring-…?want_data=1&free_data=2&error_data=1099511627779&ticket=NAME`:
+
+* `ticket`: the bytes of the <want_data> message, as text. Another protocol may carry them instead.
+* `error_data`: a tag, with a reserved bit set so that no body has it. A server that can't serve a ticket sends one
+  message with this tag before it closes the connection: a line with the kind of error, then the text. A client that
+  does not know it sees the connection close.
+
+A ticket is the name of a data set; with a zero byte and "packed" behind it, bodies come as bytes (type 0) rather than
+as addresses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bowstring.dissociated.uri import StreamURI, parse_uri
+from bowstring.errors import (
+    BowstringError,
+    ConnectionLostError,
+    InvalidDataError,
+    NotFoundError,
+    ProtocolError,
+    ResourceError,
+    UsageError,
+)
+
+WANT_DATA = 1
+FREE_DATA = 2
+ERROR_DATA = 1 << 40 | 3
+
+_PACKED = b"\0packed"
+_KINDS: dict[str, type[BowstringError]] = {
+    "not-found": NotFoundError,
+    "invalid": InvalidDataError,
+    "resource": ResourceError,
+    "usage": UsageError,
+    "busy": ConnectionLostError,
+}
+_MAX_TEXT = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """What a client asks for."""
+
+    name: str
+    packed: bool = False
+
+    def encode(self) -> bytes:
+        """The bytes of the <want_data> message."""
+        return self.name.encode() + (_PACKED if self.packed else b"")
+
+    @classmethod
+    def decode(cls, data: bytes) -> Ticket:
+        """What the bytes ask for; any bytes ask for something."""
+        packed = data.endswith(_PACKED)
+        name = data[: -len(_PACKED)] if packed else data
+        return cls(name.decode("utf-8", "backslashreplace"), packed)
+
+
+def uri_for(address: str, name: str) -> str:
+    """The URI of the data set `name` of the server at a unix address."""
+    if not name or "\0" in name:
+        raise UsageError(f"the name of a data set is not empty and has no zero byte: {name!r}")
+    parameters = (("error_data", str(ERROR_DATA)), ("ticket", name))
+    return str(StreamURI("unix", address, WANT_DATA, FREE_DATA, parameters=parameters))
+
+
+def error_tag(uri: StreamURI) -> int | None:
+    """The tag of messages that say why a server refused; None where the URI has none."""
+    value = uri.parameter("error_data")
+    return int(value) if value is not None and value.isascii() and value.isdigit() else None
+
+
+def encode_error(error: BowstringError) -> bytes:
+    """The body of a message with the tag `error_data`."""
+    kind = next((kind for kind, type_ in _KINDS.items() if isinstance(error, type_)), "invalid")
+    return f"{kind}\n{str(error)[:_MAX_TEXT]}".encode()
+
+
+def decode_error(data: bytes | memoryview, where: str) -> BowstringError:
+    """The error that a server told of."""
+    kind, _, text = bytes(data[: 2 * _MAX_TEXT]).decode("utf-8", "replace").partition("\n")
+    return _KINDS.get(kind, ProtocolError)(f"{where}: {text or 'the server gives no reason'}")
+
+
+def parse(text: str, ticket: str | None = None) -> tuple[StreamURI, str]:
+    """A unix URI and the ticket, the given one rather than the URI's. Raises `UsageError`, and `ProtocolError` as
+    `parse_uri`.
+    """
+    if not isinstance(text, str):
+        raise UsageError(f"expected a URI, not {type(text).__name__}")
+    uri = parse_uri(text)
+    if uri.scheme != "unix":
+        raise UsageError(f"URI {text!r}: expected the scheme unix, found {uri.scheme}")
+    ticket = uri.parameter("ticket") if ticket is None else ticket
+    if not ticket:
+        raise UsageError(f"URI {text!r} names no data set: give a ticket")
+    return uri, ticket

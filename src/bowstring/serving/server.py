@@ -1,0 +1,342 @@
+"""Serving data sets by name («Server Sequence»): each lies in one region, which is passed, or sent as bytes on
+request.
+
+One thread accepts, and one serves each client; a client that misbehaves loses its connection and nothing else. Nothing
+that a client does makes the server allocate in proportion to it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+from bowstring.dissociated.connection import ServerConnection
+from bowstring.dissociated.events import DataRequested, StreamComplete
+from bowstring.dissociated.states import State
+from bowstring.dissociated.wire import AddressBody, Body, PackedBody
+from bowstring.errors import (
+    BowstringError,
+    ClosedError,
+    ConnectionLostError,
+    DeadlineError,
+    NotFoundError,
+    ProtocolError,
+    ResourceError,
+    UsageError,
+)
+from bowstring.memory.region import Region
+from bowstring.serving.addresses import ERROR_DATA, FREE_DATA, WANT_DATA, Ticket, encode_error, uri_for
+from bowstring.serving.share import Handle
+from bowstring.serving.storing import Batches, Stored, open_path, store, stored
+from bowstring.transports.base import TransportOptions
+from bowstring.transports.regions import addresses_of
+from bowstring.transports.unix import UnixTransport
+from bowstring.transports.unix_address import UnixListener
+
+Source: TypeAlias = Batches | str | os.PathLike[str] | Region | Handle
+"""What can be served: batches, the path of an Arrow file, memory that is shared already."""
+
+_POLL_S = 60.0
+_JOIN_S = 5.0
+_PAUSE_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """Deadlines and limits of a server."""
+
+    timeout_s: float = 30.0
+    """How long a client may take to say what it wants."""
+    stall_s: float = 600.0
+    """How long a client may take nothing of what is sent before it loses its connection."""
+    max_clients: int = 256
+    """Clients at the same time; the next one is told so and turned away."""
+
+
+class Server:
+    """Serves data sets to processes of this machine and user; made by `serve`. A context manager.
+
+    `close` ends it: clients keep what they have attached, memory that nobody attached goes. A server lives in threads
+    of its process; when the process ends, however it does, nothing is left behind.
+    """
+
+    def __init__(self, address: str | None = None, options: ServerOptions | None = None) -> None:
+        self.options = options or ServerOptions()
+        transport = TransportOptions(timeout_s=self.options.timeout_s, max_plain_bytes=1 << 16, max_regions=0)
+        self._listener = UnixListener(address, options=transport)
+        self._lock = threading.Lock()
+        self._stored: dict[str, Stored] = {}
+        self._clients: dict[UnixTransport, threading.Thread] = {}
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._accept, name="bowstring-serve", daemon=True)
+        _SERVERS.add(self)
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        """Where the server listens: "@" and an abstract name, or the path of a socket."""
+        return self._listener.address
+
+    @property
+    def names(self) -> list[str]:
+        """The data sets that are served."""
+        with self._lock:
+            return list(self._stored)
+
+    @property
+    def uris(self) -> dict[str, str]:
+        """The URI of each data set by its name."""
+        return {name: uri_for(self.address, name) for name in self.names}
+
+    @property
+    def num_clients(self) -> int:
+        """How many clients are connected."""
+        with self._lock:
+            return len(self._clients)
+
+    def uri(self, name: str) -> str:
+        """The URI of a data set, for `bowstring.connect`. Raises `NotFoundError`, `ClosedError`."""
+        self._refuse_closed()
+        if name not in self.names:
+            raise NotFoundError(f"no data set {name!r} is served here; there are {self.names}")
+        return uri_for(self.address, name)
+
+    def add(self, name: str, source: Source) -> str:
+        """Serve one more data set; its URI. Batches are copied once, into memory that all clients share; files and
+        regions are not.
+
+        Raises `UsageError` for a name that is taken, and what `serve` raises.
+        """
+        self._refuse_closed()
+        uri = uri_for(self.address, name)
+        held = stored(_region_of(source, name))
+        with self._lock:
+            if name in self._stored:
+                raise UsageError(f"a data set {name!r} is served here already")
+            self._stored[name] = held
+        return uri
+
+    def remove(self, name: str) -> None:
+        """Serve a data set no longer; its memory goes when the last client that uses it lets go. Raises
+        `NotFoundError`.
+        """
+        with self._lock:
+            if self._stored.pop(name, None) is None:
+                raise NotFoundError(f"no data set {name!r} is served here")
+
+    def close(self) -> None:
+        """End the server, its connections and threads. Idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._listener.close()
+        with self._lock:
+            clients = dict(self._clients)
+            self._stored.clear()
+        for transport in clients:
+            transport.close()
+        for thread in (self._thread, *clients.values()):
+            if thread is not threading.current_thread():
+                thread.join(_JOIN_S)
+
+    def _refuse_closed(self) -> None:
+        if self._is_closed:
+            raise ClosedError("the server is closed")
+
+    def _accept(self) -> None:
+        while not self._is_closed:
+            try:
+                transport = self._listener.accept(timeout_s=_POLL_S)
+            except DeadlineError:
+                continue
+            except ClosedError:
+                return
+            except BowstringError:
+                time.sleep(_PAUSE_S)  # descriptors are short: some come back when clients go
+                continue
+            with self._lock:
+                is_full = len(self._clients) >= self.options.max_clients
+                if not is_full and not self._is_closed:
+                    thread = threading.Thread(
+                        target=self._serve, args=(transport,), name="bowstring-client", daemon=True
+                    )
+                    self._clients[transport] = thread
+            if is_full:
+                _refuse(
+                    transport,
+                    ConnectionLostError(f"the server has {self.options.max_clients} clients already, its limit"),
+                )
+                transport.close()
+            elif not self._start(thread):
+                transport.close()
+
+    def _start(self, thread: threading.Thread) -> bool:
+        try:
+            thread.start()
+        except RuntimeError:  # the system gives no more threads
+            return False
+        return True
+
+    def _serve(self, transport: UnixTransport) -> None:
+        try:
+            _Client(transport, self._find, self.options).run()
+        except BowstringError:
+            pass  # this client is gone, or not worth keeping
+        finally:
+            transport.close()
+            with self._lock:
+                self._clients.pop(transport, None)
+
+    def _find(self, name: str) -> Stored:
+        with self._lock:
+            held = self._stored.get(name)
+            if held is None:
+                raise NotFoundError(f"the server has no data set {name[:200]!r}")
+        return held
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else f"{len(self.names)} data sets at {self.address}"
+        return f"<bowstring.Server {state}>"
+
+
+class _Client:
+    """One client: its requests one after the other, and the regions that were passed to it."""
+
+    def __init__(self, transport: UnixTransport, find: Callable[[str], Stored], options: ServerOptions) -> None:
+        self._transport = transport
+        self._find = find
+        self._options = options
+        self._connection = ServerConnection(WANT_DATA, FREE_DATA)
+        self._passed: dict[int, tuple[Stored, int]] = {}
+
+    def run(self) -> None:
+        try:
+            while True:
+                self._receive(self._options.timeout_s if self._connection.state is State.WAITING else None)
+        except (ProtocolError, ResourceError) as error:
+            _refuse(self._transport, error)
+        finally:
+            self._connection.connection_lost()
+
+    def _receive(self, timeout_s: float | None) -> None:
+        try:
+            received = self._transport.receive(timeout_s=_POLL_S if timeout_s is None else timeout_s)
+        except DeadlineError:
+            if timeout_s is None:
+                return  # holding data and silent is what clients do
+            raise
+        for event in self._connection.receive(received.tag, received.data):
+            if isinstance(event, DataRequested):
+                self._stream(Ticket.decode(event.ticket))
+            elif isinstance(event, StreamComplete):
+                self._retire()
+
+    def _stream(self, ticket: Ticket) -> None:
+        try:
+            held = self._find(ticket.name)
+            held.region.check()
+        except BowstringError as error:
+            _refuse(self._transport, error)
+            raise
+        self._send(held.schema, None, None)
+        index = self._index_of(held) if not ticket.packed and held.messages else -1
+        memory = held.region.memory if ticket.packed else memoryview(b"")
+        for message in held.messages:
+            body: Body
+            if ticket.packed:
+                body = PackedBody(
+                    (memory[message.body_offset : message.body_offset + message.body_bytes],), message.body_bytes
+                )
+            else:
+                body = AddressBody.of(addresses_of(index, message.offsets), message.lengths)
+            self._send(message.metadata, body, held)
+        for outgoing in self._connection.end():
+            self._transport.send_message(outgoing, timeout_s=self._options.stall_s)
+        if self._connection.state is State.COMPLETE:
+            self._retire()
+
+    def _send(self, metadata: bytes, body: Body | None, owner: Any) -> None:
+        for message in self._connection.send(metadata, body, owner):
+            self._transport.send_message(message, timeout_s=self._options.stall_s)
+
+    def _index_of(self, held: Stored) -> int:
+        passed = self._passed.get(id(held))
+        if passed is None:
+            index = self._transport.send_region(held.region, timeout_s=self._options.stall_s)
+            passed = self._passed[id(held)] = (held, index)
+        return passed[1]
+
+    def _retire(self) -> None:
+        """Nothing is out any more: let the client and us forget the regions, so that memory can go."""
+        while self._passed:
+            _, (_, index) = self._passed.popitem()
+            self._transport.retire_region(index, timeout_s=self._options.stall_s)
+
+
+def _refuse(transport: UnixTransport, error: BowstringError) -> None:
+    try:
+        transport.send((encode_error(error),), tag=ERROR_DATA, timeout_s=_PAUSE_S)
+    except BowstringError:
+        pass
+
+
+def _region_of(source: Source, name: str) -> Region:
+    if isinstance(source, Handle):
+        return source.region()
+    if isinstance(source, Region):
+        return source.duplicate()
+    if isinstance(source, str | os.PathLike):
+        return open_path(source)
+    return store(source, name)[0]
+
+
+def serve(sources: Mapping[str, Source], address: str | None = None, options: ServerOptions | None = None) -> Server:
+    """Serve data sets to other processes of this machine and user; see `Server`, and `bowstring.connect` for the other
+    end.
+
+    A source is a table, a record batch, record batches or a reader (each copied once, now, into memory that all
+    clients share), the path of an Arrow file (its descriptor is passed, nothing is copied), or a `Region` or `Handle`
+    of shared memory. `address` is a path for the socket; by default it gets an abstract name of its own, which leaves
+    no file behind.
+
+    Raises `NotFoundError` for a path that is not there, other errors of `open_file` for one that is no Arrow file,
+    `ResourceError` where memory is short, `UsageError` for other sources and addresses in use.
+    """
+    server = Server(address, options)
+    try:
+        for name, source in sources.items():
+            server.add(name, source)
+    except BaseException:
+        server.close()
+        raise
+    return server
+
+
+_SERVERS: weakref.WeakSet[Server] = weakref.WeakSet()
+
+
+def _let_go_after_fork() -> None:
+    """A forked child has no threads to serve with: without this it would keep addresses that nobody answers at."""
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for server in list(_SERVERS):
+        for descriptor in (server._listener.fileno(), *(client.fileno() for client in server._clients)):
+            if descriptor >= 0:
+                os.dup2(nothing, descriptor, inheritable=False)
+    os.close(nothing)
+
+
+os.register_at_fork(after_in_child=_let_go_after_fork)

@@ -1,0 +1,197 @@
+"""Batches as a region, and a region as messages: what is served always lies in memory that can be passed.
+
+Whatever is given becomes one region with an uncompressed Arrow file in it, buffers at multiples of 64 bytes. A file
+that exists is such a region already. Batches whose dictionaries change on the way can't be a file; they become a
+stream, which is laid out alike.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from bowstring.datatypes.field import Schema
+from bowstring.errors import InvalidDataError, NotFoundError, ResourceError, TruncatedError, UsageError
+from bowstring.ipc import framing
+from bowstring.ipc.file import FileReader, FileWriter, StreamWriter
+from bowstring.ipc.header import BatchHeader, HeaderReader
+from bowstring.ipc.limits import DEFAULT_LIMITS
+from bowstring.ipc.sinks import sink_for
+from bowstring.ipc.sources import MemorySource
+from bowstring.ipc.stream import Encoder, StreamReader
+from bowstring.memory.buffer import Memory
+from bowstring.memory.descriptors import refuse_what_does_not_fit
+from bowstring.memory.region import Region
+from bowstring.tabular.batch import RecordBatch
+from bowstring.tabular.table import Table
+
+Batches: TypeAlias = RecordBatch | Table | FileReader | StreamReader | Iterable[RecordBatch]
+"""What can be written into a region."""
+
+_FIRST_MESSAGE = len(framing.FILE_START)
+
+
+def store(source: Batches, name: str = "table") -> tuple[Region, int]:
+    """Copy batches once into a new sealed region: the region, and the number of rows.
+
+    Raises `UsageError` for anything else than batches, `ResourceError` where memory is short; then nothing is left.
+    """
+    schema, batches = as_batches(source)
+    if isinstance(source, RecordBatch | Table):
+        refuse_what_does_not_fit(source.nbytes, name)
+        try:
+            return _write(FileWriter, schema, batches, name)
+        except UsageError:
+            if not any(map(_has_dictionary, schema)):
+                raise
+            batches = as_batches(source)[1]
+    kind = StreamWriter if any(map(_has_dictionary, schema)) else FileWriter
+    return _write(kind, schema, batches, name)
+
+
+def as_batches(source: Batches) -> tuple[Schema, Iterable[RecordBatch]]:
+    """Schema and batches of anything that has them. Raises `UsageError`."""
+    if isinstance(source, RecordBatch):
+        return source.schema, [source]
+    if isinstance(source, Table):
+        return source.schema, source.to_batches()
+    if isinstance(source, FileReader | StreamReader):
+        return source.schema, source
+    if not isinstance(source, str | bytes) and hasattr(source, "__iter__"):
+        held = iter(source)
+        first = next(held, None)
+        if isinstance(first, RecordBatch):
+            return first.schema, _chained(first, held)
+        if first is None:
+            raise UsageError("no batches, so no schema: give an empty table")
+    raise UsageError(f"expected a table, record batches or a reader, not {type(source).__name__}")
+
+
+def _chained(first: RecordBatch, rest: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+    yield first
+    yield from rest
+
+
+def _has_dictionary(field: Any) -> bool:
+    from bowstring.datatypes.types import Dictionary
+
+    def inside(type_: Any) -> bool:
+        return isinstance(type_, Dictionary) or any(inside(child.type) for child in type_.fields)
+
+    return inside(field.type)
+
+
+def _write(
+    kind: type[FileWriter | StreamWriter], schema: Schema, batches: Iterable[RecordBatch], name: str
+) -> tuple[Region, int]:
+    rows = 0
+    with Region.writer(name) as memory:
+        writer = kind(sink_for(memory.fileno()), Encoder(schema, may_replace=kind is StreamWriter))
+        with writer:
+            for batch in batches:
+                writer.write_batch(batch)
+                rows += batch.num_rows
+        return memory.seal(), rows
+
+
+def open_region(region: Region) -> FileReader | StreamReader:
+    """A reader of the file or stream in a region; nothing is copied, and its batches keep the mapping."""
+    source = MemorySource(Memory(region.memory), region.name)
+    if framing.is_file(bytes(region.memory[:_FIRST_MESSAGE])):
+        return FileReader(source)
+    return StreamReader(source)
+
+
+def open_path(path: str | os.PathLike[str]) -> Region:
+    """The region of an Arrow file. Raises `NotFoundError`, `ResourceError`, `UsageError`."""
+    try:
+        return Region.from_file(path)
+    except FileNotFoundError:
+        raise NotFoundError(f"{os.fspath(path)}: there is no such file") from None
+    except ResourceError:
+        raise
+    except OSError as error:
+        raise ResourceError(error.errno, f"{os.fspath(path)}: cannot be opened: {error.strerror}") from None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredMessage:
+    """A message that lies in a region: its flatbuffer, and where body and buffers are, in bytes from the region's
+    start.
+    """
+
+    metadata: bytes
+    offsets: npt.NDArray[np.uint64]
+    lengths: npt.NDArray[np.uint64]
+    body_offset: int
+    body_bytes: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stored:
+    """Everything that a server says about a region: the schema's flatbuffer, then dictionaries and batches in order."""
+
+    region: Region
+    schema: bytes
+    messages: tuple[StoredMessage, ...]
+    num_rows: int
+
+
+def stored(region: Region) -> Stored:
+    """Read the headers of the file or stream in a region; bodies are not touched. Raises `InvalidDataError`s."""
+    source = MemorySource(Memory(region.memory), region.name)
+    is_file = framing.is_file(source.read_at(0, min(_FIRST_MESSAGE, source.size)))
+    if is_file:
+        reader = FileReader(source)
+        _ = reader.schema
+        schema, _ = _framed(source, _FIRST_MESSAGE)
+        messages = [_message(header, body.offset, True) for header, body, _ in reader.dictionary_messages()]
+        rows = 0
+        for index in range(reader.num_record_batches):
+            header, body = reader.batch_message(index)
+            rows += header.length
+            messages.append(_message(header, body.offset, True))
+        return Stored(region, schema, tuple(messages), rows)
+    StreamReader(source)  # it says in detail what is wrong with other bytes
+    schema, position = _framed(source, 0)
+    headers, messages, rows = HeaderReader(DEFAULT_LIMITS), [], 0
+    while position < source.size:
+        raw, position = _framed(source, position)
+        if not raw:
+            break
+        read = headers.read(raw, 0, ("message", len(messages) + 1))
+        if not isinstance(read, BatchHeader) or read.body_bytes > source.size - position:
+            raise InvalidDataError(
+                f"{region.name}: message {len(messages) + 1} is no batch that ends within the stream"
+            )
+        messages.append(_message(read, position, False))
+        rows += read.length if read.shape.kind == "RecordBatch" else 0
+        position += read.body_bytes
+    return Stored(region, schema, tuple(messages), rows)
+
+
+def _framed(source: MemorySource, position: int) -> tuple[bytes, int]:
+    """The flatbuffer of the message that begins at `position`, and where its body begins; no bytes at an end marker."""
+    prefix = source.read_at(position, min(framing.PREFIX_BYTES, source.size - position))
+    where = f"{source.name}: message at byte {position}"
+    if len(prefix) < framing.PREFIX_BYTES:
+        return b"", source.size
+    length_bytes, skip = framing.metadata_length(prefix, where, DEFAULT_LIMITS.max_metadata_bytes)
+    raw = source.read_at(position + skip, min(length_bytes, source.size - position - skip))
+    if len(raw) < length_bytes:
+        raise TruncatedError(f"{where}: expected {length_bytes} bytes of metadata, found {len(raw)}")
+    return raw, position + skip + length_bytes
+
+
+def _message(header: BatchHeader, body_offset: int, is_framed: bool) -> StoredMessage:
+    spans, metadata = header.buffers(), bytes(header.raw[:])
+    if is_framed:
+        skip = framing.PREFIX_BYTES if metadata[:4] == framing.CONTINUATION else framing.LEGACY_PREFIX_BYTES
+        metadata = metadata[skip : skip + int.from_bytes(metadata[skip - 4 : skip], "little")]
+    offsets = (spans["offset"] + body_offset).astype("<u8")
+    return StoredMessage(metadata, offsets, spans["length"].astype("<u8"), body_offset, header.body_bytes)
