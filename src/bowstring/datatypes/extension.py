@@ -40,6 +40,9 @@ class ExtensionType(DataType):
         """The child fields of the storage type."""
         return self.storage_type.fields
 
+    def metadata_within(self) -> tuple[object, ...]:
+        return self.storage_type.metadata_within()
+
     def serialize(self) -> bytes:
         """The type's parameters, as they travel in the field's custom metadata."""
         return b""

@@ -61,9 +61,17 @@ class Field:
         """The same field with other custom metadata."""
         return replace(self, pairs=as_metadata(metadata))
 
+    def remove_metadata(self) -> Field:
+        """The same field without custom metadata of its own."""
+        return replace(self, pairs=())
+
     def equals(self, other: Field, check_metadata: bool = False) -> bool:
         """Whether name, type and nullability are the same, and the custom metadata at every level if asked for."""
-        return self == other and (not check_metadata or _all_pairs(self) == _all_pairs(other))
+        if self != other:
+            return False
+        return not check_metadata or (
+            sorted(self.pairs) == sorted(other.pairs) and self.type.equals(other.type, check_metadata=True)
+        )
 
     def _inside(self) -> str:
         return f"{self.name}: {self.type}" + ("" if self.nullable else " not null")
@@ -75,12 +83,14 @@ class Field:
         return f"Field({self._inside()})"
 
 
-def _all_pairs(field: Field) -> tuple[object, ...]:
-    return (sorted(field.pairs), *(_all_pairs(child) for child in field.type.fields))
-
-
 def field(name: str, type: DataType, nullable: bool = True, metadata: MetadataLike = None) -> Field:
-    """A named, typed column or child."""
+    """A named, typed column or child. Raises `UsageError` where the name is no string or the type no data type."""
+    from bowstring.datatypes.types import DataType  # it imports fields
+
+    if not isinstance(name, str):
+        raise UsageError(f"a field's name is a string, not {name!r}")
+    if not isinstance(type, DataType):
+        raise UsageError(f"field {name!r}: {type!r} is no data type")
     return Field(name, type, nullable, as_metadata(metadata))
 
 
@@ -137,6 +147,10 @@ class Schema:
         """The same schema with other custom metadata."""
         return Schema(self.fields, as_metadata(metadata))
 
+    def remove_metadata(self) -> Schema:
+        """The same schema without custom metadata of its own."""
+        return Schema(self.fields)
+
     def equals(self, other: Schema, check_metadata: bool = False) -> bool:
         """Whether the fields are the same, and the custom metadata at every level if asked for."""
         if self != other:
@@ -173,8 +187,4 @@ def schema(
 ) -> Schema:
     """A schema from fields, (name, type) pairs or a mapping from names to types."""
     items: Iterable[Field | tuple[str, DataType]] = fields.items() if isinstance(fields, Mapping) else fields
-    made = tuple(f if isinstance(f, Field) else Field(*f) for f in items)
-    for f in made:
-        if not isinstance(f.name, str):
-            raise UsageError(f"a field's name is a string, not {f.name!r}")
-    return Schema(made, as_metadata(metadata))
+    return Schema(tuple(f if isinstance(f, Field) else field(*f) for f in items), as_metadata(metadata))

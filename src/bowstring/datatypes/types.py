@@ -31,6 +31,21 @@ class DataType:
         """The child fields of a nested type, in order; none for the others."""
         return ()
 
+    @property
+    def num_fields(self) -> int:
+        """The number of child fields."""
+        return len(self.fields)
+
+    def equals(self, other: object, check_metadata: bool = False) -> bool:
+        """Whether both are the same type, and the custom metadata of their fields at every level if asked for."""
+        if not isinstance(other, DataType) or self != other:
+            return False
+        return not check_metadata or self.metadata_within() == other.metadata_within()
+
+    def metadata_within(self) -> tuple[object, ...]:
+        """The custom metadata of the fields at every level, which `==` and hashes leave out; hashable."""
+        return tuple((frozenset(f.pairs), f.type.metadata_within()) for f in self.fields)
+
     def __str__(self) -> str:
         return self.NAME
 
@@ -373,6 +388,9 @@ class Dictionary(DataType):
     def __post_init__(self) -> None:
         if not isinstance(self.index_type, Int):
             raise UsageError(f"dictionary indices are integers, not {self.index_type}")
+
+    def metadata_within(self) -> tuple[object, ...]:
+        return self.value_type.metadata_within()
 
     def __str__(self) -> str:
         return f"dictionary<values={self.value_type}, indices={self.index_type}, ordered={int(self.ordered)}>"

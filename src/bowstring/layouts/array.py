@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from bowstring.errors import DataTypeError, NotFoundError, UsageError
-from bowstring.layouts.base import Indices, Layout, Values
+from bowstring.layouts.base import Layout, Values
+from bowstring.layouts.gather import check_length
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import Buffer
@@ -121,7 +122,7 @@ class Array:
         return None if validity is None else bitmap.unpack(validity, self.offset, self.length)
 
     def is_valid(self, index: int) -> bool:
-        """Whether slot `index` is not null, by the array's own bitmap."""
+        """Whether slot `index` is not null, by the array's own bitmap. Raises `IndexError` outside the array."""
         validity = self.buffers[0] if self.layout.has_validity else None
         index = self._index(index)
         if validity is None:
@@ -145,8 +146,11 @@ class Array:
         """The values as Python objects, None for null.
 
         Timestamps, dates, times and durations become `datetime` objects where these can hold them exactly, else NumPy's
-        `datetime64` or `timedelta64`; decimals `Decimal`, structs dictionaries, maps lists of pairs.
+        `datetime64` or `timedelta64`; decimals `Decimal`, structs dictionaries, maps lists of pairs. Raises
+        `InvalidDataError` where the buffers do not hold such values, and `LimitError` where there would be many more
+        values than the array has bytes (`bowstring.layouts.gather`).
         """
+        check_length(self)
         return self.layout.to_pylist(self)
 
     def to_numpy(self, zero_copy_only: bool = True) -> Values:
@@ -155,6 +159,8 @@ class Array:
         Shares the memory, read-only, where the layout allows. Otherwise raises `WouldCopyError`, or with
         `zero_copy_only=False` copies: nulls become NaN, NaT or None, and integers with nulls become float64.
         """
+        if not zero_copy_only:
+            check_length(self)
         return self.layout.to_numpy(self, not zero_copy_only)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
@@ -208,15 +214,16 @@ class Array:
         return self.layout.rebase(self)
 
     def take(self, indices: Sequence[int] | Values | Array) -> Array:
-        """The slots at `indices`, copied. Raises `UsageError` for an index outside the array."""
-        wanted: Indices
-        if isinstance(indices, Array):
-            wanted = indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        else:
-            wanted = np.asarray(indices, np.int64)
+        """The slots at `indices`, integers from 0 on and none of them null, copied.
+
+        Raises `UsageError` for an index that is outside the array or no integer.
+        """
+        wanted = indices.to_numpy(zero_copy_only=False) if isinstance(indices, Array) else np.asarray(indices)
+        if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
+            raise UsageError(f"take: indices are a sequence of integers, not {indices!r:.100}")
         if wanted.size and not (wanted.min() >= 0 and wanted.max() < self.length):
             raise UsageError(f"take: indices from {wanted.min()} to {wanted.max()} of an array of {self.length} values")
-        return self.layout.take(self, wanted)
+        return self.layout.take(self, wanted.astype(np.int64, copy=False))
 
     def dictionary_decode(self) -> Array:
         """A dictionary-encoded array as plain values, copied; any other array as it is."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.errors import InvalidDataError, WouldCopyError
+from bowstring.errors import DataTypeError, InvalidDataError, WouldCopyError
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import EMPTY, Buffer
@@ -115,15 +115,13 @@ class Layout(ABC):
         """The values as a NumPy array of shape (length,); an object array where NumPy has no such type."""
         if not allow_copy:
             raise WouldCopyError(f"{self.type} has no NumPy form that shares its memory: allow the copy")
-        out = np.empty(array.length, object)
-        out[:] = self.to_pylist(array)
-        return out
+        return objects(self.to_pylist(array))
 
     # Structure
 
     @abstractmethod
     def rebase(self, array: Array) -> Array:
-        """An equal array with offset 0 whose buffers and children hold nothing beyond it; copies little where it can."""
+        """An equal array with offset 0 whose buffers and children hold nothing beyond it; copies only where it must."""
 
     @abstractmethod
     def take(self, array: Array, indices: Indices) -> Array:
@@ -156,14 +154,10 @@ def validity_of(mask: npt.NDArray[np.bool_] | None) -> Buffer | None:
 
 def split_nulls(values: Sequence[Any], fill: Any) -> tuple[Sequence[Any], Mask | None]:
     """Values with `fill` in the place of None, and the mask of those that are not None (None where all are)."""
-    if None not in values if isinstance(values, (list, tuple)) and len(values) < 64 else not _any_none(values):
+    if not any(value is None for value in values):
         return values, None
     mask = np.fromiter((value is not None for value in values), np.bool_, len(values))
     return [fill if value is None else value for value in values], mask
-
-
-def _any_none(values: Sequence[Any]) -> bool:
-    return any(value is None for value in values)
 
 
 def rebased_validity(array: Array) -> Buffer | None:
@@ -199,11 +193,9 @@ def with_nulls(values: list[Any], array: Array) -> list[Any]:
     return values
 
 
-def ranges(starts: Indices, lengths: Indices) -> Indices:
-    """start, start + 1, … for each start and length, end to end."""
-    total = int(lengths.sum())
-    ends = np.cumsum(lengths)
-    return np.arange(total, dtype=np.int64) + np.repeat(starts - ends + lengths, lengths)
+def objects(values: Sequence[Any]) -> Values:
+    """Python objects as a NumPy array of shape (length,), whatever they are."""
+    return np.fromiter(values, np.dtype(object), len(values))
 
 
 def buffer_of(values: Values) -> Buffer:
@@ -218,10 +210,10 @@ def first_bad(bad: npt.NDArray[np.bool_]) -> int:
 
 @contextmanager
 def place(where: str) -> Iterator[None]:
-    """Put `where` before the message of an `InvalidDataError` that is raised inside."""
+    """Put `where` before the message of an `InvalidDataError` or a `DataTypeError` that is raised inside."""
     try:
         yield
-    except InvalidDataError as error:
+    except (InvalidDataError, DataTypeError) as error:
         raise type(error)(f"{where}: {error}") from None
 
 

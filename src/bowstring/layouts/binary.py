@@ -29,13 +29,14 @@ from bowstring.layouts.base import (
     buffer_of,
     first_bad,
     joined_validity,
-    ranges,
     rebased_validity,
     split_nulls,
     taken_validity,
     validity_of,
     with_nulls,
 )
+from bowstring.layouts.gather import gather
+from bowstring.layouts.scalars.base import is_bytes
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer
 
 if TYPE_CHECKING:
@@ -48,9 +49,11 @@ def encoded(values: Sequence[Any], is_text: bool, type: DataType) -> tuple[bytes
     """
     try:
         if not is_text:
-            if any(isinstance(value, str) for value in values):
+            data = b"".join(values)
+            lengths = np.fromiter(map(len, values), np.int64, len(values))
+            if len(data) != lengths.sum():
                 raise TypeError
-            return b"".join(values), np.fromiter(map(len, values), np.int64, len(values))
+            return data, lengths
         joined = "".join(values)
         data = joined.encode()
         if len(data) == len(joined):
@@ -58,9 +61,8 @@ def encoded(values: Sequence[Any], is_text: bool, type: DataType) -> tuple[bytes
         parts = [value.encode() for value in values]
         return data, np.fromiter(map(len, parts), np.int64, len(parts))
     except (TypeError, UnicodeEncodeError):
-        wanted: Any = str if is_text else (bytes, bytearray, memoryview)
         for index, value in enumerate(values):
-            if not isinstance(value, wanted):
+            if not (isinstance(value, str) if is_text else is_bytes(value)):
                 raise DataTypeError(f"value {index}: {value!r} is no {type}") from None
         raise DataTypeError(f"a value has characters that UTF-8 does not encode (surrogates): no {type}") from None
 
@@ -158,7 +160,7 @@ class BinaryLayout(Layout):
         offsets = self.cuts(array)
         starts = offsets[indices].astype(np.int64)
         lengths = offsets[indices + 1] - starts
-        data = self.data(array).bytes[ranges(starts, lengths)]
+        data = gather(self.data(array).bytes, starts, lengths)
         made = self.of(cut(lengths, self.offset_type, self.type), data)
         return Array(self, made.length, (taken_validity(array, indices), *made.buffers[1:]))
 

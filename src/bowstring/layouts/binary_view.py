@@ -10,7 +10,7 @@ b'a string of more than twelve bytes'
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -29,7 +29,6 @@ from bowstring.layouts.base import (
     buffer_of,
     first_bad,
     joined_validity,
-    ranges,
     rebased_validity,
     split_nulls,
     taken_validity,
@@ -37,7 +36,8 @@ from bowstring.layouts.base import (
     with_nulls,
 )
 from bowstring.layouts.binary import encoded
-from bowstring.memory.buffer import EMPTY, UINT8, Buffer
+from bowstring.layouts.gather import check_bytes, copy_stretches, gather
+from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
@@ -96,18 +96,24 @@ class BinaryViewLayout(Layout):
         lengths = views["length"].astype(np.int64)
         offsets = np.zeros(len(views) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
+        check_bytes(int(offsets[-1]), sum(buffer.size for buffer in array.buffers[1:] if buffer is not None))
         data = np.empty(int(offsets[-1]), UINT8)
-        short = np.flatnonzero((lengths <= INLINE_BYTES) & (lengths > 0))
-        if short.size:
-            inline = np.ascontiguousarray(views).view(UINT8)
-            data[ranges(offsets[short], lengths[short])] = inline[ranges(short * 16 + 4, lengths[short])]
-        long = lengths > INLINE_BYTES
-        for number, buffer in enumerate(array.buffers[2:]):
-            own = np.flatnonzero(long & (views["buffer"] == number))
-            if own.size and buffer is not None:
-                starts = views["offset"][own].astype(np.int64)
-                data[ranges(offsets[own], lengths[own])] = buffer.bytes[ranges(starts, lengths[own])]
+        short = np.flatnonzero(lengths <= INLINE_BYTES)
+        inline = np.ascontiguousarray(views).view(UINT8)
+        copy_stretches(data, offsets[short], inline, short * VIEW.itemsize + 4, lengths[short])
+        for held, own in self._by_buffer(array, views):
+            copy_stretches(data, offsets[own], held, views["offset"][own].astype(np.int64), lengths[own])
         return offsets, data
+
+    def _by_buffer(self, array: Array, views: Values) -> Iterator[tuple[Bytes, Indices]]:
+        """Each data buffer that long views point to, and the slots of these views."""
+        long = np.flatnonzero(views["length"] > INLINE_BYTES)
+        numbers = views["buffer"][long]
+        order = np.argsort(numbers, kind="stable")
+        for own in np.split(long[order], np.flatnonzero(np.diff(numbers[order])) + 1):
+            if own.size:
+                held = array.buffers[2 + int(views["buffer"][own[0]])]
+                yield (held or EMPTY).bytes, own
 
     def build(self, values: Sequence[Any]) -> Array:
         filled, mask = split_nulls(values, "" if self.is_text else b"")
@@ -116,9 +122,8 @@ class BinaryViewLayout(Layout):
         starts = np.cumsum(lengths) - lengths
         views = np.zeros(len(lengths), VIEW)
         views["length"] = lengths
-        raw = views.view(UINT8)
         heads = np.where(lengths > INLINE_BYTES, 4, lengths)
-        raw[ranges(np.arange(len(lengths)) * 16 + 4, heads)] = data[ranges(starts, heads)]
+        copy_stretches(views.view(UINT8), np.arange(len(lengths)) * VIEW.itemsize + 4, data, starts, heads)
         long = np.flatnonzero(lengths > INLINE_BYTES)
         ends = np.cumsum(lengths[long])
         buffers: list[Buffer] = []
@@ -129,7 +134,7 @@ class BinaryViewLayout(Layout):
             own = long[first:last]
             views["buffer"][own] = len(buffers)
             views["offset"][own] = ends[first:last] - lengths[own] - base
-            buffers.append(buffer_of(data[ranges(starts[own], lengths[own])]))
+            buffers.append(buffer_of(gather(data, starts[own], lengths[own])))
             first = last
         return Array(self, len(lengths), (validity_of(mask), Buffer.of(views), *buffers))
 
@@ -168,14 +173,11 @@ class BinaryViewLayout(Layout):
         views = self.views(array)
         lengths = views["length"].astype(np.int64)
         self._check_inline(views, lengths)
-        long = lengths > INLINE_BYTES
-        for number, buffer in enumerate(array.buffers[2:]):
-            own = np.flatnonzero(long & (views["buffer"] == number))
-            if own.size and buffer is not None:
-                starts = views["offset"][own].astype(np.int64)
-                self._check_prefixes(views, own, buffer.bytes[starts[:, None] + np.arange(4)])
-                if self.is_text:
-                    text.check_ranges(buffer.bytes, starts, starts + lengths[own], own)
+        for held, own in self._by_buffer(array, views):
+            starts = views["offset"][own].astype(np.int64)
+            self._check_prefixes(views, own, held[starts[:, None] + np.arange(4)])
+            if self.is_text:
+                text.check_ranges(held, starts, starts + lengths[own], own)
 
     def _check_prefixes(self, views: Values, own: Indices, heads: Values) -> None:
         prefixes = np.ascontiguousarray(views["prefix"][own]).view(UINT8).reshape(-1, 4)
@@ -194,4 +196,4 @@ class BinaryViewLayout(Layout):
             raise InvalidDataError(f"views[{short[first_bad(stray)]}] is inline, but not padded with zeros")
         if self.is_text and short.size:
             starts = np.arange(len(short)) * INLINE_BYTES
-            text.check_ranges(inside.reshape(-1), starts, starts + lengths[short], short)
+            text.check_ranges(inside.reshape(-1), starts, starts + INLINE_BYTES, short)

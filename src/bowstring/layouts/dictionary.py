@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 def frozen(value: Any) -> Any:
     """A hashable stand-in that is equal for values that are stored alike, and only for them."""
     if isinstance(value, float):
-        return value.hex()
+        return float, value.hex()
     if isinstance(value, dict):
         return tuple((key, frozen(item)) for key, item in value.items())
     if isinstance(value, (list, tuple, np.ndarray)):
@@ -89,7 +89,10 @@ class DictionaryLayout(Layout):
                 keys.append(0)
                 continue
             key = value if type(value) is str else frozen(value)
-            number = numbers.setdefault(key, len(distinct))
+            try:
+                number = numbers.setdefault(key, len(distinct))
+            except TypeError:
+                raise DataTypeError(f"{value!r} cannot be hashed: no value of {self.type}") from None
             if number == len(distinct):
                 distinct.append(value)
             keys.append(number)
@@ -103,12 +106,19 @@ class DictionaryLayout(Layout):
         assert array.dictionary is not None
         if array.null_count == array.length:
             return [None] * array.length
-        words = array.dictionary.to_pylist()
+        dictionary = array.dictionary
+        if array.length < dictionary.length:
+            used, keys = np.unique(keys, return_inverse=True)
+            dictionary = dictionary.take(used)
+        words = dictionary.to_pylist()
         return with_nulls([words[key] for key in keys.tolist()], array)
 
     def to_numpy(self, array: Array, allow_copy: bool) -> Values:
         if not allow_copy:
             raise WouldCopyError(f"{self.type} has to be decoded for NumPy: allow the copy with zero_copy_only=False")
+        dictionary = array.dictionary
+        if array.null_count == 0 and dictionary is not None and dictionary.null_count == 0:
+            return dictionary.to_numpy(zero_copy_only=False)[self.keys(array)]
         decoded = decode(array)
         return decoded.layout.to_numpy(decoded, True)
 
@@ -122,29 +132,36 @@ class DictionaryLayout(Layout):
         return Array(self, own.length, own.buffers, (), array.dictionary, own._null_count)
 
     def concat(self, arrays: Sequence[Array]) -> Array:
+        """Dictionaries that are the same one after the other are taken once, others are put end to end.
+
+        Raises `DataTypeError` where the joined dictionary is too large for the type's indices.
+        """
         dictionaries: list[Array] = []
-        bases: list[int] = []
-        length = 0
+        moved: list[Indices] = []
+        base = length = 0
         for array in arrays:
-            keys = array.dictionary
-            assert keys is not None
-            same = next(
-                (at for at, known in enumerate(dictionaries) if known is keys or known.equals(keys, True)), None
-            )
-            if same is None:
-                dictionaries.append(keys)
-                length += keys.length
-            bases.append(sum(known.length for known in dictionaries[: len(dictionaries) - 1 if same is None else same]))
+            keys, own = self.keys(array), array.dictionary
+            assert own is not None
+            last = dictionaries[-1] if dictionaries else None
+            if last is None or not (last is own or last.equals(own, nans_equal=True)):
+                dictionaries.append(own)
+                base, length = length, length + own.length
+            moved.append(keys + base)
         if length - 1 > np.iinfo(self.indices.dtype).max:
             raise DataTypeError(f"a dictionary of {length} values is too large for the indices of {self.type}")
-        moved = [self.keys(array) + base for array, base in zip(arrays, bases, strict=True)]
         data = np.concatenate(moved).astype(self.indices.dtype)
         joined = dictionaries[0] if len(dictionaries) == 1 else self._dictionary.concat(dictionaries)
         made = self.indices.of(data)
         return Array(self, len(data), (joined_validity(arrays), made.buffers[1]), (), joined)
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
-        return arrays_equal(decode(left), decode(right), nans_equal)
+        mine, my_keys = np.unique(self.keys(left), return_inverse=True)
+        theirs, their_keys = np.unique(self.keys(right), return_inverse=True)
+        pairs = np.unique(my_keys * len(theirs) + their_keys)
+        assert left.dictionary is not None
+        assert right.dictionary is not None
+        my_words = left.dictionary.take(mine[pairs // len(theirs)])
+        return arrays_equal(my_words, right.dictionary.take(theirs[pairs % len(theirs)]), nans_equal)
 
     def check(self, array: Array) -> None:
         if array.dictionary is None:

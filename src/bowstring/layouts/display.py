@@ -33,8 +33,8 @@ def value_text(value: Any) -> str:
 def _texts(array: Array) -> list[str]:
     try:
         return [value_text(value) for value in array.to_pylist()]
-    except BowstringError as error:
-        return [f"<{error}>"]
+    except (BowstringError, ArithmeticError, IndexError, MemoryError, TypeError, ValueError) as error:
+        return [f"<{error}>"]  # an extension's `decode` may raise what it likes
 
 
 def array_repr(array: Array) -> str:

@@ -16,7 +16,7 @@ def arrays_equal(left: Array, right: Array, nans_equal: bool) -> bool:
         return False
     if left.length == 0:
         return True
-    if left.null_count != right.null_count:
+    if left.layout.has_validity and left.null_count != right.null_count:
         return False
     mine, theirs = left.mask(), right.mask()
     if mine is not None and theirs is not None:

@@ -21,7 +21,6 @@ from bowstring.layouts.base import (
     Layout,
     Values,
     joined_validity,
-    ranges,
     rebased_validity,
     split_nulls,
     taken_validity,
@@ -29,6 +28,7 @@ from bowstring.layouts.base import (
     with_nulls,
 )
 from bowstring.layouts.equality import arrays_equal
+from bowstring.layouts.gather import ranges
 from bowstring.layouts.list_ import flatten
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ class FixedSizeListLayout(Layout):
 
     def take(self, array: Array, indices: Indices) -> Array:
         elements = self.elements(array)
-        child = elements.layout.take(elements, ranges(indices * self.size, np.full(len(indices), self.size)))
+        wanted = ranges(indices * self.size, np.full(len(indices), self.size), elements.length)
+        child = elements.layout.take(elements, wanted)
         return Array(self, len(indices), (taken_validity(array, indices),), (child,))
 
     def concat(self, arrays: Sequence[Array]) -> Array:

@@ -27,7 +27,6 @@ from bowstring.layouts.base import (
     Role,
     Values,
     joined_validity,
-    ranges,
     rebased_validity,
     split_nulls,
     taken_validity,
@@ -36,6 +35,7 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.binary import check_ends, checked_offsets, cut
 from bowstring.layouts.equality import arrays_equal
+from bowstring.layouts.gather import ranges
 from bowstring.memory.buffer import Buffer
 
 if TYPE_CHECKING:
@@ -102,7 +102,9 @@ class ListLayout(Layout):
         starts = offsets[indices].astype(np.int64)
         lengths = offsets[indices + 1] - starts
         child = array.children[0]
-        return self._of(lengths, child.layout.take(child, ranges(starts, lengths)), taken_validity(array, indices))
+        return self._of(
+            lengths, child.layout.take(child, ranges(starts, lengths, child.length)), taken_validity(array, indices)
+        )
 
     def concat(self, arrays: Sequence[Array]) -> Array:
         cuts = [self.cuts(array) for array in arrays]
@@ -149,8 +151,9 @@ class MapLayout(ListLayout):
         return with_nulls([pairs[start:stop] for start, stop in pairwise(at)], array)
 
     def check_full(self, array: Array) -> None:
-        offsets = self.cuts(array)
-        entries = self.elements(array, offsets)
+        mask = array.mask()
+        array = array if mask is None else self.take(array, np.flatnonzero(mask))
+        entries = self.elements(array, self.cuts(array))
         if entries.null_count:
             raise InvalidDataError(f"the map has {entries.null_count} null entries, and an entry cannot be null")
         keys = entries.rebased().children[0]

@@ -27,7 +27,6 @@ from bowstring.layouts.base import (
     buffer_of,
     first_bad,
     joined_validity,
-    ranges,
     rebased_validity,
     split_nulls,
     taken_validity,
@@ -36,6 +35,7 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.binary import cut
 from bowstring.layouts.equality import arrays_equal
+from bowstring.layouts.gather import check_values, ranges
 from bowstring.layouts.list_ import flatten
 from bowstring.memory.buffer import Buffer
 
@@ -79,6 +79,7 @@ class ListViewLayout(Layout):
         starts, sizes = self.views(array)
         if not sizes.size:
             return []
+        check_values(int(sizes.sum()), array.children[0].length)
         first, last = int(starts.min()), int((starts + sizes).max())
         elements = array.children[0].slice(first, last - first).to_pylist()
         lists = [elements[at : at + size] for at, size in zip((starts - first).tolist(), sizes.tolist(), strict=True)]
@@ -99,7 +100,7 @@ class ListViewLayout(Layout):
     def _sequential(self, array: Array, starts: Indices, sizes: Indices, validity: Buffer | None) -> Array:
         child = array.children[0]
         offsets = cut(sizes, self.offset_type, self.type)
-        return self._of(offsets[:-1], sizes, child.layout.take(child, ranges(starts, sizes)), validity)
+        return self._of(offsets[:-1], sizes, child.layout.take(child, ranges(starts, sizes, child.length)), validity)
 
     def take(self, array: Array, indices: Indices) -> Array:
         starts, sizes = self.views(array)

@@ -60,9 +60,15 @@ _LAYOUTS: dict[type[DataType], Callable[[Any, tuple[Layout, ...]], Layout]] = {
 }
 
 
-@lru_cache(maxsize=4096)
 def layout_of(type: DataType) -> Layout:
-    """The layout of a data type; its children's layouts are resolved with it."""
+    """The layout of a data type; its children's layouts are resolved with it. Raises `UsageError` for anything else."""
+    if not isinstance(type, DataType):
+        raise UsageError(f"{type!r} is no data type of the columnar format")
+    return _layout_of(type, type.metadata_within())
+
+
+@lru_cache(maxsize=4096)
+def _layout_of(type: DataType, metadata: object) -> Layout:  # noqa: ARG001 -- types that differ in it are equal
     if isinstance(type, ExtensionType):
         return ExtensionLayout(type, layout_of(type.storage_type))
     if isinstance(type, types.Dictionary):

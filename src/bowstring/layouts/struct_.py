@@ -19,6 +19,7 @@ from bowstring.layouts.base import (
     Indices,
     Layout,
     joined_validity,
+    place,
     rebased_validity,
     shown,
     split_nulls,
@@ -54,10 +55,10 @@ class StructLayout(Layout):
                     raise DataTypeError(f"value {index} has {shown(set(value) - known)}: no fields of {self.type}")
             elif not isinstance(value, tuple) or len(value) != len(self.names):
                 raise DataTypeError(f"value {index}: {value!r} is no {self.type}")
-        columns = [
-            child.build([v.get(name) if isinstance(v, Mapping) else v[at] for v in filled])
-            for at, (name, child) in enumerate(zip(self.names, self.children, strict=True))
-        ]
+        columns = []
+        for at, (name, child) in enumerate(zip(self.names, self.children, strict=True)):
+            with place(f"field {name!r}"):
+                columns.append(child.build([v.get(name) if isinstance(v, Mapping) else v[at] for v in filled]))
         return Array(self, len(filled), (validity_of(mask),), tuple(columns))
 
     def to_pylist(self, array: Array) -> list[Any]:

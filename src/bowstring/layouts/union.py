@@ -106,13 +106,19 @@ class UnionLayout(Layout):
         return self._assemble(members, parts)
 
     def _member_for(self, index: int, value: Any) -> int:
+        """The first child that gives the value back as the same Python type, else the first that takes it."""
+        fallback = -1
         for number, layout in enumerate(self.children):
             try:
-                layout.build([value])
+                back = layout.build([value]).to_pylist()[0]
             except DataTypeError:
                 continue
-            return number
-        raise DataTypeError(f"value {index}: {value!r} is of none of the types of {self.type}")
+            if type(back) is type(value):
+                return number
+            fallback = number if fallback < 0 else fallback
+        if fallback < 0:
+            raise DataTypeError(f"value {index}: {value!r} is of none of the types of {self.type}")
+        return fallback
 
     def to_pylist(self, array: Array) -> list[Any]:
         out: list[Any] = [None] * array.length

@@ -9,7 +9,6 @@ from bowstring.errors import InvalidDataError
 from bowstring.memory.buffer import UINT8, Buffer, Bytes
 
 Mask = npt.NDArray[np.bool_]
-_BLOCK_BITS = 1 << 20
 
 
 def size_bytes(length: int) -> int:
@@ -57,9 +56,9 @@ def count(bitmap: Buffer, offset: int, length: int) -> int:
 
 def realign(bitmap: Buffer, offset: int, length: int) -> Buffer:
     """A bitmap whose bit 0 is bit `offset` of this one; copies only where `offset` is not a multiple of 8."""
-    if offset & 7 == 0:
-        return bitmap.slice(offset >> 3, size_bytes(length))
     held = _bytes_of(bitmap, offset, length)
+    if offset & 7 == 0:
+        return bitmap.slice(offset >> 3, held.size)
     shift = np.uint8(offset & 7)
     out = held >> shift
     out[:-1] |= held[1:] << np.uint8(8 - shift)

@@ -61,8 +61,8 @@ class Memory:
 
 
 def _flat_bytes(array: npt.NDArray[Any]) -> Bytes:
-    if not array.flags.c_contiguous:
-        raise UsageError("a buffer needs C-contiguous memory: copy the array first")
+    if not array.flags.c_contiguous or array.dtype.hasobject:
+        raise UsageError("a buffer needs C-contiguous memory without Python objects: copy the array first")
     return array.reshape(-1).view(UINT8)
 
 

@@ -49,7 +49,7 @@ class RecordBatch:
                 raise UsageError(f"column {field.name!r} has {array.length} values, the first column has {num_rows}")
             if array.type != field.type:
                 raise UsageError(f"column {field.name!r} is {array.type}, its field says {field.type}")
-        return cls(schema, num_rows, arrays)
+        return cls(schema, num_rows, tuple(arrays))
 
     @property
     def num_columns(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 from itertools import chain
 from typing import Any
@@ -13,14 +13,14 @@ import numpy as np
 from bowstring.datatypes import types
 from bowstring.datatypes.field import Field, MetadataLike, Schema, field
 from bowstring.datatypes.types import DataType
-from bowstring.errors import DataTypeError, UsageError
+from bowstring.errors import DataTypeError, UnsupportedError, UsageError
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Layout, Values, validity_of
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
-from bowstring.layouts.scalars.temporal import DayTime, MonthDayNano
+from bowstring.layouts.scalars.temporal import DayTime, MonthDayNano, zone_of
 from bowstring.layouts.struct_ import StructLayout
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.chunked import ChunkedArray
@@ -36,7 +36,9 @@ def array(values: Any, type: DataType | None = None, mask: Values | Sequence[boo
     """
     if isinstance(values, ChunkedArray):
         values = values.combine_chunks()
-    elif not isinstance(values, Array) and hasattr(values, "__arrow_c_array__"):
+    elif not isinstance(values, Array) and (
+        hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__")
+    ):
         from bowstring.exchange import cdata
 
         values = cdata.import_array(values)
@@ -193,10 +195,19 @@ def _datetimes(values: list[datetime]) -> DataType:
     if len(zones) > 1:
         raise DataTypeError("datetimes with and without a zone have no common data type: give one")
     zone = values[0].tzinfo
-    name = getattr(zone, "key", None) or (zone.tzname(None) if zone is not None else None)
-    if name and name.startswith("UTC") and name != "UTC":
+    return types.timestamp("us", None if zone is None else _zone_name(zone))
+
+
+def _zone_name(zone: tzinfo) -> str:
+    """The name of a zone that leads back to it, else UTC: the moments are the same."""
+    name = getattr(zone, "key", None) or getattr(zone, "zone", None) or zone.tzname(None) or "UTC"
+    if name.startswith(("UTC+", "UTC-")):
         name = name[3:]
-    return types.timestamp("us", name or ("UTC" if zone is not None else None))
+    try:
+        zone_of(name)
+    except UnsupportedError:
+        return "UTC"
+    return str(name)
 
 
 def _lists(values: list[Any]) -> DataType:
@@ -205,6 +216,9 @@ def _lists(values: list[Any]) -> DataType:
 
 def _structs(values: list[Mapping[str, Any]]) -> DataType:
     names = list(dict.fromkeys(chain.from_iterable(values)))
+    for name in names:
+        if not isinstance(name, str):
+            raise DataTypeError(f"a struct's field is named by a string, not by {name!r}")
     return types.struct([(name, infer_type([value.get(name) for value in values])) for name in names])
 
 

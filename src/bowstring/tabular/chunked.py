@@ -59,8 +59,7 @@ class ChunkedArray:
     def to_numpy(self, zero_copy_only: bool = False) -> Values:
         """The values as one NumPy array; shares the memory of a single chunk where the layout allows, else copies."""
         if len(self.chunks) == 1:
-            chunk = self.chunks[0]
-            return chunk.layout.to_numpy(chunk, not zero_copy_only)
+            return self.chunks[0].to_numpy(zero_copy_only)
         if zero_copy_only:
             raise WouldCopyError(f"{len(self.chunks)} chunks do not make one NumPy array without copying")
         return self.combine_chunks().to_numpy(zero_copy_only=False)

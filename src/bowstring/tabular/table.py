@@ -59,6 +59,8 @@ class Table:
         if len(schema) != len(columns):
             raise UsageError(f"a schema of {len(schema)} fields does not fit {len(columns)} columns")
         for field, column in zip(schema, columns, strict=True):
+            if column.type != field.type:
+                raise UsageError(f"column {field.name!r} is {column.type}, its field says {field.type}")
             if len(column) != len(columns[0]):
                 raise UsageError(
                     f"column {field.name!r} has {len(column)} values, the first column has {len(columns[0])}"

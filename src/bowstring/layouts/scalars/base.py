@@ -40,8 +40,7 @@ class Scalars(ABC):
 
     def as_numpy_copy(self, slots: Values, mask: Mask | None) -> Values:
         """The slots as NumPy shows such values, copied; null slots (False in the mask) as NaN, NaT or None."""
-        out = np.empty(len(slots), object)
-        out[:] = self.decode(slots)
+        out = np.fromiter(self.decode(slots), np.dtype(object), len(slots))
         if mask is not None:
             out[~mask] = None
         return out
@@ -61,6 +60,11 @@ class Scalars(ABC):
     def check(self, slots: Values) -> tuple[int, str] | None:
         """The first slot that holds no legal value and what is wrong with it, or None."""
         return None
+
+
+def is_bytes(value: Any) -> bool:
+    """Whether a Python value is a string of bytes."""
+    return isinstance(value, (bytes, bytearray)) or (isinstance(value, memoryview) and value.nbytes == len(value))
 
 
 def as_words(slots: Values) -> Values:

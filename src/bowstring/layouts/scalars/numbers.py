@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bowstring.datatypes.types import FixedSizeBinary, FloatingPoint, Int
-from bowstring.layouts.scalars.base import Scalars, as_words
+from bowstring.layouts.scalars.base import Scalars, as_words, is_bytes
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import Values
     from bowstring.memory.bitmap import Mask
+
+
+def refuse_bools(values: Sequence[Any]) -> None:
+    """Raise TypeError where a truth value stands among numbers."""
+    if bool in set(map(type, values)):
+        raise TypeError("a truth value is no number")
 
 
 class Integers(Scalars):
@@ -27,6 +33,7 @@ class Integers(Scalars):
         self._code = code if type.is_signed else code.upper()
 
     def encode(self, values: Sequence[Any]) -> Values:
+        refuse_bools(values)
         return np.frombuffer(machine_array(self._code, values), self.dtype)
 
     def decode(self, slots: Values) -> list[Any]:
@@ -45,7 +52,7 @@ class Integers(Scalars):
     def from_numpy(self, array: Values) -> tuple[Values, Mask | None]:
         if array.dtype == self.dtype:
             return array, None
-        if array.dtype.kind not in "iub":
+        if array.dtype.kind not in "iu":
             raise TypeError(f"NumPy's {array.dtype} is no integer type")
         if array.size and not np.can_cast(array.dtype, self.dtype):
             limits = np.iinfo(self.dtype)
@@ -56,7 +63,7 @@ class Integers(Scalars):
 
 
 class Floats(Scalars):
-    """Python floats; NumPy floats of the same width."""
+    """Python floats, rounded to the width, and integers that need no rounding; NumPy floats of the same width."""
 
     __slots__ = ()
 
@@ -64,8 +71,13 @@ class Floats(Scalars):
         super().__init__(f"f{type.bit_width // 8}")
 
     def encode(self, values: Sequence[Any]) -> Values:
+        refuse_bools(values)
         with np.errstate(over="ignore"):
-            return np.frombuffer(machine_array("d", values), np.float64).astype(self.dtype, copy=False)
+            slots: Values = np.frombuffer(machine_array("d", values), np.float64).astype(self.dtype, copy=False)
+        for value, slot in zip(values, slots.tolist(), strict=True):
+            if isinstance(value, (int, np.integer)) and int(value) != slot:
+                raise OverflowError(f"the integer {value} has no exact form")
+        return slots
 
     def decode(self, slots: Values) -> list[Any]:
         return list(slots.tolist())
@@ -80,9 +92,15 @@ class Floats(Scalars):
         return out
 
     def from_numpy(self, array: Values) -> tuple[Values, Mask | None]:
-        if array.dtype.kind not in "iubf":
+        if array.dtype.kind not in "iuf":
             raise TypeError(f"NumPy's {array.dtype} is no number")
-        return array.astype(self.dtype, copy=False), None
+        with np.errstate(over="ignore"):
+            slots = array.astype(self.dtype, copy=False)
+        if array.dtype.kind != "f" and array.size:
+            exact = 1 << (np.finfo(self.dtype).nmant + 1)
+            if (int(array.min()) < -exact or int(array.max()) > exact) and slots.tolist() != array.tolist():
+                raise OverflowError("an integer has no exact form")
+        return slots, None
 
     def equal(self, left: Values, right: Values, nans_equal: bool) -> bool:
         return bool(np.array_equal(left, right, equal_nan=nans_equal))
@@ -98,7 +116,7 @@ class FixedBytes(Scalars):
 
     def encode(self, values: Sequence[Any]) -> Values:
         width = self.dtype.itemsize
-        if any(not isinstance(value, (bytes, bytearray, memoryview)) or len(value) != width for value in values):
+        if not all(is_bytes(value) and len(value) == width for value in values):
             raise ValueError(f"not a byte string of {width} bytes")
         return np.frombuffer(b"".join(values), self.dtype) if width else np.zeros(len(values), self.dtype)
 

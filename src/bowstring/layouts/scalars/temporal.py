@@ -30,7 +30,7 @@ _EPOCH = datetime(1970, 1, 1)
 _EPOCH_DAY = _EPOCH.toordinal()
 _FIRST_US = -62_135_596_800_000_000
 _LAST_US = 253_402_300_799_999_999
-_LONGEST_US = 86_399_999_999_999 * 10**6
+_LONGEST_US = (1 << 63) - 1
 _NAT = np.iinfo(np.int64).min
 
 
@@ -124,9 +124,11 @@ class _Temporal(Scalars):
 def _exact_units(value: Any, wanted: np.dtype[Any]) -> int:
     if np.isnat(value):
         raise ValueError("NaT is no value: give None for null")
+    if value.dtype.kind != wanted.kind:
+        raise TypeError(f"NumPy's {value.dtype} is no {wanted}")
     converted = value.astype(wanted)
-    if converted != value:
-        raise ValueError(f"not a whole number of {wanted}")
+    if converted.astype(value.dtype) != value or (converted.astype(np.int64) > 0) != (value.astype(np.int64) > 0):
+        raise ValueError(f"not a whole number of {wanted}, or beyond its range")
     return int(converted.astype(np.int64))
 
 
@@ -305,7 +307,7 @@ class Months(Scalars):
         super().__init__("i4")
 
     def encode(self, values: Sequence[Any]) -> Values:
-        if any(not isinstance(value, (int, np.integer)) for value in values):
+        if any(not isinstance(value, (int, np.integer)) or isinstance(value, bool) for value in values):
             raise TypeError("not a whole number of months")
         return np.array(values, self.dtype)
 
@@ -329,7 +331,9 @@ class CompoundIntervals(Scalars):
 
     def encode(self, values: Sequence[Any]) -> Values:
         count = len(self.fill)
-        if any(not isinstance(value, tuple) or len(value) != count for value in values):
+        if not all(isinstance(value, tuple) and len(value) == count for value in values):
+            raise TypeError(f"not a tuple of {count} integers")
+        if not all(isinstance(part, int) for value in values for part in value):
             raise TypeError(f"not a tuple of {count} integers")
         return np.array([tuple(value) for value in values], self.dtype)
 

@@ -1,0 +1,102 @@
+"""Copying scattered stretches end to end, and the limits on data that comes out larger than the memory it lies in.
+
+Views, runs, dictionary indices and slots without any memory let a few bytes stand for any number of values. What such
+an array costs to check is in proportion to its bytes; what it costs to spell out is not, so spelling out has a limit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bowstring.errors import LimitError
+from bowstring.memory.buffer import UINT8, Bytes
+
+if TYPE_CHECKING:
+    from bowstring.layouts.array import Array
+    from bowstring.layouts.base import Indices
+
+MAX_VALUES = 1 << 27
+"""The most values that an array is spelled out into where they outnumber the bytes and elements that it holds.
+
+Set this attribute of the module to have another limit.
+"""
+MAX_BYTES = 1 << 31
+"""The most bytes that are copied out of fewer bytes; set as `MAX_VALUES`."""
+_BLOCK_BYTES = 1 << 20
+
+
+def check_bytes(wanted: int, held: int) -> None:
+    """Raise `LimitError` where `wanted` bytes are to be copied out of `held` ones, and that is beyond the limit."""
+    if wanted > max(MAX_BYTES, held):
+        raise LimitError(f"{wanted} bytes are to be copied out of {held}, at most {MAX_BYTES} are allowed (MAX_BYTES)")
+
+
+def check_values(wanted: int, held: int) -> None:
+    """Raise `LimitError` where `wanted` values are to be made out of `held` ones, and that is beyond the limit."""
+    if wanted > max(MAX_VALUES, held):
+        raise LimitError(f"{wanted} values are to be made out of {held}, at most {MAX_VALUES} are allowed (MAX_VALUES)")
+
+
+def check_length(array: Array) -> None:
+    """Raise `LimitError` where an array has more values than bytes, and these are beyond the limit."""
+    if array.length > MAX_VALUES:
+        check_values(array.length, held_bytes(array) * 8)
+
+
+def held_bytes(array: Array) -> int:
+    """The bytes of all buffers of an array, its children and its dictionary."""
+    inside = (*array.children, array.dictionary) if array.dictionary is not None else array.children
+    return sum(b.size for b in array.buffers if b is not None) + sum(map(held_bytes, inside))
+
+
+def ranges(starts: Indices, lengths: Indices, held: int | None = None) -> Indices:
+    """start, start + 1, … for each start and length, end to end.
+
+    `held` is how many elements there are to point to; raises `LimitError` for many more than these.
+    """
+    total = int(lengths.sum())
+    if held is not None:
+        check_values(total, held)
+    ends = np.cumsum(lengths)
+    return np.arange(total, dtype=np.int64) + np.repeat(starts - ends + lengths, lengths)
+
+
+def gather(data: Bytes, starts: Indices, lengths: Indices) -> Bytes:
+    """The bytes from each start on, of each length, end to end in a new array; they have to lie within `data`.
+
+    Raises `LimitError` for a result much larger than `data`.
+    """
+    total = int(lengths.sum())
+    check_bytes(total, data.size)
+    out = np.empty(total, UINT8)
+    copy_stretches(out, np.cumsum(lengths) - lengths, data, starts, lengths)
+    return out
+
+
+def copy_stretches(out: Bytes, targets: Indices, data: Bytes, sources: Indices, lengths: Indices) -> None:
+    """Copy `data[source : source + length]` to `out[target : target + length]` for each of the stretches.
+
+    Neighbours that lie one behind the other on both sides are copied in one piece. The memory it takes is bounded by
+    the number of stretches.
+    """
+    used = np.flatnonzero(lengths)
+    if not used.size:
+        return
+    targets, sources, lengths = targets[used], sources[used], lengths[used]
+    apart = (sources[1:] != sources[:-1] + lengths[:-1]) | (targets[1:] != targets[:-1] + lengths[:-1])
+    heads = np.concatenate(([0], np.flatnonzero(apart) + 1))
+    targets, sources, lengths = targets[heads], sources[heads], np.add.reduceat(lengths, heads)
+    ends = np.cumsum(lengths)
+    first = 0
+    while first < len(ends):
+        done = int(ends[first] - lengths[first])
+        past = max(int(np.searchsorted(ends, done + _BLOCK_BYTES, "right")), first + 1)
+        if past == first + 1:
+            to, source, length = int(targets[first]), int(sources[first]), int(lengths[first])
+            out[to : to + length] = data[source : source + length]
+        else:
+            own = slice(first, past)
+            out[ranges(targets[own], lengths[own])] = data[ranges(sources[own], lengths[own])]
+        first = past
