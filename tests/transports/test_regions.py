@@ -1,0 +1,104 @@
+"""Addresses mean bytes of regions, and nothing else whatever a peer writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from bowstring.errors import LimitError, ProtocolError
+from bowstring.memory.region import Region
+from bowstring.transports.regions import RegionTable, address_of, addresses_of, split_address
+
+SIZES = (100, 0, 50)
+
+
+@pytest.fixture
+def table() -> Iterator[RegionTable]:
+    table = RegionTable(10)
+    for index, size in enumerate(SIZES):
+        table.add(index, Region.copy_of([bytes([index + 1]) * size]))
+    yield table
+    table.close()
+
+
+def uint64(*values: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    return np.array(values, np.uint64)
+
+
+def test_an_address_is_an_index_and_an_offset() -> None:
+    assert address_of(65535, 2**48 - 1) == 2**64 - 1
+    assert split_address(address_of(7, 9)) == (7, 9)
+    assert addresses_of(2, [0, 5]).tolist() == [2 << 48, (2 << 48) + 5]
+
+
+def test_buffers_of_one_region_are_located_at_once(table: RegionTable) -> None:
+    region, offsets = table.locate(addresses_of(2, [0, 10, 50]), uint64(10, 40, 0))
+    assert region is table[2]
+    assert offsets.tolist() == [0, 10, 50]
+
+
+def test_buffers_of_several_regions_are_resolved_one_by_one(table: RegionTable) -> None:
+    views = table.resolve_all(uint64(address_of(2, 48), 98, address_of(9, 9)), uint64(2, 2, 0))
+    assert [bytes(view) for view in views] == [b"\3\3", b"\1\1", b""]
+    assert all(view.readonly for view in views)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "lengths"),
+    [
+        ((address_of(2, 0), address_of(2, 0) - 1), (1, 2)),
+        ((address_of(2, 0), address_of(1, 0)), (1, 1)),
+        ((0, 2**64 - 1), (1, 1)),
+        ((0,), (2**64 - 1,)),
+        ((1,), (100,)),
+        ((address_of(1, 0),), (1,)),
+        ((address_of(3, 0),), (1,)),
+    ],
+)
+def test_a_buffer_outside_is_refused(table: RegionTable, addresses: tuple[int, ...], lengths: tuple[int, ...]) -> None:
+    with pytest.raises(ProtocolError, match="region"):
+        table.locate(uint64(*addresses), uint64(*lengths))
+
+
+near = st.sampled_from([0, 1, 49, 50, 51, 99, 100, 101, 2**48 - 1, 2**63, 2**64 - 1]) | st.integers(0, 2**64 - 1)
+addresses_near = st.builds(lambda index, offset: (address_of(index, 0) + offset) % 2**64, st.integers(0, 4), near)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(pairs=st.lists(st.tuples(addresses_near, near), min_size=1, max_size=4))
+def test_resolving_agrees_with_plain_arithmetic(table: RegionTable, pairs: list[tuple[int, int]]) -> None:
+    def is_inside(address: int, length: int) -> bool:
+        index, offset = split_address(address)
+        return length == 0 or (index < len(SIZES) and offset + length <= SIZES[index])
+
+    addresses, lengths = uint64(*[a for a, _ in pairs]), uint64(*[n for _, n in pairs])
+    if all(is_inside(*pair) for pair in pairs):
+        views = table.resolve_all(addresses, lengths)
+        assert [bytes(view) for view in views] == [bytes([(a >> 48) + 1]) * n for a, n in pairs]
+    else:
+        with pytest.raises(ProtocolError):
+            table.resolve_all(addresses, lengths)
+
+
+def test_indexes_come_in_order_and_are_never_used_twice(table: RegionTable) -> None:
+    table.forget(2)
+    with Region.copy_of([b"x"]) as region, pytest.raises(ProtocolError, match="expected index 3, found 2"):
+        table.add(2, region)
+    with pytest.raises(ProtocolError, match="region 2"):
+        table.forget(2)
+    assert list(table) == [0, 1]
+
+
+def test_retired_regions_make_room(table: RegionTable) -> None:
+    small = RegionTable(1)
+    small.add(0, Region.copy_of([b"x"]))
+    with Region.copy_of([b"y"]) as region, pytest.raises(LimitError):
+        small.add(1, region)
+    small.forget(0)
+    small.add(1, Region.copy_of([b"z"]))
+    with small.take(1) as taken:
+        assert bytes(taken.memory) == b"z"
+    assert len(small) == 0
