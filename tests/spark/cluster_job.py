@@ -36,12 +36,13 @@ def trouble(folder: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
                 raise RuntimeError("injected")
             if partition in (1, 3):
                 try:
-                    os.close(os.open(f"{folder}/trouble-{partition}", os.O_CREAT | os.O_EXCL))
+                    marker = os.open(f"{folder}/trouble-{partition}", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
                 except FileExistsError:
                     continue
+                os.write(marker, str(context.taskAttemptId()).encode())
+                os.close(marker)
                 if partition == 3:
-                    if "lag" in os.listdir(folder):
-                        time.sleep(60)
+                    time.sleep(60 if Path(folder, "lag").exists() else 0)
                     continue
                 process = os.getppid()
                 while process > 1:
@@ -65,6 +66,8 @@ def main(master: str, folder: str) -> None:
             "spark.speculation": Path(folder, "lag").exists(),
             "spark.speculation.minTaskRuntime": "1s",
             "spark.speculation.quantile": "0.5",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.memory": "1g",
             "spark.executorEnv.PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
         },
     )

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +25,20 @@ ROWS = 60_000
 def cluster_report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What one job on a local cluster of two executors found, after one executor was killed in the middle of it."""
     folder = tmp_path_factory.mktemp("cluster")
-    command = [sys.executable, str(JOB), "local-cluster[2,1,1024]", str(folder)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
+    return run_job("local-cluster[2,1,1024]", folder)
+
+
+def run_job(master: str, folder: Path, **environment: str) -> dict[str, Any]:
+    command = [sys.executable, str(JOB), master, str(folder)]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-5000:]
     report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return {**report, "folder": folder, "log": done.stderr}
@@ -42,3 +59,62 @@ def test_the_attempts_that_died_leave_nothing_behind(cluster_report: dict[str, A
     assert manifest == "_manifest"
     assert [part.split("-")[2] for part in parts] == ["00000", "00001", "00002", "00003"]
     assert sorted(path.name for path in cluster_report["folder"].iterdir()) == ["data", "trouble-1", "trouble-3"]
+
+
+@pytest.fixture
+def two_hosts(tmp_path: Path) -> Iterator[str]:
+    """The master of a cluster of two workers with addresses of their own: Spark never runs a task twice on one host."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    from bowstring.spark.java import find_java
+
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    url = f"spark://127.0.0.1:{port}"
+    deploy = "org.apache.spark.deploy"
+    commands = [[f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]]
+    for host in ("127.0.0.2", "127.0.0.3"):
+        limits = ["--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(tmp_path / "work")]
+        commands.append([f"{deploy}.worker.Worker", "--host", host, *limits, url])
+    processes = []
+    try:
+        for command in commands:
+            processes.append(
+                subprocess.Popen(
+                    [str(Path(_find_spark_home(), "bin", "spark-class")), *command],
+                    env={**os.environ, "JAVA_HOME": str(find_java().home), "SPARK_DAEMON_MEMORY": "256m"},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            )
+            deadline_s = time.monotonic() + 60
+            while len(processes) == 1:  # the workers need the master to be there
+                try:
+                    socket.create_connection(("127.0.0.1", port), 1).close()
+                    break
+                except OSError:
+                    assert time.monotonic() < deadline_s, "the master did not come up"
+                    time.sleep(0.1)
+        yield url
+    finally:
+        for process in reversed(processes):
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(30)
+
+
+@pytest.mark.spark
+def test_of_an_attempt_and_its_speculative_copy_one_counts(two_hosts: str, tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    (folder / "lag").touch()
+    (folder / "trouble-1").touch()  # no executor is killed this time
+    report = run_job(two_hosts, folder, SPARK_LOCAL_IP="127.0.0.1")
+    assert report["rows"] == report["distinct"] == ROWS
+    committed = {part.split("-")[2]: part.split("-")[3].removesuffix(".arrow") for part in report["names"][1:]}
+    assert sorted(committed) == ["00000", "00001", "00002", "00003"]
+    lagging = (folder / "trouble-3").read_text()
+    assert lagging
+    assert committed["00003"] != lagging
+    assert not (folder / "data" / "_staging").exists()

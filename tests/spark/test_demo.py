@@ -1,0 +1,104 @@
+"""The main job: real data goes through Spark to another process, and arrives as Spark says it is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import bowstring as bs
+from bowstring.cli.demo import corpus, inputs
+from bowstring.cli.demo.facts import ColumnFacts, Facts, batch_facts, spark_facts
+from bowstring.cli.demo.roads import by_driver, by_parquet, by_publishing
+from bowstring.errors import NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize("name", ["flights-200k.arrow", "birdstrikes.csv", "earthquakes.json", "flights-20k.json"])
+def test_real_files_arrive_as_spark_says_they_are(spark: SparkSession, shared_folder: Path, name: str) -> None:
+    frame = inputs.read_input(spark, str(shared_folder / "data" / name))
+    arrival = by_publishing(frame)
+    assert arrival.facts is not None
+    assert arrival.facts.rows > 0
+    assert arrival.facts.differences(spark_facts(frame)) == []
+
+
+def test_the_machines_own_python_files_arrive_by_all_roads(spark: SparkSession) -> None:
+    frame = corpus.python_lines(spark, corpus.installed_sources(20_000)).cache()
+    facts = spark_facts(frame)
+    arrivals = [by_publishing(frame), by_driver(frame), by_parquet(frame)]
+    assert facts.rows > 10_000
+    assert [arrival.rows for arrival in arrivals] == [facts.rows] * 3
+    assert arrivals[0].facts is not None
+    assert arrivals[0].facts.differences(facts) == []
+    assert arrivals[0].copied_bytes < arrivals[0].size_bytes / 2
+    frame.unpersist()
+
+
+def test_the_corpus_says_what_a_line_is_and_who_uses_its_package(spark: SparkSession, tmp_path: Path) -> None:
+    package = tmp_path / "made"
+    package.mkdir()
+    (package / "bow.py").write_text("import os\n\n\nclass Bow:\n    # strung\n    def draw(self): ...\n")
+    (tmp_path / "user.py").write_text("from made import Bow\n")
+    moment = datetime(2026, 1, 1)
+    files = [
+        corpus.SourceFile(str(package / "bow.py"), "made", "made.bow", 60, moment),
+        corpus.SourceFile(str(tmp_path / "user.py"), "user", "user", 21, moment),
+    ]
+    rows = corpus.python_lines(spark, files).where("package = 'made'").orderBy("line").collect()
+    assert [row.kind for row in rows] == ["import", "blank", "blank", "class", "comment", "function", "blank"]
+    assert [row.name for row in rows] == [None, None, None, "Bow", None, "draw", None]
+    assert {row.used_by for row in rows} == {1}
+    assert rows[5].indent == 4
+    assert rows[0].of.lines == 7
+    assert rows[0].of.comments == Decimal("0.1429")
+
+
+def test_the_command_shows_the_rows_the_check_and_the_roads(shared_folder: Path) -> None:
+    command = [sys.executable, "-m", "bowstring", "demo", "--input", str(shared_folder / "data" / "birdstrikes.csv")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "10,000 rows" in done.stdout
+    for road in ("bowstring publish", "driver: toArrow + IPC", "Parquet files"):
+        assert road in done.stdout
+
+
+def test_facts_differ_where_rows_nulls_or_sums_do() -> None:
+    facts = Facts(2, (ColumnFacts("a", 0, "3"), ColumnFacts("b", 1, "0.1")))
+    assert facts.differences(Facts(2, (ColumnFacts("a", 0, "3"), ColumnFacts("b", 1, "0.10000000000000002")))) == []
+    for other in (
+        Facts(3, facts.columns),
+        Facts(2, (ColumnFacts("a", 0, "4"), facts.columns[1])),
+        Facts(2, (ColumnFacts("a", 1, "3"), facts.columns[1])),
+        Facts(2, facts.columns[:1]),
+        Facts(2, (facts.columns[0], ColumnFacts("b", 1, None))),
+    ):
+        assert len(facts.differences(other)) == 1
+
+
+def test_facts_of_batches_are_exact_beyond_64_bits() -> None:
+    big = 2**63 - 1
+    batch = bs.record_batch({"i": [big, big, None], "u": bs.array([2**64 - 1, 1, 0], bs.uint64()), "s": ["x", None, None]})
+    facts = batch_facts(["i", "u", "s"], [batch, batch])
+    assert facts == Facts(
+        6, (ColumnFacts("i", 2, str(4 * big)), ColumnFacts("u", 0, str(2 * 2**64)), ColumnFacts("s", 4, None))
+    )
+    assert Facts.from_json(json.loads(json.dumps(facts.to_json()))) == facts
+
+
+def test_an_input_that_is_not_there_or_of_no_known_kind_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match=r"nowhere\.csv: there is no such file"):
+        inputs.read_input(spark, str(tmp_path / "nowhere.csv"))
+    (tmp_path / "data.xyz").write_text("?")
+    with pytest.raises(UsageError, match=r"data\.xyz: expected a name that ends in"):
+        inputs.read_input(spark, str(tmp_path / "data.xyz"))
