@@ -41,6 +41,7 @@ class ExtensionType(DataType):
         return self.storage_type.fields
 
     def metadata_within(self) -> tuple[object, ...]:
+        """That of the storage type."""
         return self.storage_type.metadata_within()
 
     def serialize(self) -> bytes:

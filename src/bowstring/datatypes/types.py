@@ -44,7 +44,8 @@ class DataType:
 
     def metadata_within(self) -> tuple[object, ...]:
         """The custom metadata of the fields at every level, which `==` and hashes leave out; hashable."""
-        return tuple((frozenset(f.pairs), f.type.metadata_within()) for f in self.fields)
+        fields = self.fields
+        return tuple((frozenset(f.pairs), f.type.metadata_within()) for f in fields) if fields else ()
 
     def __str__(self) -> str:
         return self.NAME
@@ -390,6 +391,7 @@ class Dictionary(DataType):
             raise UsageError(f"dictionary indices are integers, not {self.index_type}")
 
     def metadata_within(self) -> tuple[object, ...]:
+        """That of the dictionary's type."""
         return self.value_type.metadata_within()
 
     def __str__(self) -> str:
