@@ -16,6 +16,8 @@ import pyarrow as pa
 import pytest
 
 from bowstring.datatypes import types
+from bowstring.datatypes.field import schema
+from bowstring.errors import InvalidDataError, UnsupportedTypeError
 from bowstring.exchange import abi, arrays, cdata
 from bowstring.layouts.array import Array
 from bowstring.layouts.registry import layout_of
@@ -153,6 +155,21 @@ def test_pyarrow_memory_goes_when_our_arrays_go() -> None:
     assert ours[99_999] == 99_999
     del ours
     assert pa.total_allocated_bytes() == before
+
+
+def test_an_export_that_fails_halfway_keeps_nothing() -> None:
+    ours, alive = watched()
+    short = Array(layout_of(types.int64()), 5, (None, Buffer.of(b"1234")))
+    absent = Array(layout_of(types.string()), 5, (None, None, None))
+    childless = Array(layout_of(types.list_(types.int8())), 0, (None, None))
+    for broken, message in ((short, "has 4 bytes, but 5 slots need 40"), (absent, "offsets"), (childless, "lacks")):
+        with pytest.raises(InvalidDataError, match=message):
+            cdata.export_batch(RecordBatch(schema([("a", ours.type), ("b", broken.type)]), 5, [ours, broken]))
+    with pytest.raises(UnsupportedTypeError):
+        cdata.export_schema(schema([("a", types.int8()), ("nul\0", types.int8())]))
+    del ours
+    gc.collect()
+    assert alive() is None
 
 
 def test_other_threads_may_release() -> None:

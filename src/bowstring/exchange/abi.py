@@ -12,7 +12,7 @@ import struct
 from array import array
 from collections.abc import Sequence
 from itertools import count
-from typing import Any
+from typing import Any, Self
 
 from bowstring.errors import DataTypeError, InvalidDataError, LimitError, UnsupportedError, UsageError
 from bowstring.exchange.callbacks import callback, immortal
@@ -67,11 +67,11 @@ _keys = count(1)
 class Block:
     """Memory that an exported structure and what it points to lie in: words, then strings.
 
-    Positions are words from the start; `at` and `text` make a word point into the block itself, once its address is
-    known.
+    Positions are words from the start; `at` and `text` make a word point into the block itself. It is filled within its
+    own context, and settles at an address when that ends.
     """
 
-    __slots__ = ("_strings", "_to_strings", "_to_words", "address", "words")
+    __slots__ = ("_keys", "_strings", "_to_strings", "_to_words", "address", "words")
 
     def __init__(self) -> None:
         self.words = array("q")
@@ -79,6 +79,7 @@ class Block:
         self._strings = bytearray()
         self._to_words: list[int] = []
         self._to_strings: list[int] = []
+        self._keys: list[int] = []
 
     def add(self, words: list[int]) -> int:
         """Append words; their position."""
@@ -97,8 +98,21 @@ class Block:
         self._to_strings.append(word)
         self._strings += text + bytes(-len(text) % 8)
 
-    def finish(self) -> Block:
-        """Settle where the block lies; nothing can be added any more."""
+    def keep(self, *held: Any) -> int:
+        """Keep the block and `held` until the structure whose `private_data` is the returned key is released."""
+        key = next(_keys)
+        live[key] = (self, *held)
+        self._keys.append(key)
+        return key
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error: object, *_: object) -> None:
+        if error is not None:
+            for key in self._keys:
+                del live[key]
+            return
         words = self.words
         strings = len(words) * 8
         words.frombytes(self._strings)
@@ -107,14 +121,6 @@ class Block:
             words[word] += base
         for word in self._to_strings:
             words[word] += base + strings
-        return self
-
-
-def keep(*held: Any) -> int:
-    """Keep objects until the structure whose `private_data` is the returned key is released."""
-    key = next(_keys)
-    live[key] = held
-    return key
 
 
 def _releaser(words_type: Any, release: int) -> Any:
@@ -200,7 +206,7 @@ _destructor = address_of(callback(ReleaseFunction, _destroy))
 
 
 def capsule(name: bytes, block: Block) -> object:
-    """A capsule over the structure that a finished block begins with; it releases what no consumer has taken over."""
+    """A capsule over the structure that a settled block begins with; it releases what no consumer has taken over."""
     made: object = _capsule_new(block.address, name, _destructor)
     _in_capsules[block.address] = (block, RELEASE_WORD[name])
     return made

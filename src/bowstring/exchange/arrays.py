@@ -35,56 +35,45 @@ _ZEROS = _zeros.__array_interface__["data"][0]
 def array_block(array: Array) -> abi.Block:
     """An array as an ArrowArray structure with all that it points to; its memory stays until the structure is released.
 
-    Raises `UsageError` for memory that the processor does not read.
+    Raises `InvalidDataError` for an array whose structure is not sound: a consumer would read beyond its memory. Raises
+    `UsageError` for memory that the processor does not read.
     """
-    block = abi.Block()
-    _write(block, array)
-    return block.finish()
+    with abi.Block() as block:
+        _write(block, array)
+    return block
 
 
 def batch_block(num_rows: int, columns: list[Array]) -> abi.Block:
-    """A record batch as the structure of a struct array without nulls («Record batches»)."""
-    block = abi.Block()
-    node = block.add([num_rows, 0, 0, 1, len(columns), 0, 0, 0, *_release(block)])
-    block.at(node + abi.BUFFERS, block.add([0]))
-    _write_children(block, node, columns)
-    return block.finish()
+    """A record batch as the structure of a struct array without nulls («Record batches»); errors as `array_block`."""
+    with abi.Block() as block:
+        node = block.add([num_rows, 0, 0, 1, len(columns), 0, 0, 0, abi.ARRAY_RELEASER, block.keep()])
+        block.at(node + abi.BUFFERS, block.add([0]))
+        _write_children(block, node, columns)
+    return block
 
 
 def _write(block: abi.Block, array: Array) -> int:
-    layout, buffers, children = array.layout, array.buffers, array.children
-    node = block.add(
-        [
-            array.length,
-            _null_count(array),
-            array.offset,
-            len(buffers),
-            len(children),
-            0,
-            0,
-            0,
-            *_release(block, buffers),
-        ]
-    )
+    layout, buffers, children, dictionary = array.layout, array.buffers, array.children, array.dictionary
+    if len(children) != len(layout.children) or (dictionary is None) != (layout.dictionary is None):
+        raise InvalidDataError(f"the array of {layout.type} lacks children or a dictionary")
+    shape = (array.length, _null_count(array), array.offset, len(buffers), len(children))
+    node = block.add([*shape, 0, 0, 0, abi.ARRAY_RELEASER, block.keep(buffers)])
     if buffers:
-        slots = array.offset + array.length
-        declared = [_address(buffer, spec, slots) for buffer, spec in zip(buffers, layout.buffers, strict=False)]
-        variadic = [b for b in buffers[len(layout.buffers) :] if b is not None]
-        pointers = block.add(declared + [_address(b) for b in variadic])
-        block.at(node + abi.BUFFERS, pointers)
+        slots, specs = array.offset + array.length, layout.buffers
+        addresses = [_address(buffer, spec, slots) for buffer, spec in zip(buffers, specs, strict=False)]
         if layout.VARIADIC:
-            lengths = block.add([0])
-            block.at(lengths, block.add([b.size for b in variadic] or [0]))
+            variadic = [EMPTY if buffer is None else buffer for buffer in buffers[len(specs) :]]
+            lengths = block.add([buffer.size for buffer in variadic] or [0])
+            pointers = block.add([*addresses, *(_address(buffer) for buffer in variadic), 0])
+            block.at(pointers + len(buffers), lengths)
             block.words[node + abi.N_BUFFERS] += 1
+        else:
+            pointers = block.add(addresses)
+        block.at(node + abi.BUFFERS, pointers)
     _write_children(block, node, children)
-    if array.dictionary is not None:
-        block.at(node + abi.DICTIONARY, _write(block, array.dictionary))
+    if dictionary is not None:
+        block.at(node + abi.DICTIONARY, _write(block, dictionary))
     return node
-
-
-def _release(*held: Any) -> tuple[int, int]:
-    """The words `release` and `private_data` of an array that keeps `held`."""
-    return abi.ARRAY_RELEASER, abi.keep(*held)
 
 
 def _write_children(block: abi.Block, node: int, children: Any) -> None:
@@ -103,12 +92,16 @@ def _null_count(array: Array) -> int:
 
 
 def _address(buffer: Buffer | None, spec: BufferSpec | None = None, slots: int = 0) -> int:
-    if buffer is None or (buffer.size == 0 and slots == 0):
+    size_bytes = 0 if buffer is None else buffer.size
+    if spec is not None and slots and (buffer is not None or spec.role is not Role.VALIDITY):
+        needed = spec.size_bytes(slots)
+        if size_bytes < needed:
+            name = spec.role.value
+            raise InvalidDataError(f"the {name} buffer has {size_bytes} bytes, but {slots} slots need {needed}")
+    if not size_bytes or buffer is None:
         return 0 if spec is None or spec.role is Role.VALIDITY else _ZEROS
     if buffer.device != "cpu":
-        raise UsageError(
-            f"a buffer on {buffer.device} cannot go through the C data interface: copy it to the cpu first"
-        )
+        raise UsageError(f"the C data interface has no place for a buffer on {buffer.device}: copy it to the cpu first")
     return buffer.address
 
 

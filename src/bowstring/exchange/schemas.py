@@ -21,6 +21,8 @@ MAX_PAIRS = 1 << 20
 MAX_METADATA_BYTES = 1 << 28
 """The longest metadata string that is read."""
 
+_LONG = 200
+"""Names from this many bytes on are not remembered."""
 _Text = ctypes.c_char_p
 
 
@@ -32,9 +34,9 @@ def schema_block(field: Field) -> abi.Block:
 
     Raises `UnsupportedTypeError`, naming the path, for what the C data interface cannot say.
     """
-    block = abi.Block()
-    _write(block, field, field.name)
-    return block.finish()
+    with abi.Block() as block:
+        _write(block, field, field.name)
+    return block
 
 
 def _write(block: abi.Block, field: Field, path: str) -> int:
@@ -53,7 +55,7 @@ def _write(block: abi.Block, field: Field, path: str) -> int:
             f"the name of field {path!r} has a NUL character in it, which a C string cannot hold"
         )
     children = kind.fields
-    node = block.add([0, 0, 0, flags, len(children), 0, 0, abi.SCHEMA_RELEASER, abi.keep(block)])
+    node = block.add([0, 0, 0, flags, len(children), 0, 0, abi.SCHEMA_RELEASER, block.keep()])
     try:
         block.text(node + abi.FORMAT, format_of(kind) + b"\0")
     except UnsupportedTypeError as error:
@@ -94,7 +96,8 @@ def read_field(address: int, depth: int = 0) -> Field:
     if format_text is None:
         raise InvalidDataError("a schema's format is a null pointer")
     if not n_children and not dictionary and not metadata:
-        return _leaf(format_text, name_text, flags)
+        make = _leaf if len(name_text) + len(format_text) < _LONG else _leaf.__wrapped__
+        return make(format_text, name_text, flags)
     if depth >= MAX_NESTING:
         raise LimitError(f"a schema is nested more than {MAX_NESTING} deep")
     if n_children < 0:

@@ -62,7 +62,7 @@ def _error_number(error: BaseException) -> int:
 
 
 def _producer(address: int) -> _Producer:
-    producer: _Producer = abi.live[abi.StreamWords.from_address(address)[abi.STREAM_PRIVATE]][0]
+    producer: _Producer = abi.live[abi.StreamWords.from_address(address)[abi.STREAM_PRIVATE]][1]
     return producer
 
 
@@ -89,9 +89,9 @@ _FUNCTIONS = [abi.address_of(f) for f in (_get_schema_function, _get_next_functi
 
 def stream_block(field: Field, blocks: Iterable[abi.Block]) -> abi.Block:
     """A stream of arrays, each given as its block when the consumer asks for it, as an ArrowArrayStream structure."""
-    block = abi.Block()
-    block.add([*_FUNCTIONS, abi.STREAM_RELEASER, abi.keep(_Producer(field, iter(blocks)))])
-    return block.finish()
+    with abi.Block() as block:
+        block.add([*_FUNCTIONS, abi.STREAM_RELEASER, block.keep(_Producer(field, iter(blocks)))])
+    return block
 
 
 # In
@@ -113,7 +113,7 @@ class ArrayStream:
         self._words = abi.StreamWords.from_buffer_copy(abi.StreamWords.from_address(address))
         abi.StreamWords.from_address(address)[abi.STREAM_RELEASE] = 0
         self._release = abi.ReleaseFunction(self._words[abi.STREAM_RELEASE])
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._number = 0
         try:
             self.field = self._read_schema()
