@@ -11,7 +11,9 @@ from bowstring import __version__
 from bowstring.cli.main import CALLED_WRONGLY, INTERRUPTED, Settings
 
 # Each command is the object of that name in the module bowstring.cli.<name>; the sentence is for the group's own help.
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "info": "Tell what is in an Arrow file or stream: schema, batches, bytes per column.",
+}
 
 
 class LazyGroup(click.Group):

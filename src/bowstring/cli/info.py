@@ -1,0 +1,266 @@
+"""`bowstring info`: what there is to know of an Arrow file or stream, as tables for people or JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from bowstring.datatypes.extension import NAME_KEY
+from bowstring.datatypes.field import Metadata
+from bowstring.inspection.document import as_document
+from bowstring.inspection.inspector import MAX_PIPED_BYTES, inspect
+from bowstring.inspection.report import FieldReport, Inspection
+from bowstring.inspection.text import human_bytes, printable, share_of, shown_bytes
+
+_COLUMNS_SHOWN = 20
+_FIELDS_SHOWN = 40
+_PAIRS_SHOWN = 10
+_NAME_CHARACTERS = 60
+_TYPE_CHARACTERS = 60
+_VALUE_CHARACTERS = 100
+_WIDE = 1000
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(allow_dash=True))
+@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON, sizes in bytes.")
+@click.option("--all", "show_all", is_flag=True, help="Show all columns and all metadata, however many and long.")
+@click.option(
+    "--max-piped-bytes",
+    type=click.IntRange(min=0),
+    default=MAX_PIPED_BYTES,
+    show_default=True,
+    help="The largest file (not stream) to take from a pipe: it has to be kept in memory.",
+)
+def info(file: str | None, *, as_json: bool, show_all: bool, max_piped_bytes: int) -> None:
+    """Tell what is in an Arrow file or stream: schema, batches, bytes per column, compression, alignment, metadata.
+
+    FILE is a path, or - for standard input; without it, standard input is read where it is no terminal. Only headers
+    are read, never the data.
+    """
+    source: Any = file
+    if file is None or file == "-":
+        source = sys.stdin
+        if source is None or source.isatty():
+            raise click.UsageError("standard input is a terminal: give a FILE, or send a file or stream through a pipe")
+    found = inspect(source, max_piped_bytes=max_piped_bytes)
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no reason to fail
+    if as_json:
+        click.echo(json.dumps(as_document(found), indent=2))
+    else:
+        _show(found, show_all)
+
+
+def _show(found: Inspection, show_all: bool) -> None:
+    console = Console(markup=False, highlight=False, emoji=False)
+    if console.is_terminal:
+        _write(console, found, show_all)
+        return
+    console.width = _WIDE  # whoever reads a pipe wants whole lines
+    with console.capture() as capture:
+        _write(console, found, show_all)
+    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+def _write(console: Console, found: Inspection, show_all: bool) -> None:
+    total = f"{human_bytes(found.bytes.total)} ({found.bytes.total:,} bytes)"
+    console.print(Text(f"{printable(found.source)}: Arrow {found.format}, {total}", style="bold"), soft_wrap=True)
+    _section(console, None, _facts(found))
+    _section(console, "Where the bytes are", _places(found))
+    limit = None if show_all else _COLUMNS_SHOWN
+    _section(console, "Columns by size", _columns(found, limit), _more("columns", len(found.columns), limit))
+    if found.dictionaries:
+        _section(
+            console, "Dictionaries", _dictionaries(found, limit), _more("dictionaries", len(found.dictionaries), limit)
+        )
+    _schema(console, found, show_all)
+    for title, pairs in (("Schema metadata", found.schema_metadata), ("Footer metadata", found.footer_metadata)):
+        if pairs:
+            limit = None if show_all else _PAIRS_SHOWN
+            _section(console, title, _pairs(pairs, show_all), _more("entries", len(pairs), limit))
+
+
+def _section(console: Console, title: str | None, table: Table, note: str | None = None) -> None:
+    console.print()
+    if title is not None:
+        console.print(Text(title, style="bold"))
+    console.print(table)
+    if note is not None:
+        console.print(Text(f"  {note}", style="dim"))
+
+
+def _table(*columns: tuple[str, bool], header: bool = True) -> Table:
+    """A table without lines; of each column its title, and whether it holds numbers, which are never broken."""
+    table = Table(box=None, show_header=header, padding=(0, 0, 0, 2), header_style="dim")
+    for title, is_number in columns:
+        table.add_column(
+            title,
+            justify="right" if is_number else "left",
+            no_wrap=is_number,
+            overflow="ellipsis" if is_number else "fold",
+        )
+    return table
+
+
+def _row(table: Table, *cells: str) -> None:
+    table.add_row(*map(Text, cells))
+    for column, cell in zip(table.columns, cells, strict=True):
+        if column.no_wrap:
+            column.min_width = max(column.min_width or 0, len(cell))
+
+
+def _more(what: str, count: int, limit: int | None) -> str | None:
+    return None if limit is None or count <= limit else f"… and {count - limit:,} more {what} (--all shows them)"
+
+
+def _count(number: int, what: str, plural: str | None = None) -> str:
+    return f"{number:,} {what if number == 1 else plural or what + 's'}"
+
+
+def _percent(share: float) -> str:
+    return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
+
+
+def _facts(found: Inspection) -> Table:
+    table = _table(("", False), ("", False), header=False)
+    table.columns[0].no_wrap = True
+    for name, fact in _fact_lines(found):
+        _row(table, name, fact)
+    return table
+
+
+def _fact_lines(found: Inspection) -> Iterator[tuple[str, str]]:
+    batches, encoding = found.batches, found.encoding
+    yield "rows", f"{found.rows:,} in {_count(batches.count, 'record batch', 'record batches')}"
+    if batches.count > 1:
+        yield "rows per batch", f"{batches.rows_min:,} to {batches.rows_max:,}, median {batches.rows_median:,.10g}"
+    if batches.with_metadata:
+        yield "batch metadata", f"on {_count(batches.with_metadata, 'record batch', 'record batches')}"
+    if found.dictionaries:
+        deltas = f", {_count(found.delta_batches, 'delta')} among them" if found.delta_batches else ""
+        count = _count(found.dictionary_batches, "dictionary batch", "dictionary batches")
+        yield "dictionaries", f"{len(found.dictionaries):,}, in {count}{deltas}"
+    every = batches.count + found.dictionary_batches
+    codecs = ", ".join(encoding.codecs)
+    yield "compression", f"{codecs} ({encoding.compressed_batches:,} of {every:,} batches)" if codecs else "none"
+    yield "alignment", "–" if encoding.alignment_bytes is None else _count(encoding.alignment_bytes, "byte")
+    yield "endianness", encoding.endianness
+    framing = ", legacy framing (before 0.15)" if encoding.legacy_framing else ""
+    yield "metadata version", encoding.metadata_version + framing
+    if encoding.end_marker is False:
+        yield "end of stream", "no end marker: the stream just ends"
+    if encoding.features:
+        yield "features", ", ".join(encoding.features)
+
+
+def _places(found: Inspection) -> Table:
+    held = found.bytes
+    table = _table(("", False), ("size", True), ("bytes", True), ("share", True))
+    for name, size in (
+        ("buffers", held.buffers),
+        ("padding", held.padding),
+        ("metadata", held.metadata),
+        ("other", held.other),
+    ):
+        if size or name != "other":
+            _row(table, name, human_bytes(size), f"{size:,}", _percent(share_of(size, held.total)))
+    return table
+
+
+def _columns(found: Inspection, limit: int | None) -> Table:
+    compressed = " (compressed)" if found.encoding.codecs else ""
+    table = _table(("column", False), ("type", False), ("nulls", True), (f"size{compressed}", True), ("share", True))
+    for column in found.columns_by_size()[:limit]:
+        _row(
+            table,
+            _name(column.name, limit is None),
+            printable(column.field.head, None if limit is None else _TYPE_CHARACTERS),
+            f"{column.null_count:,}",
+            human_bytes(column.total_bytes),
+            _percent(column.share),
+        )
+    return table
+
+
+def _dictionaries(found: Inspection, limit: int | None) -> Table:
+    table = _table(
+        ("id", True), ("values", False), ("count", True), ("batches", True), ("size", True), ("used by", False)
+    )
+    for dictionary in found.dictionaries[:limit]:
+        names = [_name(found.columns[i].name, limit is None) for i in dictionary.columns[:limit]]
+        more = len(dictionary.columns) - len(names)
+        _row(
+            table,
+            str(dictionary.id),
+            printable(dictionary.value_type, _TYPE_CHARACTERS),
+            f"{dictionary.values:,}",
+            f"{dictionary.batches:,}",
+            human_bytes(dictionary.total_bytes),
+            ", ".join(names) + (f" and {more:,} more" if more else ""),
+        )
+    return table
+
+
+def _schema(console: Console, found: Inspection, show_all: bool) -> None:
+    table = _table(("field", False), ("type", False), ("", False))
+    shown, lines = 0, 0
+    for column in found.columns:
+        if not show_all and (shown == _COLUMNS_SHOWN or lines >= _FIELDS_SHOWN):
+            break
+        shown += 1
+        for depth, field in _walk(column.field, 0):
+            lines += 1
+            if not show_all and lines > _FIELDS_SHOWN:
+                _row(table, "  " * depth + "…", "", "")
+                break
+            _row(table, *_field_cells(depth, field, show_all))
+    _section(console, "Schema", table, _more("columns", len(found.columns), shown))
+
+
+def _name(name: str, whole: bool) -> str:
+    return printable(name, None if whole else _NAME_CHARACTERS) or "(no name)"
+
+
+def _walk(field: FieldReport, depth: int) -> Iterator[tuple[int, FieldReport]]:
+    yield depth, field
+    for child in field.children:
+        yield from _walk(child, depth + 1)
+
+
+def _field_cells(depth: int, field: FieldReport, show_all: bool) -> tuple[str, str, str]:
+    notes = [] if field.nullable else ["not null"]
+    if field.dictionary is not None:
+        notes.append(f"dictionary {field.dictionary.id}")
+    if field.extension is not None:
+        notes.append(f"extension {printable(field.extension, _NAME_CHARACTERS)}")
+    told = [pair for pair in field.metadata if pair[0] != NAME_KEY]
+    pairs = told if show_all else told[:3]
+    cut = None if show_all else _NAME_CHARACTERS // 2
+    notes += [f"{shown_bytes(key, cut)}={shown_bytes(value, cut)}" for key, value in pairs]
+    if len(told) > len(pairs):
+        notes.append(f"and {len(told) - len(pairs):,} more")
+    return (
+        "  " * depth + _name(field.name, show_all),
+        printable(field.head, None if show_all else _TYPE_CHARACTERS),
+        ", ".join(notes),
+    )
+
+
+def _pairs(pairs: Metadata, show_all: bool) -> Table:
+    table = _table(("key", False), ("value", False))
+    for key, value in pairs if show_all else pairs[:_PAIRS_SHOWN]:
+        _row(
+            table,
+            shown_bytes(key, None if show_all else _NAME_CHARACTERS),
+            shown_bytes(value, None if show_all else _VALUE_CHARACTERS),
+        )
+    return table

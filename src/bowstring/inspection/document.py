@@ -1,0 +1,106 @@
+"""An inspection as plain values for JSON. docs/info.md documents every key: what is there stays, new keys may come."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+from bowstring.datatypes.field import Metadata
+from bowstring.inspection.report import ColumnReport, DictionaryReport, FieldReport, Inspection
+
+FORMAT_VERSION = 1
+
+
+def as_document(inspection: Inspection) -> dict[str, Any]:
+    """The whole inspection as dictionaries, lists, strings and numbers; sizes in bytes."""
+    batches, encoding, held = inspection.batches, inspection.encoding, inspection.bytes
+    return {
+        "format_version": FORMAT_VERSION,
+        "source": inspection.source,
+        "format": inspection.format,
+        "rows": inspection.rows,
+        "record_batches": {
+            "count": batches.count,
+            "rows_min": batches.rows_min,
+            "rows_median": batches.rows_median,
+            "rows_max": batches.rows_max,
+            "with_metadata": batches.with_metadata,
+        },
+        "dictionary_batches": {"count": inspection.dictionary_batches, "deltas": inspection.delta_batches},
+        "bytes": {
+            "total": held.total,
+            "buffers": held.buffers,
+            "padding": held.padding,
+            "metadata": held.metadata,
+            "schema": held.schema,
+            "headers": held.headers,
+            "footer": held.footer,
+            "framing": held.framing,
+            "other": held.other,
+        },
+        "compression": {"codecs": list(encoding.codecs), "batches": encoding.compressed_batches},
+        "alignment": encoding.alignment_bytes,
+        "endianness": encoding.endianness,
+        "metadata_version": encoding.metadata_version,
+        "legacy_framing": encoding.legacy_framing,
+        "end_marker": encoding.end_marker,
+        "features": list(encoding.features),
+        "columns": [_column(column) for column in inspection.columns_by_size()],
+        "dictionaries": [_dictionary(dictionary) for dictionary in inspection.dictionaries],
+        "schema": {
+            "fields": [_field(column.field) for column in inspection.columns],
+            "metadata": _metadata(inspection.schema_metadata),
+        },
+        "footer_metadata": _metadata(inspection.footer_metadata),
+    }
+
+
+def _column(column: ColumnReport) -> dict[str, Any]:
+    return {
+        "index": column.index,
+        "name": column.name,
+        "type": column.field.type,
+        "bytes": column.total_bytes,
+        "buffer_bytes": column.buffer_bytes,
+        "dictionary_bytes": column.dictionary_bytes,
+        "share": round(column.share, 6),
+        "null_count": column.null_count,
+    }
+
+
+def _dictionary(dictionary: DictionaryReport) -> dict[str, Any]:
+    return {
+        "id": dictionary.id,
+        "value_type": dictionary.value_type,
+        "batches": dictionary.batches,
+        "deltas": dictionary.deltas,
+        "values": dictionary.values,
+        "bytes": dictionary.total_bytes,
+        "columns": list(dictionary.columns),
+    }
+
+
+def _field(field: FieldReport) -> dict[str, Any]:
+    use = field.dictionary
+    encoding = None if use is None else {"id": use.id, "index_type": use.index_type, "ordered": use.ordered}
+    return {
+        "name": field.name,
+        "type": field.type,
+        "nullable": field.nullable,
+        "dictionary": encoding,
+        "extension": field.extension,
+        "metadata": _metadata(field.metadata),
+        "children": [_field(child) for child in field.children],
+    }
+
+
+def _metadata(pairs: Metadata) -> list[dict[str, str]]:
+    return [{**_text("key", key), **_text("value", value)} for key, value in pairs]
+
+
+def _text(name: str, held: bytes) -> dict[str, str]:
+    """The bytes as text, or in base64 under a name that says so."""
+    try:
+        return {name: held.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": b64encode(held).decode("ascii")}

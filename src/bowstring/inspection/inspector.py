@@ -1,0 +1,245 @@
+"""`inspect`: from a source to what there is to know of it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+import numpy as np
+
+from bowstring.datatypes.extension import NAME_KEY, ExtensionType
+from bowstring.datatypes.field import Field
+from bowstring.datatypes.types import DataType, Dictionary
+from bowstring.errors import FormatMismatchError, InvalidDataError, LimitError, TruncatedError, UnsupportedError
+from bowstring.flatbuf.tables import VERSIONS
+from bowstring.inspection.report import (
+    BatchesReport,
+    BytesReport,
+    ColumnReport,
+    DictionaryReport,
+    DictionaryUse,
+    Encoding,
+    FieldReport,
+    Inspection,
+)
+from bowstring.inspection.scan import FileScan, Outside, Replayed, Scan, StreamScan
+from bowstring.inspection.sizes import DictionaryTally, Tally
+from bowstring.inspection.text import share_of
+from bowstring.ipc import framing
+from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.metadata import V4, V5, DictionaryId, WireSchema, read_fields
+from bowstring.ipc.sources import MemorySource, PulledSource, in_order, mapped_descriptor
+from bowstring.memory.buffer import Memory
+
+MAX_PIPED_BYTES = 1 << 30
+_ENDIANNESS: tuple[Literal["little", "big"], ...] = ("little", "big")
+_FEATURES = ("UNUSED", "DICTIONARY_REPLACEMENT", "COMPRESSED_BODY")
+_AT_ONCE = 1 << 20
+
+
+def inspect(source: Any, limits: Limits = DEFAULT_LIMITS, max_piped_bytes: int = MAX_PIPED_BYTES) -> Inspection:
+    """Tell what there is to know of an Arrow file or stream without reading its data
+    («Serialization and Interprocess Communication (IPC)»); the two are told apart by their first bytes.
+
+    `source` is a path (mapped), bytes or anything with the buffer protocol, a binary file object or a descriptor
+    (mapped where it is a regular file), or a socket. Only headers are read, so compressed and big-endian data can be
+    inspected, too. A stream that can't be rewound is read through in small pieces, which takes as long as it takes to
+    come. A file that can't be rewound is kept in memory: `LimitError` where it is larger than `max_piped_bytes`.
+
+    Raises `FormatMismatchError` for anything but Arrow, `TruncatedError` for what is cut off, other `InvalidDataError`s
+    for headers that contradict themselves, `NotFoundError` for a path that is not there.
+    """
+    opened = _opened(source)
+    try:
+        scan, name = _scan(opened, limits, max_piped_bytes)
+        return _inspected(scan, name, limits)
+    finally:
+        opened.close()
+
+
+def _opened(source: Any) -> MemorySource | PulledSource:
+    source = getattr(source, "buffer", source) if hasattr(source, "encoding") else source
+    if isinstance(source, int) or (hasattr(source, "fileno") and hasattr(source, "read")):
+        try:
+            descriptor = source if isinstance(source, int) else source.fileno()
+            is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        except (OSError, ValueError):
+            is_regular = False
+        if is_regular:
+            name = getattr(source, "name", None)
+            label = name if isinstance(name, str) else f"descriptor {descriptor}"
+            mapped = mapped_descriptor(os.dup(descriptor), "standard input" if label == "<stdin>" else label)
+            mapped.position = os.lseek(descriptor, 0, os.SEEK_CUR) if isinstance(source, int) else source.tell()
+            return mapped
+    return in_order(source)
+
+
+def _scan(source: MemorySource | PulledSource, limits: Limits, max_piped_bytes: int) -> tuple[Scan, str]:
+    if isinstance(source, MemorySource):
+        head = source.read_at(source.position, max(0, min(16, source.size - source.position)))
+    else:
+        head = source.read(16)
+    name = source.name
+    if framing.is_file(head):
+        if isinstance(source, PulledSource):
+            source = _whole(head, source, max_piped_bytes)
+        return FileScan(source, limits), name
+    if not framing.looks_like_stream(head) and not _may_begin_a_stream(head):
+        raise _no_arrow(name, head)
+    return StreamScan(source if isinstance(source, MemorySource) else Replayed(head, source), limits), name
+
+
+def _may_begin_a_stream(head: bytes) -> bool:
+    """Whether the bytes are a stream that is cut off at once, or only an end marker."""
+    return bool(head) and (framing.CONTINUATION.startswith(head) or head == bytes(4))
+
+
+def _no_arrow(name: str, head: bytes) -> FormatMismatchError | TruncatedError:
+    wanted = "an Arrow file or stream"
+    if not head:
+        return TruncatedError(f"{name}: expected {wanted}, but it is empty")
+    if framing.MAGIC.startswith(head):
+        return TruncatedError(f"{name}: expected {wanted}, found only {len(head)} bytes")
+    is_text = (
+        head.isascii() and head.decode("ascii").replace("\n", " ").replace("\r", " ").replace("\t", " ").isprintable()
+    )
+    found = framing.foreign(head) or ("text, perhaps CSV" if is_text else "other bytes")
+    return FormatMismatchError(f"{name}: expected {wanted}, found {found} (it begins with {head[:8]!r})")
+
+
+def _whole(head: bytes, source: PulledSource, max_bytes: int) -> MemorySource:
+    """A file that comes through a pipe: its footer is at the end, so all of it is kept."""
+    held = bytearray(head)
+    while part := source.read(min(_AT_ONCE, max_bytes + 1 - len(held))):
+        held += part
+        if len(held) > max_bytes:
+            raise LimitError(
+                f"{source.name}: a file on a pipe has to be kept in memory, and this one is larger than the limit of "
+                f"{max_bytes} bytes: give its path, or raise max_piped_bytes (--max-piped-bytes)"
+            )
+    return MemorySource(Memory(held), source.name)
+
+
+def _inspected(scan: Scan, name: str, limits: Limits) -> Inspection:
+    if scan.version not in (V4, V5):
+        version = VERSIONS[scan.version] if 0 <= scan.version < len(VERSIONS) else str(scan.version)
+        raise UnsupportedError(f"{name}: metadata version {version} is not supported: only V4 and V5 are")
+    endianness = scan.schema["endianness"]
+    if not 0 <= endianness < len(_ENDIANNESS):
+        raise InvalidDataError(f"{name}: endianness {endianness} is neither little (0) nor big (1)")
+    wire = read_fields(scan.schema, limits)
+    tally = Tally(wire)
+    for span in scan.batches():
+        tally.add(span)
+    outside = scan.outside()
+    rows = np.array(tally.rows, np.int64)
+    has_rows = len(rows) > 0
+    return Inspection(
+        name,
+        "file" if isinstance(scan, FileScan) else "stream",
+        tally.total_rows,
+        BatchesReport(
+            len(rows),
+            int(rows.min()) if has_rows else None,
+            float(np.median(rows)) if has_rows else None,
+            int(rows.max()) if has_rows else None,
+            tally.with_metadata,
+        ),
+        _dictionaries(wire, tally),
+        _columns(wire, tally),
+        _bytes(tally, outside),
+        Encoding(
+            VERSIONS[scan.version],
+            _ENDIANNESS[endianness],
+            tally.alignment_bytes,
+            tuple(sorted(tally.codecs)),
+            tally.compressed,
+            tally.has_legacy or outside.is_legacy,
+            outside.end_marker,
+            tuple(_FEATURES[n] if 0 <= n < len(_FEATURES) else str(n) for n in scan.schema["features"].tolist()),
+        ),
+        wire.schema.pairs,
+        scan.footer_metadata,
+    )
+
+
+def _bytes(tally: Tally, outside: Outside) -> BytesReport:
+    buffers = min(tally.buffer_bytes, tally.body_bytes)  # buffers may share bytes
+    padding = tally.body_bytes - buffers
+    known = (
+        tally.body_bytes + tally.metadata_bytes + outside.schema_bytes + outside.footer_bytes + outside.framing_bytes
+    )
+    return BytesReport(
+        outside.total_bytes,
+        buffers,
+        padding,
+        outside.schema_bytes,
+        tally.metadata_bytes,
+        outside.footer_bytes,
+        outside.framing_bytes,
+        max(0, outside.total_bytes - known),
+    )
+
+
+def _columns(wire: WireSchema, tally: Tally) -> tuple[ColumnReport, ...]:
+    parts = zip(
+        wire.schema.fields, wire.dictionaries, tally.column_bytes.tolist(), tally.null_counts.tolist(), strict=True
+    )
+    out = []
+    for index, (field, nodes, buffer_bytes, nulls) in enumerate(parts):
+        used = {node.id for node in _every(nodes)}
+        held = sum(tally.dictionaries[key].total_bytes for key in used if key in tally.dictionaries)
+        share = share_of(buffer_bytes + held, tally.buffer_bytes)
+        report = _field(field, iter(nodes))
+        out.append(ColumnReport(index, report, buffer_bytes, held, share, nulls))
+    return tuple(out)
+
+
+def _dictionaries(wire: WireSchema, tally: Tally) -> tuple[DictionaryReport, ...]:
+    users: dict[int, list[int]] = {key: [] for key in wire.by_id}
+    for column, nodes in enumerate(wire.dictionaries):
+        for key in {node.id for node in _every(nodes)}:
+            users[key].append(column)
+    out = []
+    for key, node in sorted(wire.by_id.items()):
+        held = tally.dictionaries.get(key, DictionaryTally())
+        out.append(
+            DictionaryReport(
+                key, str(node.value_type), held.batches, held.deltas, held.values, held.total_bytes, tuple(users[key])
+            )
+        )
+    return tuple(out)
+
+
+def _every(nodes: Iterable[DictionaryId]) -> Iterator[DictionaryId]:
+    for node in nodes:
+        yield node
+        yield from _every(node.inside)
+
+
+def _field(field: Field, nodes: Iterator[DictionaryId]) -> FieldReport:
+    """The field; `nodes` gives the dictionaries that a walk over it meets, in order."""
+    stored, extension = field.type, None
+    if isinstance(stored, ExtensionType):
+        extension, stored = stored.extension_name, stored.storage_type
+    else:
+        named = dict(field.pairs).get(NAME_KEY)
+        extension = None if named is None else named.decode("utf-8", "replace")
+    use, head = None, _head(stored)
+    if isinstance(stored, Dictionary):
+        node = next(nodes)
+        use = DictionaryUse(node.id, str(stored.index_type), stored.ordered)
+        stored, nodes = stored.value_type, iter(node.inside)
+        head = f"dictionary<{use.index_type} to {_head(stored)}{', ordered' if use.ordered else ''}>"
+    children = tuple(_field(child, nodes) for child in stored.fields)
+    return FieldReport(field.name, str(field.type), head, field.nullable, use, extension, field.pairs, children)
+
+
+def _head(type: DataType) -> str:
+    """A type without its children: what stands before and after the angle brackets."""
+    if not type.fields:
+        return str(type)
+    text = str(type)
+    return text.partition("<")[0] + text.rpartition(">")[2]

@@ -1,0 +1,224 @@
+"""The messages of a file or a stream, headers only: bodies are skipped («IPC Streaming Format», «IPC File Format»)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from bowstring.datatypes.field import Metadata
+from bowstring.errors import InvalidDataError, TruncatedError
+from bowstring.flatbuf.codec import Message, Table
+from bowstring.flatbuf.tables import SPECS
+from bowstring.ipc import framing, header as headers
+from bowstring.ipc.file import FileReader
+from bowstring.ipc.header import BatchHeader, HeaderReader
+from bowstring.ipc.limits import Limits
+from bowstring.ipc.metadata import read_pairs
+from bowstring.ipc.sources import MemorySource, PulledSource
+
+_AT_ONCE = 1 << 20
+_TRAILER_BYTES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSpan:
+    """A record batch or a dictionary batch: its header, where its body lies; `metadata_bytes` counts the framing."""
+
+    header: BatchHeader
+    body_at: int
+    body_bytes: int
+    metadata_bytes: int
+    is_legacy: bool
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """The bytes that belong to no batch message, known once the scan is over."""
+
+    total_bytes: int
+    schema_bytes: int
+    footer_bytes: int
+    framing_bytes: int
+    end_marker: bool | None
+    is_legacy: bool
+
+
+class Scan(Protocol):
+    """A source whose schema has been found."""
+
+    schema: Table
+    version: int
+    footer_metadata: Metadata
+
+    def batches(self) -> Iterator[BatchSpan]:
+        """Every dictionary batch and record batch; in a file the dictionaries come first."""
+
+    def outside(self) -> Outside:
+        """The rest, after all batches have been taken."""
+
+
+class FileScan:
+    """A file, by its footer."""
+
+    def __init__(self, source: MemorySource, limits: Limits) -> None:
+        self._source = source
+        self._limits = limits
+        self._reader = FileReader(source, None, limits)  # has checked magic, trailer and the footer's place
+        length = source.read_at(source.size - _TRAILER_BYTES, 4)
+        self._footer_bytes = int.from_bytes(length, "little")
+        self._footer_at = source.size - _TRAILER_BYTES - self._footer_bytes
+        where = f"{source.name}: footer"
+        footer = Message(source.read_at(self._footer_at, self._footer_bytes), SPECS, where, limits.max_tables).root(
+            "Footer"
+        )
+        schema = footer["schema"]
+        if schema is None:
+            raise InvalidDataError(f"{where}: there is no schema")
+        self.schema: Table = schema
+        self.version: int = footer["version"]
+        self.footer_metadata = read_pairs(footer)
+        self._end = len(framing.FILE_START)
+
+    def batches(self) -> Iterator[BatchSpan]:
+        """Every dictionary batch, then every record batch, each header read once."""
+        reader, name = self._reader, self._source.name
+        claimed = sum(
+            float(b["metaDataLength"].sum(dtype=np.float64)) for b in (reader.blocks, reader.dictionary_blocks)
+        )
+        if claimed > self._source.size:  # overlapping headers would cost more time than the file is worth
+            raise InvalidDataError(
+                f"{name}: footer: blocks of {claimed:.0f} bytes of metadata in {self._source.size} bytes"
+            )
+        for header, body, where in reader.dictionary_messages():
+            yield self._span(header, body.offset, body.size, f"{name}: {where[0]} {where[1]}")
+        for index in range(reader.num_record_batches):
+            header, body = reader.batch_message(index)
+            yield self._span(header, body.offset, body.size, f"{name}: record batch {index}")
+
+    def _span(self, header: BatchHeader, body_at: int, body_bytes: int, where: str) -> BatchSpan:
+        self._end = max(self._end, body_at + body_bytes)
+        legacy = header.raw[:4] != framing.CONTINUATION
+        return BatchSpan(header, body_at, body_bytes, len(header.raw), legacy, where)
+
+    def outside(self) -> Outside:
+        """The schema message at the beginning, the footer, magic and trailer, and an end marker where there is one."""
+        source, start = self._source, len(framing.FILE_START)
+        prefix = source.read_at(start, min(8, self._footer_at - start))
+        schema_bytes, legacy = 0, False
+        if len(prefix) == framing.PREFIX_BYTES and framing.looks_like_stream(prefix):
+            length, prefix_bytes = framing.metadata_length(prefix, source.name, self._limits.max_metadata_bytes)
+            schema_bytes = length + prefix_bytes if start + length + prefix_bytes <= self._footer_at else 0
+            legacy = prefix_bytes == framing.LEGACY_PREFIX_BYTES
+        marker = self._footer_at - max(self._end, start + schema_bytes)
+        if not (marker in (4, 8) and source.read_at(self._footer_at - 4, 4) == bytes(4)):
+            marker = 0
+        return Outside(source.size, schema_bytes, self._footer_bytes, start + _TRAILER_BYTES + marker, None, legacy)
+
+
+class StreamScan:
+    """A stream, message by message; `source` is at its beginning."""
+
+    def __init__(self, source: MemorySource | PulledSource | Replayed, limits: Limits) -> None:
+        self._source = source
+        self._limits = limits
+        self._headers = HeaderReader(limits)
+        self._messages = 0
+        self._ending_bytes = 0
+        self._is_legacy = False
+        self.footer_metadata: Metadata = ()
+        message = self._next()
+        if message is None:
+            raise TruncatedError(f"{source.name}: the stream ends at byte {source.position}, before a schema")
+        found, self._schema_bytes, where = message
+        if isinstance(found, BatchHeader):
+            raise InvalidDataError(f"{where}: expected a schema first, found a {found.shape.kind}")
+        self.schema = found
+        self.version: int = found.message.root("Message")["version"]
+
+    def batches(self) -> Iterator[BatchSpan]:
+        """Every batch, in the order of the stream; a body is skipped before its span is given."""
+        source, counts = self._source, {headers.RECORD_BATCH: 0, headers.DICTIONARY_BATCH: 0}
+        while (message := self._next()) is not None:
+            header, metadata_bytes, where = message
+            if not isinstance(header, BatchHeader):
+                raise InvalidDataError(f"{where}: a second schema")
+            kind, body_at = header.shape.kind, source.position
+            skipped = _skip(source, header.body_bytes)
+            if skipped < header.body_bytes:
+                raise self._truncated(where, "a body", body_at, header.body_bytes, skipped)
+            word = "record batch" if kind == headers.RECORD_BATCH else "dictionary batch"
+            where = f"{source.name}: {word} {counts[kind]}"
+            counts[kind] += 1
+            yield BatchSpan(header, body_at, header.body_bytes, metadata_bytes, self._is_legacy, where)
+
+    def outside(self) -> Outside:
+        """The schema message, the end marker, and what follows it where that is known."""
+        total = self._source.size if isinstance(self._source, MemorySource) else self._source.position
+        ending = self._ending_bytes
+        return Outside(total, self._schema_bytes, 0, ending, ending > 0, self._is_legacy)
+
+    def _next(self) -> tuple[BatchHeader | Table, int, str] | None:
+        """The next header, the length of its framed metadata, and its name; None at the end."""
+        source, start = self._source, self._source.position
+        where = f"{source.name}: message {self._messages} at byte {start}"
+        prefix = source.read(framing.LEGACY_PREFIX_BYTES)
+        if prefix == framing.CONTINUATION:
+            prefix += source.read(framing.PREFIX_BYTES - framing.LEGACY_PREFIX_BYTES)
+        wanted = framing.PREFIX_BYTES if prefix[:4] == framing.CONTINUATION else framing.LEGACY_PREFIX_BYTES
+        if not prefix:
+            return None
+        if len(prefix) < wanted:
+            raise self._truncated(where, "a message's length", start, wanted, len(prefix))
+        length, prefix_bytes = framing.metadata_length(prefix, where, self._limits.max_metadata_bytes)
+        if length == 0:
+            self._ending_bytes = prefix_bytes
+            return None
+        raw = source.read(length)
+        if len(raw) < length:
+            raise self._truncated(where, "metadata", start + prefix_bytes, length, len(raw))
+        self._messages += 1
+        self._is_legacy = prefix_bytes == framing.LEGACY_PREFIX_BYTES
+        return self._headers.read(raw, 0, where), prefix_bytes + length, where
+
+    def _truncated(self, where: str, what: str, at: int, expected: int, found: int) -> TruncatedError:
+        return TruncatedError(
+            f"{where}: expected {expected} bytes of {what} at byte {at}, found {found}: the stream is cut off"
+        )
+
+
+class Replayed:
+    """A source that can't be rewound, with the bytes that were taken from its beginning put back."""
+
+    __slots__ = ("_head", "_source", "name")
+
+    def __init__(self, head: bytes, source: PulledSource) -> None:
+        self._head = head
+        self._source = source
+        self.name = source.name
+
+    @property
+    def position(self) -> int:
+        """How many bytes have been read."""
+        return self._source.position - len(self._head)
+
+    def read(self, size_bytes: int) -> bytes:
+        """The next bytes; fewer only at the end."""
+        taken, self._head = self._head[:size_bytes], self._head[size_bytes:]
+        return taken + self._source.read(size_bytes - len(taken)) if len(taken) < size_bytes else taken
+
+
+def _skip(source: MemorySource | PulledSource | Replayed, size_bytes: int) -> int:
+    """Leave bytes behind; how many there were. What can't be skipped is read in small pieces and dropped."""
+    if isinstance(source, MemorySource):
+        return source.read_buffer(size_bytes).size
+    left = size_bytes
+    while left:
+        got = len(source.read(min(left, _AT_ONCE)))
+        if got == 0:
+            break
+        left -= got
+    return size_bytes - left
