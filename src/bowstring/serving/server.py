@@ -114,13 +114,20 @@ class Server:
         Raises `UsageError` for a name that is taken, and what `serve` raises.
         """
         self._refuse_closed()
-        uri = uri_for(self.address, name)
-        held = stored(_region_of(source, name))
+        uri_for(self.address, name)  # a bad name is told before anything is copied
+        return self.add_stored(name, stored(_region_of(source, name)))
+
+    def add_stored(self, name: str, held: Stored) -> str:
+        """As `add`, of what lies in a region already."""
         with self._lock:
             if name in self._stored:
                 raise UsageError(f"a data set {name!r} is served here already")
             self._stored[name] = held
-        return uri
+        return self.uri_of(name)
+
+    def uri_of(self, name: str) -> str:
+        """The URI that a data set of this name has, or would have."""
+        return uri_for(self.address, name)
 
     def remove(self, name: str) -> None:
         """Serve a data set no longer; its memory goes when the last client that uses it lets go. Raises

@@ -62,7 +62,7 @@ def as_batches(source: Batches) -> tuple[Schema, Iterable[RecordBatch]]:
         return source.schema, source.to_batches()
     if isinstance(source, FileReader | StreamReader):
         return source.schema, source
-    if not isinstance(source, str | bytes) and hasattr(source, "__iter__"):
+    if hasattr(source, "__iter__"):
         held = iter(source)
         first = next(held, None)
         if isinstance(first, RecordBatch):
