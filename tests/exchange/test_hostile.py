@@ -22,6 +22,10 @@ from bowstring.errors import (
     UsageError,
 )
 from bowstring.exchange import abi, cdata, streams
+from bowstring.layouts.array import Array
+from bowstring.layouts.registry import layout_of
+from bowstring.memory.buffer import Buffer
+from bowstring.tabular.batch import RecordBatch
 from tests.exchange.handmade import Producer
 
 
@@ -318,6 +322,27 @@ def test_our_stream_hands_its_errors_to_the_consumer(raised: Exception, caught: 
     assert reader.read_next_batch().to_pydict() == {"a": [1]}
     with pytest.raises(caught, match=str(raised.args[-1])):
         reader.read_next_batch()
+
+
+def test_a_batch_that_is_not_what_its_schema_says_does_not_go_out() -> None:
+    ours = cdata.import_batch(pa.record_batch({"a": [1, 2], "s": ["x", "yz"]}))
+    other = cdata.import_batch(pa.record_batch({"a": ["1"], "s": ["x"]}))
+    _, taken = cdata.import_stream(cdata.export_stream(ours.schema, iter([ours, other])))
+    assert next(taken) == ours
+    with pytest.raises(InvalidDataError, match=r"column 'a' of a record batch is string.1., not int64.1."):
+        next(taken)
+    _, taken = cdata.import_stream(cdata.export_stream(ours.schema, iter([ours.select(["a"])])))
+    with pytest.raises(InvalidDataError, match="has 1 columns, the schema has 2"):
+        next(taken)
+    with pytest.raises(InvalidDataError, match=r"is int64.2., not int64.3."):
+        cdata.export_batch(RecordBatch(ours.schema, 3, ours.columns))
+
+
+def test_offsets_beyond_the_data_do_not_go_out() -> None:
+    offsets = np.array([0, 1, 900], np.int32)
+    beyond = Array(layout_of(types.string()), 2, (None, Buffer.of(offsets), Buffer.of(b"ab")))
+    with pytest.raises(InvalidDataError, match="900"):
+        cdata.export_array(beyond)
 
 
 def test_a_stream_short_of_memory_is_told_apart() -> None:

@@ -161,10 +161,12 @@ def test_an_export_that_fails_halfway_keeps_nothing() -> None:
     ours, alive = watched()
     short = Array(layout_of(types.int64()), 5, (None, Buffer.of(b"1234")))
     absent = Array(layout_of(types.string()), 5, (None, None, None))
-    childless = Array(layout_of(types.list_(types.int8())), 0, (None, None))
+    childless = Array(layout_of(types.list_(types.int8())), 5, (None, Buffer.of(bytes(24))))
     for broken, message in ((short, "has 4 bytes, but 5 slots need 40"), (absent, "offsets"), (childless, "lacks")):
         with pytest.raises(InvalidDataError, match=message):
-            cdata.export_batch(RecordBatch(schema([("a", ours.type), ("b", broken.type)]), 5, [ours, broken]))
+            cdata.export_batch(
+                RecordBatch(schema([("a", ours.type), ("b", broken.type)]), 5, [ours.slice(0, 5), broken])
+            )
     with pytest.raises(UnsupportedTypeError):
         cdata.export_schema(schema([("a", types.int8()), ("nul\0", types.int8())]))
     del ours

@@ -56,6 +56,8 @@ def _write(block: abi.Block, array: Array) -> int:
     layout, buffers, children, dictionary = array.layout, array.buffers, array.children, array.dictionary
     if len(children) != len(layout.children) or (dictionary is None) != (layout.dictionary is None):
         raise InvalidDataError(f"the array of {layout.type} lacks children or a dictionary")
+    if array.offset + array.length:
+        layout.check(array)
     shape = (array.length, _null_count(array), array.offset, len(buffers), len(children))
     node = block.add([*shape, 0, 0, 0, abi.ARRAY_RELEASER, block.keep(buffers)])
     if buffers:

@@ -56,15 +56,16 @@ def export_array(array: Array) -> tuple[object, object]:
 
 def export_batch(batch: RecordBatch) -> tuple[object, object]:
     """The capsules "arrow_schema" and "arrow_array" of a record batch, which is a struct to them; nothing is copied."""
-    return export_schema(batch.schema), abi.capsule(abi.ARRAY_CAPSULE, _block_of(batch))
+    return export_schema(batch.schema), abi.capsule(abi.ARRAY_CAPSULE, _block_of(batch, batch.schema))
 
 
 def export_stream(schema: Schema, batches: Iterable[RecordBatch]) -> object:
     """A capsule "arrow_array_stream" of record batches, each asked for when the consumer wants it; nothing is copied.
 
-    An exception of `batches` reaches the consumer as the stream's last error.
+    An exception of `batches` reaches the consumer as the stream's last error, and so does a batch of another schema.
     """
-    return abi.capsule(abi.STREAM_CAPSULE, stream_block(as_field(schema), map(_block_of, batches)))
+    blocks = (_block_of(batch, schema) for batch in batches)
+    return abi.capsule(abi.STREAM_CAPSULE, stream_block(as_field(schema), blocks))
 
 
 def export_chunked(chunked: ChunkedArray) -> object:
@@ -72,8 +73,16 @@ def export_chunked(chunked: ChunkedArray) -> object:
     return abi.capsule(abi.STREAM_CAPSULE, stream_block(Field("", chunked.type), map(array_block, chunked.chunks)))
 
 
-def _block_of(batch: RecordBatch) -> abi.Block:
-    return batch_block(batch.num_rows, [batch.column(i) for i in range(len(batch.schema))])
+def _block_of(batch: RecordBatch, schema: Schema) -> abi.Block:
+    """The structure of a batch that goes out as one of `schema`: a consumer believes what that says."""
+    if batch.num_columns != len(schema):
+        raise InvalidDataError(f"a record batch has {batch.num_columns} columns, the schema has {len(schema)}")
+    columns = batch.columns
+    for field, column in zip(schema.fields, columns, strict=True):
+        if column.length != batch.num_rows or (column.type is not field.type and column.type != field.type):
+            found, expected = f"{column.type}[{column.length}]", f"{field.type}[{batch.num_rows}]"
+            raise InvalidDataError(f"column {field.name!r} of a record batch is {found}, not {expected}")
+    return batch_block(batch.num_rows, columns)
 
 
 # In
