@@ -37,11 +37,12 @@ _MAX_DATASETS = 100_000
 
 @dataclass(slots=True)
 class _Kept:
-    """A data set: its attempts by partition, and whether the driver said which ones count."""
+    """A data set: its attempts, whether the driver said which ones count, and the tickets that can be read."""
 
     ends_at: float
     is_complete: bool = False
     attempts: dict[tuple[int, int], _Attempt] = field(default_factory=dict)
+    served: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +166,12 @@ class Agent:
                 raise UsageError(f"data set {name!r} is complete or dropped: it takes no more partitions")
             if kept is None:
                 kept = self._kept[name] = _Kept(time.monotonic() + ttl_s)
+            ticket = _ticket(name, partition, attempt)
             kept.attempts[partition, attempt] = _Attempt(held, held.num_rows)
-        return {"uri": self._server.uri_of(_ticket(name, partition, attempt))}
+            if not request["needs_commit"]:
+                kept.served.append(ticket)
+                self._server.add_stored(ticket, held)
+        return {"uri": self._server.uri_of(ticket)}
 
     def commit(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Let the attempts that count be read, and forget the others."""
@@ -179,7 +184,9 @@ class Agent:
                 kept.is_complete = True
                 kept.attempts = {place: kept.attempts[place] for place in wanted}
                 for (partition, attempt), one in kept.attempts.items():
-                    self._server.add_stored(_ticket(name, partition, attempt), one.held)
+                    ticket = _ticket(name, partition, attempt)
+                    kept.served.append(ticket)
+                    self._server.add_stored(ticket, one.held)
         return {"missing": missing}
 
     def drop(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -214,9 +221,8 @@ class Agent:
         self._over[name] = None
         if len(self._over) > _MAX_DATASETS:
             del self._over[next(iter(self._over))]
-        if kept.is_complete:
-            for partition, attempt in kept.attempts:
-                self._server.remove(_ticket(name, partition, attempt))
+        for ticket in kept.served:
+            self._server.remove(ticket)
 
 
 _OPERATIONS: dict[str, Callable[[Agent, Mapping[str, Any]], dict[str, Any]]] = {

@@ -73,8 +73,9 @@ class KeeperKey:
 class Keeper:
     """A connection to the keeper of this host. A context manager."""
 
-    def __init__(self, transport: UnixTransport) -> None:
+    def __init__(self, transport: UnixTransport, *, needs_commit: bool = True) -> None:
         self._transport = transport
+        self._needs_commit = needs_commit
 
     @classmethod
     def open(cls, key: KeeperKey, *, start: bool = True, timeout_s: float = 30.0) -> Self:
@@ -86,7 +87,7 @@ class Keeper:
         deadline = Deadline(timeout_s)
         while True:
             try:
-                made = cls(_connected(key, deadline))
+                made = cls(_connected(key, deadline), needs_commit=key.owner.is_local)
                 made._ask({"op": "hello", "owner": _as_json(key.owner_here())})
                 return made
             except ConnectionLostError:
@@ -105,6 +106,7 @@ class Keeper:
         """
         index = self._transport.send_region(region)
         request = {"op": "put", "dataset": dataset, "place": place, "region": index, "rows": rows, "ttl_s": ttl_s}
+        request["needs_commit"] = self._needs_commit
         return str(self._ask(request)["uri"])
 
     def commit(self, dataset: str, attempts: Mapping[int, int]) -> list[int]:

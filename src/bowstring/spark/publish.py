@@ -1,0 +1,247 @@
+"""Publishing a data frame: Spark computes it, and any process of the hosts picks it up where it lies.
+
+Each task writes its partition as an Arrow file into memory of its own host, seals it, and hands it to the keeper of
+that host. Only where it is, its rows and its bytes come back to the driver, which then says to the keepers which
+attempts count: a task that was repeated, or ran twice, so leaves nothing twice.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from bowstring.datatypes.field import Schema
+from bowstring.errors import (
+    BowstringError,
+    ClosedError,
+    ConnectionLostError,
+    NotFoundError,
+    UsageError,
+)
+from bowstring.exchange.cdata import import_batch
+from bowstring.ipc.api import new_file
+from bowstring.ipc.file import FileWriter
+from bowstring.memory.region import Region
+from bowstring.serving.keeping import DEFAULT_TTL_S, Keeper, KeeperKey
+from bowstring.serving.processes import Process
+from bowstring.spark.session import BEST_MAX_BYTES_PER_BATCH
+from bowstring.spark.types import arrow_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_RESULT = "partition int, attempt long, host string, is_here boolean, rows long, nbytes long, uri string"
+_MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+
+_keys: dict[Process, KeeperKey] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition of a published data set: where it is, and how much. Those without rows have no URI."""
+
+    number: int
+    uri: str | None
+    host: str
+    num_rows: int
+    nbytes: int
+
+
+class Published:
+    """A data set in the memory of the hosts that computed it; made by `publish`. A context manager; can be pickled.
+
+    `bowstring.connect` takes it, or any of its `uris`, in any process of the host (and user) where they are. `close`
+    on the object that `publish` gave lets the memory go; what somebody attached stays valid for them. Otherwise it
+    stays until the driver's process ends, or its time to live is over.
+    """
+
+    __slots__ = ("__weakref__", "_is_closed", "_key", "name", "partitions", "schema")
+
+    def __init__(self, name: str, schema: Schema, partitions: Sequence[Partition], key: KeeperKey | None) -> None:
+        self.name = name
+        self.schema = schema
+        self.partitions = tuple(partitions)
+        self._key = key
+        self._is_closed = False
+
+    @property
+    def uris(self) -> tuple[str, ...]:
+        """The URI of each partition that has rows, in the partitions' order. Raises `ClosedError`."""
+        if self._is_closed:
+            raise ClosedError(f"data set {self.name}: it was used after it was closed")
+        return tuple(partition.uri for partition in self.partitions if partition.uri is not None)
+
+    @property
+    def num_rows(self) -> int:
+        """The rows of all partitions."""
+        return sum(partition.num_rows for partition in self.partitions)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of memory of all partitions, on all hosts together."""
+        return sum(partition.nbytes for partition in self.partitions)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called on this object."""
+        return self._is_closed
+
+    def close(self) -> None:
+        """Let the memory of this host go, where `publish` gave this object; a copy from elsewhere only ends itself.
+        Idempotent.
+        """
+        key, self._key, self._is_closed = self._key, None, True
+        if key is None or not self.partitions:
+            return
+        _drop(self.name, key)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._is_closed:
+            raise ClosedError(f"data set {self.name}: it was used after it was closed")
+        return Published, (self.name, self.schema, self.partitions, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = ", closed" if self._is_closed else ""
+        size = f"{self.num_rows} rows, {self.nbytes} bytes in {len(self.partitions)} partitions"
+        return f"<bowstring.spark.Published {self.name}: {size}{state}>"
+
+
+def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TTL_S) -> Published:
+    """Compute `df` and keep its partitions in the memory of the executors' hosts, where other processes attach to
+    them.
+
+    Nothing of the data passes through the driver. Memory is that of the executors' containers: see docs/spark.md.
+    `name` is part of the data set's name, for whoever looks at the URIs. `ttl_s` is how long the data stays at most.
+
+    Raises: UnsupportedTypeError: a column's type has no counterpart in Arrow; told before any job runs, with the
+    column's path. ConnectionLostError: a keeper died with its partitions while the job ran. UsageError: `ttl_s` is not
+    positive, or `name` has other characters than letters, digits, "_", "-" and ".".
+    """
+    if not ttl_s > 0:
+        raise UsageError(f"ttl_s: expected a positive number of seconds, found {ttl_s!r}")
+    if name is not None and not (name.isascii() and name.replace("_", "").replace("-", "").replace(".", "").isalnum()):
+        raise UsageError(f"name: expected letters, digits, '_', '-' and '.', found {name!r}")
+    spark = df.sparkSession
+    schema = arrow_schema(df.schema, spark.conf.get("spark.sql.session.timeZone") or "UTC")
+    dataset = f"{name or 'data'}-{secrets.token_hex(8)}"
+    key = _keeper_key(ttl_s)
+    try:
+        with _set(spark, _MAX_BYTES, str(BEST_MAX_BYTES_PER_BATCH)):
+            rows = sorted(df.mapInArrow(_writer(dataset, key), _RESULT).collect(), key=lambda row: row.partition)
+        _commit(dataset, key, {row.partition: row.attempt for row in rows if row.is_here and row.uri is not None})
+    except BaseException:
+        _drop(dataset, key)
+        raise
+    return Published(dataset, schema, [Partition(r.partition, r.uri, r.host, r.rows, r.nbytes) for r in rows], key)
+
+
+def _keeper_key(ttl_s: float) -> KeeperKey:
+    """One keeper a host for this process; what was forked from it has its own."""
+    owner = Process.current()
+    key = _keys.get(owner)
+    if key is None:
+        key = _keys[owner] = KeeperKey.new()
+    return replace(key, ttl_s=ttl_s)
+
+
+@contextmanager
+def _set(spark: SparkSession, setting: str, value: str) -> Iterator[None]:
+    before = spark.conf.get(setting, None)
+    spark.conf.set(setting, value)
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(setting)
+        else:
+            spark.conf.set(setting, before)
+
+
+def _commit(dataset: str, key: KeeperKey, attempts: dict[int, int]) -> None:
+    if not attempts:
+        return
+    try:
+        with Keeper.open(key, start=False) as keeper:
+            missing = keeper.commit(dataset, attempts)
+    except (ConnectionLostError, NotFoundError) as problem:
+        raise ConnectionLostError(
+            f"data set {dataset}: the keeper of this host ended with its partitions while the job ran: {problem}"
+        ) from problem
+    if missing:
+        raise ConnectionLostError(
+            f"data set {dataset}: the keeper of this host has lost the partitions {missing}: it ended while the job ran"
+        )
+
+
+def _drop(dataset: str, key: KeeperKey) -> None:
+    try:
+        with Keeper.open(key, start=False) as keeper:
+            keeper.drop(dataset)
+    except BowstringError:
+        pass  # nothing was kept, or it is gone already
+
+
+def _writer(dataset: str, key: KeeperKey) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """What runs on the executors for each partition: its batches in, one row about it out."""
+
+    def write(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        partition, attempt = context.partitionId(), context.taskAttemptId()
+        region, rows = _written(batches, f"{dataset}/{partition}")
+        uri = None
+        if region is not None:
+            with region, Keeper.open(key) as keeper:
+                uri = keeper.put(dataset, (partition, attempt), region, rows=rows, ttl_s=key.ttl_s)
+        row = {
+            "partition": partition,
+            "attempt": attempt,
+            "host": os.uname().nodename,
+            "is_here": key.owner.is_local,
+            "rows": rows,
+            "nbytes": 0 if region is None else region.size_bytes,
+            "uri": uri,
+        }
+        fields = [("partition", pa.int32()), ("attempt", pa.int64()), ("host", pa.string()), ("is_here", pa.bool_())]
+        fields += [("rows", pa.int64()), ("nbytes", pa.int64()), ("uri", pa.string())]
+        yield pa.RecordBatch.from_pylist([row], pa.schema(fields))
+
+    return write
+
+
+def _written(batches: Iterator[Any], name: str) -> tuple[Region | None, int]:
+    """The batches that Spark hands over, as an Arrow file in sealed memory; None where there is not a row."""
+    rows = 0
+    writer: FileWriter | None = None
+    with Region.writer(name) as memory:
+        try:
+            for theirs in batches:
+                if theirs.num_rows:
+                    batch = import_batch(theirs)
+                    if writer is None:
+                        writer = new_file(memory.fileno(), batch.schema, alignment=64)
+                    writer.write_batch(batch)
+                    rows += batch.num_rows
+            if writer is None:
+                return None, 0
+            writer.close()
+        finally:
+            if writer is not None:
+                writer.abandon()
+        return memory.seal(), rows
