@@ -151,7 +151,7 @@ def _inspected(scan: Scan, name: str, limits: Limits) -> Inspection:
         _columns(wire, tally),
         _bytes(tally, outside),
         Encoding(
-            VERSIONS[scan.version],
+            VERSIONS[min(tally.versions, default=scan.version)],
             _ENDIANNESS[endianness],
             tally.alignment_bytes,
             tuple(sorted(tally.codecs)),

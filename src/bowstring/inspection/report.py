@@ -116,7 +116,7 @@ class BytesReport:
 class Encoding:
     """How the bytes are written down.
 
-    - `metadata_version`: "V4" or "V5"
+    - `metadata_version`: "V4" or "V5", the oldest that a batch has (some writers' footers say another one)
     - `endianness`: of the bodies, "little" or "big"
     - `alignment_bytes`: the largest power of two, at most 64, at whose multiples all buffers that are not empty begin,
       counted from the start of the file or stream; None where there is none

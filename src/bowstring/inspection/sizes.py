@@ -65,6 +65,7 @@ class Tally:
     with_metadata: int = 0
     compressed: int = 0
     codecs: set[str] = field(default_factory=set)
+    versions: set[int] = field(default_factory=set)
     has_legacy: bool = False
     _total_rows: int = 0
     _places: int = 0
@@ -93,6 +94,7 @@ class Tally:
         self.body_bytes += span.body_bytes
         self.metadata_bytes += span.metadata_bytes
         self.has_legacy |= span.is_legacy
+        self.versions.add(shape.version)
         if shape.compression is not None:
             self.compressed += 1
             self.codecs.add(shape.compression)

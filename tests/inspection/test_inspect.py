@@ -1,0 +1,431 @@
+"""What `bowstring.inspect` says of files and streams, held against counts that were made another way."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import bowstring
+from bowstring.errors import BowstringError, FormatMismatchError, LimitError, NotFoundError, TruncatedError
+from bowstring.inspection.report import Inspection
+from bowstring.ipc import framing
+from bowstring.ipc.header import BatchNumbers, HeaderWriter
+from bowstring.layouts.array import Array
+
+FORMATS = ("file", "stream")
+
+
+def written_by_pyarrow(table: pa.Table, form: str, batch_rows: int | None = None, **options: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    new = pa.ipc.new_file if form == "file" else pa.ipc.new_stream
+    with new(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table, batch_rows)
+    return bytes(sink.getvalue())
+
+
+def written_by_bowstring(table: bowstring.Table, form: str, **options: Any) -> bytes:
+    sink = io.BytesIO()
+    new = bowstring.new_file if form == "file" else bowstring.new_stream
+    with new(sink, table.schema, **options) as writer:
+        writer.write(table)
+    return sink.getvalue()
+
+
+def sizes(found: Inspection) -> dict[str, int]:
+    return {column.name: column.total_bytes for column in found.columns}
+
+
+def parts(found: Inspection) -> int:
+    held = found.bytes
+    return held.buffers + held.padding + held.metadata + held.other
+
+
+def memory_of(array: Array) -> int:
+    """The bytes of an array's buffers and of all that is below it, without the format's help."""
+    own = sum(0 if buffer is None else buffer.size for buffer in array.buffers)
+    return own + sum(memory_of(child) for child in array.children)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_flat_columns_by_pyarrow_take_what_the_layout_says(form: str) -> None:
+    rows = 1000
+    table = pa.table(
+        {
+            "int64": pa.array(range(rows), pa.int64()),
+            "int32 with nulls": pa.array([None, 1] * (rows // 2), pa.int32()),
+            "text": pa.array(["abc", None] * (rows // 2)),
+            "bits": pa.array([True, False] * (rows // 2)),
+            "nothing": pa.nulls(rows),
+        }
+    )
+    found = bowstring.inspect(written_by_pyarrow(table, form))
+    validity = rows // 8
+    assert sizes(found) == {
+        "int64": 8 * rows,
+        "int32 with nulls": 4 * rows + validity,
+        "text": 4 * (rows + 1) + 3 * rows // 2 + validity,
+        "bits": rows // 8,
+        "nothing": 0,
+    }
+    assert [column.null_count for column in found.columns] == [0, 500, 500, 0, 1000]
+    assert found.format == form
+    assert found.rows == rows
+    assert found.bytes.buffers == sum(sizes(found).values())
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("alignment", [8, 64])
+def test_nested_columns_by_bowstring_take_what_their_arrays_take(form: str, alignment: int) -> None:
+    table = bowstring.table(
+        {
+            "lists": [[1, 2, None], [], None, [4]] * 7,
+            "structs": [{"a": 1, "b": "x"}, None, {"a": None, "b": "long enough to count"}, {"a": 4, "b": None}] * 7,
+            "views": bowstring.array(
+                ["short", "a string of more than twelve bytes", None, ""] * 7, bowstring.string_view()
+            ),
+        }
+    )
+    found = bowstring.inspect(written_by_bowstring(table, form, alignment=alignment))
+    batch = table.to_batches()[0]
+    assert sizes(found) == {name: memory_of(batch.column(name)) for name in table.schema.names}
+    alignment_bytes = found.encoding.alignment_bytes
+    assert alignment_bytes is not None
+    assert alignment_bytes >= alignment
+
+
+def test_the_alignment_is_what_the_worst_buffer_keeps() -> None:
+    table = bowstring.table({"bytes": bowstring.array([1, 2, 3], bowstring.int8()), "next": [1, 2, 3]})
+    assert bowstring.inspect(written_by_bowstring(table, "file", alignment=8)).encoding.alignment_bytes == 8
+    assert bowstring.inspect(written_by_bowstring(table, "file", alignment=64)).encoding.alignment_bytes == 64
+
+
+def test_without_a_buffer_there_is_no_alignment() -> None:
+    empty = pa.table({"n": pa.nulls(3)})
+    assert bowstring.inspect(written_by_pyarrow(empty, "stream")).encoding.alignment_bytes is None
+
+
+def test_messages_are_counted_as_pyarrow_counts_them() -> None:
+    table = pa.table({"a": range(100), "d": pa.array(["x", "y"] * 50).dictionary_encode()})
+    raw = written_by_pyarrow(table, "stream", batch_rows=30)
+    messages = list(pa.ipc.MessageReader.open_stream(raw))
+    bodies = sum(m.body.size for m in messages if m.body is not None)
+    found = bowstring.inspect(raw)
+    assert found.bytes.buffers + found.bytes.padding == bodies
+    assert found.bytes.schema + found.bytes.headers == len(raw) - bodies - len(framing.END_OF_STREAM)
+    assert found.batches.count == sum(m.type == "record batch" for m in messages) == 4
+    assert found.dictionary_batches == sum(m.type == "dictionary" for m in messages) == 1
+    assert (found.batches.rows_min, found.batches.rows_median, found.batches.rows_max) == (10, 30.0, 30)
+    assert found.encoding.end_marker is True
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("writer", ["pyarrow", "bowstring"])
+def test_the_parts_add_up_to_the_whole(form: str, writer: str) -> None:
+    if writer == "pyarrow":
+        raw = written_by_pyarrow(pa.table({"a": [1, 2], "s": ["x", None]}), form, batch_rows=1)
+    else:
+        raw = written_by_bowstring(bowstring.table({"a": [1, 2], "s": ["x", None]}), form)
+    found = bowstring.inspect(raw)
+    assert parts(found) == found.bytes.total == len(raw)
+    assert found.bytes.other == 0
+
+
+def test_bytes_after_the_end_of_a_stream_are_told() -> None:
+    raw = written_by_pyarrow(pa.table({"a": [1]}), "stream")
+    found = bowstring.inspect(raw + b"something else")
+    assert (found.bytes.total, found.bytes.other) == (len(raw) + 14, 14)
+
+
+def test_a_stream_without_end_marker_is_told_apart() -> None:
+    raw = written_by_pyarrow(pa.table({"a": [1]}), "stream")
+    assert bowstring.inspect(raw[: -len(framing.END_OF_STREAM)]).encoding.end_marker is False
+
+
+def test_a_dictionary_counts_for_every_column_that_uses_it() -> None:
+    values = pa.array(["first", "second", "third"])
+    indices = pa.array([0, 1, 2, 1], pa.int8())
+    table = pa.table(
+        {
+            "one": pa.DictionaryArray.from_arrays(indices, values, ordered=True),
+            "inside": pa.array([{"d": "x"}] * 4, pa.struct([("d", pa.dictionary(pa.int32(), pa.string()))])),
+        }
+    )
+    found = bowstring.inspect(written_by_pyarrow(table, "file"))
+    one, inside = found.columns
+    assert (one.buffer_bytes, one.dictionary_bytes) == (4, 4 * 4 + len("firstsecondthird"))
+    assert (inside.buffer_bytes, inside.dictionary_bytes) == (4 * 4, 4 * 2 + 1)
+    assert one.field.dictionary is not None
+    assert (one.field.dictionary.index_type, one.field.dictionary.ordered) == ("int8", True)
+    child = inside.field.children[0]
+    assert child.dictionary is not None
+    by_id = {dictionary.id: dictionary for dictionary in found.dictionaries}
+    assert by_id[child.dictionary.id].columns == (1,)
+    assert by_id[one.field.dictionary.id].values == 3
+
+
+def test_deltas_are_counted() -> None:
+    batches = [
+        pa.record_batch({"d": pa.DictionaryArray.from_arrays(pa.array([0]), pa.array(values))})
+        for values in (["a"], ["a", "b"], ["a", "b", "c"])
+    ]
+    raw = written_by_pyarrow(pa.Table.from_batches(batches), "stream", emit_dictionary_deltas=True)
+    found = bowstring.inspect(raw)
+    assert (found.dictionary_batches, found.delta_batches, found.dictionaries[0].values) == (3, 2, 3)
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+@pytest.mark.parametrize("form", FORMATS)
+def test_compressed_data_is_described_by_its_compressed_size(form: str, codec: str) -> None:
+    table = pa.table({"zeros": np.zeros(100_000, np.int64)})
+    found = bowstring.inspect(written_by_pyarrow(table, form, compression=codec, batch_rows=50_000))
+    assert (found.encoding.codecs, found.encoding.compressed_batches, found.rows) == ((codec,), 2, 100_000)
+    assert 0 < found.columns[0].buffer_bytes < 50_000
+
+
+def test_legacy_framing_and_metadata_v4_are_told() -> None:
+    table = pa.table({"a": [1]})
+    raw = written_by_pyarrow(table, "file", use_legacy_format=True, metadata_version=pa.ipc.MetadataVersion.V4)
+    encoding = bowstring.inspect(raw).encoding
+    assert (encoding.metadata_version, encoding.legacy_framing) == ("V4", True)
+    now = bowstring.inspect(written_by_pyarrow(table, "file")).encoding
+    assert (now.metadata_version, now.legacy_framing) == ("V5", False)
+
+
+def test_metadata_is_given_at_every_level() -> None:
+    schema = pa.schema([pa.field("a", pa.int8(), metadata={"of": "field"}, nullable=False)], metadata={"of": "schema"})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema, metadata={"of": "footer"}) as writer:
+        writer.write_batch(pa.record_batch([pa.array([1], pa.int8())], schema=schema), custom_metadata={"of": "batch"})
+    found = bowstring.inspect(sink.getvalue())
+    assert found.schema_metadata == ((b"of", b"schema"),)
+    assert found.footer_metadata == ((b"of", b"footer"),)
+    assert found.columns[0].field.metadata == ((b"of", b"field"),)
+    assert found.columns[0].field.nullable is False
+    assert found.batches.with_metadata == 1
+
+
+def test_an_extension_is_named_whether_it_is_known_or_not() -> None:
+    metadata = {"ARROW:extension:name": "somebody.else", "ARROW:extension:metadata": ""}
+    schema = pa.schema([pa.field("a", pa.int8(), metadata=metadata)])
+    raw = written_by_pyarrow(pa.table([pa.array([1], pa.int8())], schema=schema), "stream")
+    assert bowstring.inspect(raw).columns[0].field.extension == "somebody.else"
+
+
+# Where it comes from
+
+
+@pytest.fixture
+def pipe() -> Iterator[Callable[[bytes], Any]]:
+    """A function that sends bytes through a pipe and gives the end to read from."""
+    opened: list[Any] = []
+    threads = []
+
+    def send(raw: bytes) -> Any:
+        read_end, write_end = os.pipe()
+
+        def feed() -> None:
+            try:
+                with open(write_end, "wb", buffering=0) as sink:
+                    sink.write(raw)
+            except BrokenPipeError:
+                pass
+
+        threads.append(threading.Thread(target=feed))
+        threads[-1].start()
+        opened.append(os.fdopen(read_end, "rb"))
+        return opened[-1]
+
+    yield send
+    for held in opened:
+        held.close()
+    for thread in threads:
+        thread.join(timeout=20)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_path_bytes_file_object_descriptor_and_pipe_give_the_same(
+    form: str, tmp_path: Path, pipe: Callable[[bytes], Any]
+) -> None:
+    raw = written_by_pyarrow(pa.table({"a": range(50_000), "s": ["x"] * 50_000}), form, batch_rows=10_000)
+    path = tmp_path / "data"
+    path.write_bytes(raw)
+    with path.open("rb") as opened:
+        reports = [
+            bowstring.inspect(source) for source in (path, raw, opened, opened.fileno(), pipe(raw), io.BytesIO(raw))
+        ]
+    assert all(report.bytes == reports[0].bytes for report in reports)
+    assert all(report.columns == reports[0].columns for report in reports)
+    assert {report.format for report in reports} == {form}
+
+
+def test_a_file_on_a_pipe_is_kept_up_to_the_limit_and_a_stream_has_none(pipe: Callable[[bytes], Any]) -> None:
+    table = pa.table({"a": range(10_000)})
+    held = written_by_pyarrow(table, "file")
+    assert bowstring.inspect(pipe(held), max_piped_bytes=len(held)).rows == 10_000
+    with pytest.raises(LimitError, match="max_piped_bytes"):
+        bowstring.inspect(pipe(held), max_piped_bytes=len(held) - 1)
+    assert bowstring.inspect(pipe(written_by_pyarrow(table, "stream")), max_piped_bytes=0).rows == 10_000
+
+
+def test_the_data_is_never_read(tmp_path: Path) -> None:
+    # A stream whose body of 64 GiB is a hole in the file: to read it would take minutes.
+    rows = 64 << 30
+    schema = bowstring.schema({"a": bowstring.int8()})
+    head = written_by_bowstring(bowstring.table({"a": bowstring.array([], bowstring.int8())}), "stream")
+    message = framing.metadata_length(head[:8], "head", 1 << 20)[0] + framing.PREFIX_BYTES
+    numbers = BatchNumbers(rows, np.array([[rows, 0]]), np.array([[0, 0], [0, rows]]), np.array([], np.int64))
+    path = tmp_path / "hole.arrows"
+    with path.open("wb") as sink:
+        sink.write(head[:message] + framing.framed(HeaderWriter().write(numbers, rows)))
+        try:
+            sink.truncate(sink.tell() + rows)
+        except OSError:
+            pytest.skip("the file system has no files with holes of 64 GiB")
+    begun = time.process_time()
+    found = bowstring.inspect(path)
+    assert time.process_time() - begun < 2
+    assert (found.rows, found.columns[0].buffer_bytes) == (rows, rows)
+    assert found.columns[0].field.type == str(schema.field("a").type)
+
+
+def test_ten_thousand_columns_in_a_hundred_batches_take_no_time_worth_a_word(tmp_path: Path) -> None:
+    columns = 10_000
+    batch = pa.record_batch([pa.array([1, 2])] * columns, names=[f"c{i}" for i in range(columns)])
+    path = tmp_path / "wide.arrow"
+    with pa.ipc.new_file(path, batch.schema) as writer:
+        for _ in range(100):
+            writer.write_batch(batch)
+    begun = time.process_time()
+    found = bowstring.inspect(path)
+    assert time.process_time() - begun < 2
+    assert {column.buffer_bytes for column in found.columns} == {1600}
+
+
+# What is no Arrow, or broken
+
+
+@pytest.mark.parametrize(
+    ("raw", "error", "words"),
+    [
+        (b"", TruncatedError, "it is empty"),
+        (b"ARR", TruncatedError, "only 3 bytes"),
+        (b"PAR1\x15\x04\x15\x10", FormatMismatchError, "a Parquet file"),
+        (b"date,delay\n2001/01/01,5\n", FormatMismatchError, "text, perhaps CSV"),
+        (b'{"a": 1}', FormatMismatchError, "JSON"),
+        (b"\x1f\x8b\x08\x00\x00\x00\x00\x00", FormatMismatchError, "gzip"),
+        (bytes(64), FormatMismatchError, "other bytes"),
+        (b"\xff\xff\xff\xff\x00\x00\x00\x00", TruncatedError, "before a schema"),
+    ],
+)
+def test_what_is_no_arrow_data_is_named(raw: bytes, error: type[BowstringError], words: str) -> None:
+    with pytest.raises(error, match=words):
+        bowstring.inspect(raw)
+
+
+def test_a_path_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match=r"gone\.arrow"):
+        bowstring.inspect(tmp_path / "gone.arrow")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_cut_anywhere_it_is_described_up_to_a_message_or_refused(form: str) -> None:
+    table = pa.table({"a": [1, None], "d": pa.array(["x", "y"]).dictionary_encode(), "l": [[1], [2, 3]]})
+    raw = written_by_pyarrow(table, form, batch_rows=1)
+    described = []
+    for length in range(len(raw)):
+        with contextlib.suppress(BowstringError):
+            described.append(bowstring.inspect(raw[:length]))
+    # A stream may end after the schema, the dictionary, each batch, and within nothing else (but for a lone zero word).
+    assert len(described) == (0 if form == "file" else 4)
+    assert all(parts(found) == found.bytes.total for found in described)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_flipped_bits_end_in_a_report_or_a_clean_error(form: str) -> None:
+    table = pa.table({"a": [1, None], "d": pa.array(["x", "y"]).dictionary_encode(), "l": [[1], [2, 3]]})
+    raw = written_by_pyarrow(table, form)
+    random = np.random.default_rng(5)
+    for _ in range(600):
+        broken = bytearray(raw)
+        for at in random.integers(0, len(raw), random.integers(1, 4)):
+            broken[at] ^= 1 << random.integers(0, 8)
+        try:
+            found = bowstring.inspect(bytes(broken))
+        except BowstringError:
+            continue
+        assert found.bytes.total == len(raw)
+        assert all(column.total_bytes >= 0 for column in found.columns)
+
+
+# The corpus beside the repository
+
+
+def golden(shared_folder: Path, suffix: str) -> list[Path]:
+    return sorted((shared_folder / "corpus" / "golden").rglob(f"*{suffix}"))
+
+
+@pytest.mark.parametrize("suffix", [".arrow_file", ".stream"])
+def test_every_golden_file_is_described(shared_folder: Path, suffix: str) -> None:
+    paths = golden(shared_folder, suffix)
+    assert len(paths) > 20
+    for path in paths:
+        found = bowstring.inspect(path)
+        rows = count_rows_with_pyarrow(path, suffix)
+        assert rows is None or found.rows == rows, path
+        assert parts(found) == found.bytes.total == path.stat().st_size, path
+        assert found.encoding.legacy_framing == (path.parent.name == "0.14.1"), path
+        assert found.encoding.endianness == ("big" if path.parent.name.endswith("bigendian") else "little"), path
+        assert bool(found.encoding.codecs) == path.parent.name.endswith("compression"), path
+
+
+def count_rows_with_pyarrow(path: Path, suffix: str) -> int | None:
+    """The rows by pyarrow; None where it can't read the file either."""
+    try:
+        with (pa.ipc.open_file if suffix == ".arrow_file" else pa.ipc.open_stream)(path.read_bytes()) as reader:
+            return int(reader.read_all().num_rows)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+
+
+def test_big_and_little_endian_files_of_the_same_data_have_columns_of_the_same_size(shared_folder: Path) -> None:
+    compared = 0
+    for big in golden(shared_folder, ".arrow_file"):
+        little = big.parent.with_name("1.0.0-littleendian") / big.name
+        if big.parent.name == "1.0.0-bigendian" and little.exists():
+            left, right = bowstring.inspect(big), bowstring.inspect(little)
+            assert left.rows == right.rows
+            assert [c.total_bytes for c in left.columns] == [c.total_bytes for c in right.columns], big.name
+            compared += 1
+    if not compared:
+        pytest.skip("the corpus has no pair of a big and a little endian file")
+
+
+def test_fuzzed_files_are_refused_cleanly_in_little_time_and_memory(shared_folder: Path) -> None:
+    program = (
+        "import resource, sys\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))\n"
+        "import bowstring\n"
+        "for path in sys.argv[1:]:\n"
+        "    try:\n"
+        "        bowstring.inspect(path)\n"
+        "    except bowstring.BowstringError as error:\n"
+        "        assert str(error)\n"
+    )
+    paths = [str(path) for path in sorted((shared_folder / "corpus" / "fuzz").rglob("*")) if path.is_file()]
+    assert len(paths) > 50
+    done = subprocess.run(
+        [sys.executable, "-c", program, *paths], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
