@@ -88,7 +88,9 @@ def test_facts_differ_where_rows_nulls_or_sums_do() -> None:
 
 def test_facts_of_batches_are_exact_beyond_64_bits() -> None:
     big = 2**63 - 1
-    batch = bs.record_batch({"i": [big, big, None], "u": bs.array([2**64 - 1, 1, 0], bs.uint64()), "s": ["x", None, None]})
+    batch = bs.record_batch(
+        {"i": [big, big, None], "u": bs.array([2**64 - 1, 1, 0], bs.uint64()), "s": ["x", None, None]}
+    )
     facts = batch_facts(["i", "u", "s"], [batch, batch])
     assert facts == Facts(
         6, (ColumnFacts("i", 2, str(4 * big)), ColumnFacts("u", 0, str(2 * 2**64)), ColumnFacts("s", 4, None))

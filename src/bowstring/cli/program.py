@@ -12,6 +12,7 @@ from bowstring.cli.main import CALLED_WRONGLY, INTERRUPTED, Settings
 
 # Each command is the object of that name in the module bowstring.cli.<name>; the sentence is for the group's own help.
 COMMANDS: dict[str, str] = {
+    "demo": "Show the whole road: Spark computes, another process picks the result up.",
     "info": "Tell what is in an Arrow file or stream: schema, batches, bytes per column.",
 }
 

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 Metadata: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Custom metadata: key-value pairs in order; a key may come more than once."""
-MetadataLike: TypeAlias = "Mapping[str | bytes, str | bytes] | Iterable[tuple[str | bytes, str | bytes]] | None"
+MetadataLike: TypeAlias = (
+    "Mapping[str, str | bytes] | Mapping[bytes, str | bytes] | Iterable[tuple[str | bytes, str | bytes]] | None"
+)
 
 
 def as_metadata(metadata: MetadataLike) -> Metadata:
@@ -78,6 +80,11 @@ class Field:
 
     def __str__(self) -> str:
         return self._inside()
+
+    def __arrow_c_schema__(self) -> object:
+        from bowstring.exchange import cdata
+
+        return cdata.export_field(self)
 
     def __repr__(self) -> str:
         return f"Field({self._inside()})"
@@ -172,6 +179,11 @@ class Schema:
 
     def __str__(self) -> str:
         return "\n".join(str(f) for f in self.fields)
+
+    def __arrow_c_schema__(self) -> object:
+        from bowstring.exchange import cdata
+
+        return cdata.export_schema(self)
 
     def __repr__(self) -> str:
         return f"Schema({', '.join(map(str, self.fields))})"

@@ -6,7 +6,7 @@ the values of a type lie in memory is not known here, but in `bowstring.layouts`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
@@ -52,6 +52,11 @@ class DataType:
 
     def __repr__(self) -> str:
         return f"DataType({self})"
+
+    def __arrow_c_schema__(self) -> object:
+        from bowstring.exchange import cdata
+
+        return cdata.export_type(self)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -636,13 +641,13 @@ def large_list_view(value_type: DataType | Field) -> LargeListView:
 FieldLike: TypeAlias = Field | tuple[str, DataType]
 
 
-def as_fields(fields: Iterable[FieldLike] | dict[str, DataType]) -> tuple[Field, ...]:
+def as_fields(fields: Iterable[FieldLike] | Mapping[str, DataType]) -> tuple[Field, ...]:
     """Fields from fields, (name, type) pairs or a mapping."""
-    items: Iterable[FieldLike] = fields.items() if isinstance(fields, dict) else fields
+    items: Iterable[FieldLike] = fields.items() if isinstance(fields, Mapping) else fields
     return tuple(f if isinstance(f, Field) else field(*f) for f in items)
 
 
-def struct(fields: Iterable[FieldLike] | dict[str, DataType]) -> Struct:
+def struct(fields: Iterable[FieldLike] | Mapping[str, DataType]) -> Struct:
     """Named fields, given as fields, (name, type) pairs or a mapping."""
     return Struct(as_fields(fields))
 

@@ -1,0 +1,109 @@
+"""`bowstring demo`: Spark computes a result from real data, and another process picks it up where it lies."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Self, TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from bowstring.cli.demo import corpus, inputs, report, roads
+from bowstring.cli.demo.facts import spark_facts
+from bowstring.spark.session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Made = TypeVar("Made")
+_POLL_S = 0.1
+_CONF = {"spark.sql.shuffle.partitions": 8}
+
+
+class Steps:
+    """A progress bar for each step: Spark's tasks where Spark works, else a spinner."""
+
+    def __init__(self, console: Console) -> None:
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"))
+        self._progress = Progress(*columns, TimeElapsedColumn(), console=console, transient=not console.is_terminal)
+        self.spark: SparkSession | None = None
+
+    def run(self, title: str, work: Callable[[], Made]) -> Made:
+        """Do the work under a bar."""
+        task = self._progress.add_task(title, total=None, note="")
+        done = threading.Event()
+        watcher = threading.Thread(target=self._watch, args=(task, done), daemon=True)
+        watcher.start()
+        try:
+            return work()
+        finally:
+            done.set()
+            watcher.join()
+            self._progress.update(task, total=1, completed=1, note="")
+
+    def _watch(self, task: TaskID, done: threading.Event) -> None:
+        while not done.wait(_POLL_S):
+            if self.spark is None:
+                continue
+            tracker = self.spark.sparkContext.statusTracker()
+            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            total = sum(stage.numTasks for stage in stages if stage)
+            finished = sum(stage.numCompletedTasks for stage in stages if stage)
+            if total:
+                self._progress.update(task, total=total, completed=finished, note=f"{finished}/{total} tasks")
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+
+def _compute(spark: SparkSession, path: str | None, lines: int) -> DataFrame:
+    if path is not None:
+        return inputs.read_input(spark, path)
+    return corpus.python_lines(spark, corpus.installed_sources(lines))
+
+
+@click.command()
+@click.option("--input", "path", metavar="PATH", help="Take the rows of this Parquet, CSV, JSON or Arrow path instead.")
+@click.option("--master", default="local[*]", show_default=True, help="The Spark cluster to compute on.")
+@click.option(
+    "--lines", default=1_000_000, show_default=True, help="About how many lines of Python to take by default."
+)
+def demo(path: str | None, master: str, lines: int) -> int:
+    """Show the whole road: Spark computes, another process picks the result up where it lies.
+
+    By default Spark takes the Python source files that are installed on this machine apart, line by line, and joins
+    each line with what the others say about its package. The result goes to another process by three roads: published
+    to shared memory by the executors, through the driver, and through Parquet files.
+    """
+    console = Console()
+    start = time.perf_counter()
+    with Steps(console) as steps:
+        spark = steps.run("Spark starts", lambda: session(master, _CONF, app_name="bowstring demo"))
+        try:
+            steps.spark = spark
+            frame = steps.run("Spark reads, parses, joins and aggregates", lambda: _compute(spark, path, lines).cache())
+            facts = steps.run("Spark counts rows and nulls, and sums", lambda: spark_facts(frame))
+            arrivals = [
+                steps.run("The executors publish, another process attaches", lambda: roads.by_publishing(frame)),
+                steps.run("The same through the driver", lambda: roads.by_driver(frame)),
+                steps.run("The same through Parquet", lambda: roads.by_parquet(frame)),
+            ]
+        finally:
+            spark.stop()
+    differences = arrivals[0].facts.differences(facts) if arrivals[0].facts else []
+    console.print()
+    if arrivals[0].head:
+        report.show_head(console, arrivals[0].head)
+        console.print()
+    report.show_check(console, arrivals[0], differences)
+    console.print()
+    report.show_roads(console, arrivals)
+    console.print(f"[dim]{time.perf_counter() - start:.0f} s in all[/dim]")
+    return 1 if differences else 0

@@ -1,0 +1,122 @@
+"""The demo's own data: the lines of the Python files that are installed here, parsed, joined and aggregated."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
+
+from bowstring.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+BYTES_PER_LINE = 36
+"""What a line of Python takes on average, to know about how many files make so many lines."""
+_PARTITION_BYTES = 4 << 20
+
+
+class SourceFile(NamedTuple):
+    """One Python file, as the driver's catalogue has it."""
+
+    path: str
+    package: str
+    module: str
+    size: int
+    modified: datetime
+
+
+def installed_sources(lines: int) -> list[SourceFile]:
+    """Python files of the standard library and the installed packages, about `lines` lines of them, in a fixed order.
+
+    Raises `NotFoundError` where there are none.
+    """
+    found: list[SourceFile] = []
+    left_bytes = lines * BYTES_PER_LINE
+    for file in _files():
+        if left_bytes <= 0:
+            break
+        left_bytes -= file.size
+        found.append(file)
+    if not found:
+        raise NotFoundError("no Python source files are installed here: give the demo a file with --input")
+    return found
+
+
+def _files() -> Iterator[SourceFile]:
+    roots = dict.fromkeys(
+        Path(sysconfig.get_path(key)).resolve() for key in ("stdlib", "platstdlib", "purelib", "platlib")
+    )
+    seen: set[str] = set()
+    for root in roots:
+        for folder, names, files in os.walk(root):
+            names[:] = sorted(name for name in names if name not in ("__pycache__", "site-packages", "dist-packages"))
+            for name in sorted(files):
+                path = os.path.join(folder, name)
+                if _is_wanted(name, path) and path not in seen:
+                    seen.add(path)
+                    yield _described(path, root)
+
+
+def _is_wanted(name: str, path: str) -> bool:
+    """Whether a file is Python that Spark reads: it passes over names that begin with an underscore."""
+    return name.endswith(".py") and not name.startswith("_") and not os.path.islink(path) and quote(path) == path
+
+
+def _described(path: str, root: Path) -> SourceFile:
+    status = os.stat(path)
+    module = os.path.relpath(path, root)[:-3].replace(os.sep, ".")
+    modified = datetime.fromtimestamp(int(status.st_mtime), UTC)
+    return SourceFile(path, module.partition(".")[0], module, status.st_size, modified)
+
+
+_LINES = r"""
+SELECT catalogue.package, catalogue.module, catalogue.size, catalogue.modified, position + 1 AS line, text,
+       CASE WHEN text RLIKE '^\\s*$' THEN 'blank'
+            WHEN text RLIKE '^\\s*#' THEN 'comment'
+            WHEN text RLIKE '^\\s*(from\\s+\\S+\\s+)?import\\s' THEN 'import'
+            WHEN text RLIKE '^\\s*(async\\s+)?def\\s' THEN 'function'
+            WHEN text RLIKE '^\\s*class\\s' THEN 'class'
+            ELSE 'code' END AS kind
+FROM (SELECT regexp_replace(path, '^file:/+', '/') AS path, posexplode(split(value, '\n')) AS (position, text)
+      FROM sources WHERE is_valid_utf8(value)) JOIN catalogue USING (path)
+"""
+
+_USES = r"""
+SELECT imports AS package, count(DISTINCT module) AS used_by
+FROM (SELECT module, regexp_extract(text, '^\\s*(?:from|import)\\s+([A-Za-z_][A-Za-z_0-9]*)', 1) AS imports
+      FROM lines WHERE kind = 'import') WHERE imports != '' GROUP BY imports
+"""
+
+_MODULES = """
+SELECT module, count(*) AS lines, CAST(avg(CASE WHEN kind = 'comment' THEN 1 ELSE 0 END) AS DECIMAL(5, 4)) AS comments
+FROM lines GROUP BY module
+"""
+
+_RESULT = r"""
+SELECT lines.package, lines.module, lines.line, lines.kind, text,
+       CAST(length(text) - length(ltrim(text)) AS SMALLINT) AS indent,
+       nullif(regexp_extract(text, '^\\s*(?:async\\s+)?(?:def|class)\\s+([A-Za-z_][A-Za-z_0-9]*)', 1), '') AS name,
+       length(text) / 80.0D AS width, uses.used_by, lines.modified,
+       named_struct('lines', modules.lines, 'bytes', lines.size, 'comments', modules.comments) AS of
+FROM lines JOIN modules ON lines.module = modules.module LEFT JOIN uses ON lines.package = uses.package
+"""
+
+
+def python_lines(spark: SparkSession, files: list[SourceFile]) -> DataFrame:
+    """A row for each line of the files: where and what it is, what it defines, how many modules use its package."""
+    spark.conf.set("spark.sql.files.openCostInBytes", 16 << 10)
+    spark.conf.set("spark.sql.files.maxPartitionBytes", _PARTITION_BYTES)
+    sources = spark.read.text([file.path for file in files], wholetext=True)
+    sources.selectExpr("_metadata.file_path AS path", "value").createOrReplaceTempView("sources")
+    types = "path string, package string, module string, size bigint, modified timestamp"
+    spark.createDataFrame(files, types).createOrReplaceTempView("catalogue")
+    spark.sql(_LINES).cache().createOrReplaceTempView("lines")
+    for name, query in (("uses", _USES), ("modules", _MODULES)):
+        spark.sql(query).createOrReplaceTempView(name)
+    return spark.sql(_RESULT)

@@ -1,0 +1,62 @@
+"""The demo's --input: a Parquet, CSV, JSON or Arrow path, read by Spark with all its columns and types."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+from bowstring.errors import NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMATS = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+}
+
+
+def format_of(path: str) -> str:
+    """Spark's format for a file or a folder of files, by ending; raises `UsageError` where none is known."""
+    names = [path]
+    if os.path.isdir(path):
+        names += sorted(name for name in os.listdir(path) if not name.startswith(("_", ".")))
+    for name in names:
+        for ending in (os.path.splitext(name)[1], os.path.splitext(os.path.splitext(name)[0])[1]):
+            if ending.lower() in FORMATS:
+                return FORMATS[ending.lower()]
+    raise UsageError(f"{path}: expected a name that ends in {', '.join(FORMATS)}, or a folder of such files")
+
+
+def read_input(spark: SparkSession, path: str) -> DataFrame:
+    """The rows of a local or remote path. Raises `NotFoundError` and `UsageError`."""
+    if "://" not in path and not os.path.exists(path):
+        raise NotFoundError(f"{path}: there is no such file or folder")
+    kind = format_of(path)
+    reader = spark.read
+    if kind == "csv":
+        reader = reader.options(header=True, inferSchema=True, quote='"', escape='"', multiLine=True)
+    if kind == "json":
+        reader = reader.option("multiLine", not _is_json_lines(path))
+    return reader.format(kind).load(path)
+
+
+def _is_json_lines(path: str) -> bool:
+    """Whether the first line of a JSON file is a document of its own; else the whole file is one."""
+    if not os.path.isfile(path):
+        return True
+    with open(path, "rb") as file:
+        first = file.readline(1 << 20).strip()
+        rest = file.readline(1 << 20).strip()
+    try:
+        return isinstance(json.loads(first), dict) and (not rest or rest.startswith(b"{"))
+    except ValueError:
+        return False

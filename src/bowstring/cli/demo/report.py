@@ -1,0 +1,77 @@
+"""What the demo prints: the first rows, the check against Spark, and the three roads side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.filesize import decimal
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from bowstring.cli.demo.roads import Arrival
+
+MAX_COLUMNS = 10
+
+
+def size_text(size_bytes: int) -> str:
+    """Bytes in the unit that reads best."""
+    return decimal(int(size_bytes))
+
+
+def time_text(seconds: float) -> str:
+    """Seconds, or milliseconds for short times."""
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms"
+
+
+def show_head(console: Console, head: dict[str, Any]) -> None:
+    """Print the first rows, as many columns as there is room for."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    shown = range(min(len(head["names"]), MAX_COLUMNS, max(console.width // 14, 1)))
+    for index in shown:
+        table.add_column(Text(head["names"][index]), overflow="ellipsis", no_wrap=True, max_width=28)
+    table.add_row(*(Text(head["types"][index], style="dim") for index in shown))
+    columns = head["columns"]
+    for row in range(len(columns[0]) if columns else 0):
+        table.add_row(*(Text(columns[index][row]) for index in shown))
+    console.print(table)
+    left = len(head["names"]) - len(shown)
+    if left:
+        console.print(f"[dim]and {left} more columns[/dim]")
+
+
+def show_check(console: Console, arrival: Arrival, differences: list[str]) -> None:
+    """Print whether what arrived is what Spark says it is."""
+    assert arrival.facts is not None
+    sums = sum(column.total is not None for column in arrival.facts.columns)
+    if differences:
+        console.print("[bold red]It is not what Spark says:[/bold red]")
+        for difference in differences:
+            console.print(f"  {escape(difference)}", highlight=False)
+        return
+    console.print(
+        f"[green]✓[/green] {arrival.facts.rows:,} rows, the nulls of {len(arrival.facts.columns)} columns "
+        f"and the sums of {sums} numeric ones are what Spark says.",
+        highlight=False,
+    )
+
+
+def show_roads(console: Console, arrivals: list[Arrival]) -> None:
+    """Print the roads side by side."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("road to another process", no_wrap=True)
+    for title in ("rows", "bytes", "out of Spark", "first batch", "usable", "summed", "all in all", "copied"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for arrival in arrivals:
+        times = (arrival.produced_s, arrival.first_s, arrival.usable_s, arrival.summed_s, arrival.total_s)
+        style = "bold green" if arrival is arrivals[0] else ""
+        sizes = (f"{arrival.rows:,}", size_text(arrival.size_bytes))
+        table.add_row(arrival.road, *sizes, *map(time_text, times), size_text(arrival.copied_bytes), style=style)
+    console.print(table)
+    console.print(
+        "[dim]first batch, usable, summed: in the other process, from the moment it knows where to look; "
+        "copied: the memory that it had to fill[/dim]"
+    )
