@@ -85,8 +85,7 @@ def _write(console: Console, found: Inspection, show_all: bool) -> None:
     _schema(console, found, show_all)
     for title, pairs in (("Schema metadata", found.schema_metadata), ("Footer metadata", found.footer_metadata)):
         if pairs:
-            limit = None if show_all else _PAIRS_SHOWN
-            _section(console, title, _pairs(pairs, show_all), _more("entries", len(pairs), limit))
+            _metadata(console, title, pairs, show_all)
 
 
 def _section(console: Console, title: str | None, table: Table, note: str | None = None) -> None:
@@ -255,12 +254,14 @@ def _field_cells(depth: int, field: FieldReport, show_all: bool) -> tuple[str, s
     )
 
 
-def _pairs(pairs: Metadata, show_all: bool) -> Table:
-    table = _table(("key", False), ("value", False))
-    for key, value in pairs if show_all else pairs[:_PAIRS_SHOWN]:
-        _row(
-            table,
-            shown_bytes(key, None if show_all else _NAME_CHARACTERS),
-            shown_bytes(value, None if show_all else _VALUE_CHARACTERS),
-        )
-    return table
+def _metadata(console: Console, title: str, pairs: Metadata, show_all: bool) -> None:
+    if not show_all:
+        table = _table(("key", False), ("value", False))
+        for key, value in pairs[:_PAIRS_SHOWN]:
+            _row(table, shown_bytes(key, _NAME_CHARACTERS), shown_bytes(value, _VALUE_CHARACTERS))
+        _section(console, title, table, _more("entries", len(pairs), _PAIRS_SHOWN))
+        return
+    console.print()
+    console.print(Text(title, style="bold"))
+    for key, value in pairs:  # values may be of any length, which no table can hold
+        console.print(Text(f"  {shown_bytes(key)}  {shown_bytes(value)}"), soft_wrap=True)

@@ -1,0 +1,294 @@
+"""`bowstring info`: tables for people, JSON for programs, one line for what is no Arrow data."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import bowstring
+from bowstring.cli.main import main
+
+HOSTILE = "evil\x1b[2J\x9b1m\u202e\r\n[bold]name[/bold]"
+BOX = "─━│┃┏┓┗┛├┤┬┴┼╭╮╰╯"
+
+
+def write(path: Path, table: pa.Table, batch_rows: int | None = None, **options: Any) -> Path:
+    new = pa.ipc.new_stream if path.suffix == ".arrows" else pa.ipc.new_file
+    with new(path, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table, batch_rows)
+    return path
+
+
+@pytest.fixture
+def flights(tmp_path: Path) -> Path:
+    table = pa.table(
+        {
+            "delay": pa.array(range(1000), pa.int16()),
+            "origin": pa.array(["ABE", "ORD"] * 500).dictionary_encode(),
+            "tags": pa.array([{"x": [1, 2], "note": "text that weighs something"}, None] * 500),
+        }
+    )
+    return write(tmp_path / "flights.arrow", table.replace_schema_metadata({"made by": "a test"}), batch_rows=300)
+
+
+def output_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["info", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def run_command(arguments: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "bowstring", "info", *arguments],
+        capture_output=True,
+        timeout=60,
+        check=False,
+        text=True,
+        encoding="utf-8",
+        **options,
+    )
+
+
+def test_it_tells_rows_columns_by_size_schema_and_metadata(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = output_of(capsys, str(flights))
+    size = flights.stat().st_size
+    assert f"flights.arrow: Arrow file, {size / 1024:.1f} KiB ({size:,} bytes)" in text
+    assert re.search(r"rows +1,000 in 4 record batches", text)
+    assert re.search(r"rows per batch +100 to 300, median 300", text)
+    assert re.search(r"dictionaries +1, in 1 dictionary batch", text)
+    assert re.search(r"metadata version +V5\n", text)
+    by_size = text.partition("Columns by size")[2].partition("Dictionaries")[0]
+    assert re.findall(r"^  (tags|origin|delay)\b", by_size, re.MULTILINE) == ["tags", "origin", "delay"]
+    assert re.search(r"delay +int16 +0 +1\.95 KiB", by_size)
+    assert re.search(r"origin +dictionary<int32 to string>", by_size)
+    schema = text.partition("\nSchema\n")[2]
+    assert re.search(r"^  tags +struct$", schema, re.MULTILINE)
+    assert re.search(r"^    x +list$", schema, re.MULTILINE)
+    assert re.search(r"^      item +int64$", schema, re.MULTILINE)
+    assert re.search(r"^  made by +a test$", schema, re.MULTILINE)
+
+
+def test_into_a_pipe_go_whole_lines_without_escapes_boxes_or_trailing_spaces(flights: Path) -> None:
+    done = run_command([str(flights)])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+    assert not set(done.stdout) & set(BOX)
+    assert all(line == line.rstrip() for line in done.stdout.splitlines())
+
+
+def test_json_has_everything_in_exact_bytes(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(output_of(capsys, "--json", str(flights)))
+    found = bowstring.inspect(flights)
+    assert document["format_version"] == 1
+    assert (document["format"], document["rows"]) == ("file", 1000)
+    assert document["bytes"]["total"] == flights.stat().st_size
+    assert document["record_batches"] == {
+        "count": 4,
+        "rows_min": 100,
+        "rows_median": 300.0,
+        "rows_max": 300,
+        "with_metadata": 0,
+    }
+    assert [c["name"] for c in document["columns"]] == ["tags", "origin", "delay"]
+    assert {c["name"]: c["bytes"] for c in document["columns"]} == {c.name: c.total_bytes for c in found.columns}
+    assert [f["name"] for f in document["schema"]["fields"]] == ["delay", "origin", "tags"]
+    assert document["schema"]["fields"][1]["dictionary"] == {"id": 0, "index_type": "int32", "ordered": False}
+    assert document["schema"]["metadata"] == [{"key": "made by", "value": "a test"}]
+
+
+def test_the_page_documents_every_key_of_the_json(
+    flights: Path, repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (repository / "docs" / "info.md").read_text(encoding="utf-8")
+
+    def keys(value: Any) -> set[str]:
+        if isinstance(value, dict):
+            return set(value).union(*map(keys, value.values()))
+        return set().union(*map(keys, value)) if isinstance(value, list) else set()
+
+    found = keys(json.loads(output_of(capsys, "--json", str(flights))))
+    assert len(found) > 40
+    assert not {key for key in found if f"`{key}`" not in page}
+
+
+def test_metadata_that_is_no_text_is_base64_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = pa.table({"a": [1]}).replace_schema_metadata({b"raw": b"\xff\x00"})
+    document = json.loads(output_of(capsys, "--json", str(write(tmp_path / "x.arrow", table))))
+    assert document["schema"]["metadata"] == [{"key": "raw", "value_base64": "/wA="}]
+
+
+# Standard input
+
+
+@pytest.mark.parametrize("name", ["data.arrow", "data.arrows"])
+@pytest.mark.parametrize("arguments", [[], ["-"]])
+def test_a_pipe_on_standard_input_is_told_apart_by_content(tmp_path: Path, name: str, arguments: list[str]) -> None:
+    path = write(tmp_path / name, pa.table({"a": range(100_000)}), batch_rows=10_000)
+    with subprocess.Popen(["cat", str(path)], stdout=subprocess.PIPE) as cat:
+        done = run_command([*arguments, "--json"], stdin=cat.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    document = json.loads(done.stdout)
+    assert document["source"] == "standard input"
+    assert document["format"] == ("file" if name.endswith(".arrow") else "stream")
+    assert (document["rows"], document["bytes"]["total"]) == (100_000, path.stat().st_size)
+
+
+def test_a_redirected_file_is_read_like_a_path(tmp_path: Path) -> None:
+    path = write(tmp_path / "data.arrow", pa.table({"a": range(1000)}))
+    with path.open("rb") as opened:
+        # Beyond a limit of 0 bytes a pipe would be refused; a file is mapped.
+        done = run_command(["--json", "--max-piped-bytes", "0"], stdin=opened)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["rows"] == 1000
+
+
+def test_a_large_file_on_a_pipe_is_refused_with_the_option_that_helps(tmp_path: Path) -> None:
+    path = write(tmp_path / "data.arrow", pa.table({"a": range(1000)}))
+    with subprocess.Popen(["cat", str(path)], stdout=subprocess.PIPE) as cat:
+        done = run_command(["--max-piped-bytes", "1000"], stdin=cat.stdout)
+    assert done.returncode == 1
+    assert "--max-piped-bytes" in done.stderr
+
+
+# On a terminal
+
+
+def on_a_terminal(arguments: Sequence[str], columns: int, stdin_is_terminal: bool = False) -> tuple[int, str]:
+    """The exit status and what a terminal of so many columns was sent."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bowstring", "info", *arguments],
+        stdin=follower if stdin_is_terminal else subprocess.DEVNULL,
+        stdout=follower,
+        stderr=follower,
+        env={**environment, "TERM": "xterm"},
+    )
+    os.close(follower)
+    held = b""
+    try:
+        while part := os.read(leader, 65536):
+            held += part
+    except OSError:  # how Linux tells that the other side is closed
+        pass
+    finally:
+        os.close(leader)
+        status = process.wait(timeout=60)
+    return status, held.decode("utf-8")
+
+
+def test_a_narrow_terminal_gets_narrow_tables_with_whole_numbers(tmp_path: Path) -> None:
+    table = pa.table({"a column whose name is rather long for a terminal": range(123_456), "b": range(123_456)})
+    status, text = on_a_terminal([str(write(tmp_path / "x.arrow", table))], columns=60)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text).replace("\r", "")
+    assert status == 0
+    tables = plain.partition("\n\n")[2]  # the first line holds the path, and is not ours to break
+    assert all(len(line) <= 60 for line in tables.splitlines())
+    assert len(re.findall(r"\s964 KiB +50\.0 %", tables)) == 2
+    assert f"{2 * 8 * 123_456:,}" in tables
+
+
+def test_without_a_file_on_a_terminal_it_says_how_it_is_called() -> None:
+    status, text = on_a_terminal([], columns=200, stdin_is_terminal=True)
+    assert status == 2
+    assert "standard input is a terminal" in text
+
+
+# Much, and hostile
+
+
+def test_output_is_bounded_until_all_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = pa.table({f"column {i}": [i] for i in range(500)})
+    table = table.replace_schema_metadata({f"key {i}": "v" * 10_000 for i in range(50)})
+    path = str(write(tmp_path / "wide.arrow", table))
+    text = output_of(capsys, path)
+    assert len(text.splitlines()) < 100
+    assert len(text) < 10_000
+    assert "… and 480 more columns (--all shows them)" in text
+    assert "… and 40 more entries (--all shows them)" in text
+    assert "(10,000 bytes)" in text
+    everything = output_of(capsys, "--all", path)
+    assert all(f"column {i} " in everything for i in range(500))
+    assert everything.count("v" * 10_000) == 50
+
+
+def test_one_struct_of_many_fields_is_bounded_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = pa.table({"all": [{f"f{i}": i for i in range(2000)}]})
+    assert len(output_of(capsys, str(write(tmp_path / "deep.arrow", table))).splitlines()) < 100
+
+
+@pytest.mark.parametrize("options", [[], ["--all"], ["--json"]])
+def test_a_hostile_name_reaches_the_terminal_as_escapes_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str]
+) -> None:
+    metadata = {HOSTILE: HOSTILE * 3, b"\xff\x1b": b"\xff\x1b[0m"}
+    inner = pa.struct([pa.field(HOSTILE, pa.dictionary(pa.int8(), pa.string()), metadata=metadata)])
+    schema = pa.schema([pa.field(HOSTILE, inner, metadata={"ARROW:extension:name": HOSTILE})], metadata=metadata)
+    sink = tmp_path / "evil.arrow"
+    with pa.ipc.new_file(sink, schema, metadata={HOSTILE: "x"}) as writer:
+        writer.write_table(pa.table([pa.array([{HOSTILE: "v"}], inner)], schema=schema))
+    text = output_of(capsys, *options, str(sink))
+    assert all(character.isprintable() for line in text.split("\n") for character in line)
+    if options == ["--json"]:
+        assert json.loads(text)["columns"][0]["name"] == HOSTILE
+    else:
+        assert r"evil\x1b[2J\x9b1m\u202e\r\n[bold]name[/bold]" in text
+
+
+# What can't be told
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "it is empty"),
+        (b"PAR1" + bytes(40) + b"PAR1", "a Parquet file"),
+        (b"Airport Name,Aircraft\nBARKSDALE,T-38A\n", "perhaps CSV"),
+        (None, "the file is cut off"),
+    ],
+    ids=["empty", "Parquet", "CSV", "truncated"],
+)
+def test_what_is_no_arrow_file_is_one_line_and_status_1(
+    tmp_path: Path, flights: Path, content: bytes | None, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "given"
+    path.write_bytes(flights.read_bytes()[:-100] if content is None else content)
+    assert main(["info", str(path)]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert str(path) in err
+    assert words in err
+
+
+@pytest.mark.parametrize(("name", "words"), [("", "is a directory"), ("gone.arrow", "there is no such file")])
+def test_a_directory_and_a_missing_file_are_one_line_and_status_1(
+    tmp_path: Path, name: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["info", str(tmp_path / name)]) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert words in err
+
+
+def test_the_real_flights_are_told(shared_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = shared_folder / "data" / "flights-200k.arrow"
+    if not path.exists():
+        pytest.skip("../shared has no flights-200k.arrow")
+    text = output_of(capsys, str(path))
+    with pa.ipc.open_file(path) as reader:
+        table = reader.read_all()
+    assert f"{table.num_rows:,} in" in text
+    assert all(re.search(rf"^  {name} ", text, re.MULTILINE) for name in table.schema.names)
