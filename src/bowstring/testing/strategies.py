@@ -1,0 +1,240 @@
+"""Hypothesis strategies: data types, arrays of them, record batches.
+
+`types()` draws any data type of the columnar format, nested ones included; `arrays(type)` draws arrays with nulls and
+without, empty ones, and slices of longer ones; `batches()` draws record batches of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from bowstring.datatypes import types as t
+from bowstring.datatypes.extension import ExtensionType
+from bowstring.datatypes.field import Field, Metadata, Schema
+from bowstring.layouts.array import Array
+from bowstring.layouts.registry import layout_of
+from bowstring.tabular.batch import RecordBatch
+
+Values: TypeAlias = SearchStrategy[Any]
+
+_INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
+_DAY_UNITS = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+# Years 1700 to 2250: what every unit of a timestamp can hold, nanoseconds included.
+_DAYS = st.integers(-98_000, 102_000)
+_TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
+_BYTES = st.binary(max_size=20)
+
+units = st.sampled_from(t.TIME_UNITS)
+names = st.text(st.characters(codec="utf-8"), max_size=6)
+
+
+def flat_types() -> SearchStrategy[t.DataType]:
+    """Every data type that has no children."""
+    plain = (
+        t.null(), t.bool_(), t.float16(), t.float32(), t.float64(), t.date32(), t.date64(), t.month_interval(),
+        t.day_time_interval(), t.month_day_nano_interval(), t.binary(), t.large_binary(), t.binary_view(), t.string(),
+        t.large_string(), t.string_view(),
+    )  # fmt: skip
+    return st.one_of(
+        st.sampled_from(plain),
+        int_types(),
+        decimal_types(),
+        st.builds(t.Time, units),
+        st.builds(t.Timestamp, units, st.sampled_from([None, "UTC", "Europe/Paris"])),
+        st.builds(t.Duration, units),
+        st.builds(t.FixedSizeBinary, st.integers(1, 20)),
+    )
+
+
+def int_types() -> SearchStrategy[t.Int]:
+    """Integers of every width and sign."""
+    return st.builds(t.Int, st.sampled_from([8, 16, 32, 64]), st.booleans())
+
+
+@st.composite
+def decimal_types(draw: st.DrawFn) -> t.Decimal:
+    """Decimals of every width, with scales from 0 up to the precision."""
+    width = draw(st.sampled_from(sorted(t.MAX_DECIMAL_DIGITS)))
+    precision = draw(st.integers(1, t.MAX_DECIMAL_DIGITS[width]))
+    return t.Decimal(precision, draw(st.integers(0, precision)), width)
+
+
+def fields(inner: SearchStrategy[t.DataType]) -> SearchStrategy[Field]:
+    """Nullable fields with short names."""
+    return st.builds(Field, names, inner)
+
+
+def _struct_children(inner: SearchStrategy[t.DataType], most: int = 3) -> SearchStrategy[tuple[Field, ...]]:
+    return st.lists(fields(inner), max_size=most, unique_by=lambda f: f.name).map(tuple)
+
+
+def _nested(inner: SearchStrategy[t.DataType]) -> SearchStrategy[t.DataType]:
+    child = fields(inner)
+    children = _struct_children(inner)
+    return st.one_of(
+        st.builds(t.List, child),
+        st.builds(t.LargeList, child),
+        st.builds(t.ListView, child),
+        st.builds(t.LargeListView, child),
+        st.builds(t.FixedSizeList, child, st.integers(1, 3)),
+        st.builds(t.Struct, children),
+        st.builds(t.map_, _key_types(), inner),
+        st.builds(_union, children.filter(len), st.sampled_from(["sparse", "dense"]), st.booleans()),
+        st.builds(t.Dictionary, int_types(), _value_types(inner), st.booleans()),
+        st.builds(t.run_end_encoded, st.sampled_from([t.int16(), t.int32(), t.int64()]), _value_types(inner)),
+    )
+
+
+def _union(children: tuple[Field, ...], mode: Any, spread: bool) -> t.Union:
+    return t.union(children, mode, [7 * i + 5 if spread else i for i in range(len(children))])
+
+
+def _key_types() -> SearchStrategy[t.DataType]:
+    return st.sampled_from([t.string(), t.int32(), t.date32(), t.large_binary()])
+
+
+def _value_types(inner: SearchStrategy[t.DataType]) -> SearchStrategy[t.DataType]:
+    """What dictionaries and runs hold: nothing that has no nulls of its own or is encoded itself."""
+    return inner.filter(lambda it: not isinstance(it, t.Null | t.Union | t.Dictionary | t.RunEndEncoded))
+
+
+def types(max_leaves: int = 4) -> SearchStrategy[t.DataType]:
+    """Any data type, nested to some depth."""
+    return st.recursive(flat_types(), _nested, max_leaves=max_leaves)
+
+
+# Values
+
+
+def _decimals(type: t.Decimal) -> Values:
+    most = 10**type.precision - 1
+    return st.integers(-most, most).map(lambda n: Decimal((int(n < 0), tuple(map(int, str(abs(n)))), -type.scale)))
+
+
+def _floats(type: t.FloatingPoint) -> Values:
+    widths: dict[int, Values] = {16: st.floats(width=16), 32: st.floats(width=32), 64: st.floats()}
+    return widths[type.bit_width]
+
+
+def _moments(type: t.Timestamp) -> Values:
+    return st.builds(lambda day, part: day * _DAY_UNITS[type.unit] + part, _DAYS, _parts(type.unit))
+
+
+def _parts(unit: str) -> SearchStrategy[int]:
+    return st.integers(0, _DAY_UNITS[unit] - 1)
+
+
+def _intervals(type: t.Interval) -> Values:
+    parts: dict[str, Values] = {
+        "year_month": _INT32,
+        "day_time": st.tuples(_INT32, _INT32),
+        "month_day_nano": st.tuples(_INT32, _INT32, st.integers(-(1 << 63), (1 << 63) - 1)),
+    }
+    return parts[type.unit]
+
+
+def _list_values(type: Any) -> Values:
+    return st.lists(slots(type.value_field), max_size=3)
+
+
+def _struct_values(type: t.Struct) -> Values:
+    return st.fixed_dictionaries({f.name: slots(f) for f in type.children})
+
+
+def _map_values(type: t.Map) -> Values:
+    pairs = st.tuples(values(type.key_field.type), slots(type.item_field))
+    return st.lists(pairs, max_size=3, unique_by=lambda pair: repr(pair[0]))
+
+
+_VALUES: dict[type[t.DataType], Callable[[Any], Values]] = {
+    t.Null: lambda _: st.none(),
+    t.Bool: lambda _: st.booleans(),
+    t.Int: lambda it: st.integers(
+        -(1 << it.bit_width - 1) if it.is_signed else 0, (1 << it.bit_width - it.is_signed) - 1
+    ),
+    t.FloatingPoint: _floats,
+    t.Decimal: _decimals,
+    t.Date: lambda it: _DAYS if it.unit == "day" else _DAYS.map(lambda day: day * _DAY_UNITS["ms"]),
+    t.Time: lambda it: _parts(it.unit),
+    t.Timestamp: _moments,
+    t.Duration: lambda _: st.integers(-(1 << 62), 1 << 62),
+    t.Interval: _intervals,
+    t.FixedSizeBinary: lambda it: st.binary(min_size=it.byte_width, max_size=it.byte_width),
+    t.Binary: lambda _: _BYTES,
+    t.LargeBinary: lambda _: _BYTES,
+    t.BinaryView: lambda _: _BYTES,
+    t.Utf8: lambda _: _TEXT,
+    t.LargeUtf8: lambda _: _TEXT,
+    t.Utf8View: lambda _: _TEXT,
+    t.List: _list_values,
+    t.LargeList: _list_values,
+    t.ListView: _list_values,
+    t.LargeListView: _list_values,
+    t.FixedSizeList: lambda it: st.lists(slots(it.value_field), min_size=it.list_size, max_size=it.list_size),
+    t.Struct: _struct_values,
+    t.Map: _map_values,
+    t.Union: lambda it: st.one_of([values(f.type) for f in it.children]),
+    t.Dictionary: lambda it: values(it.value_type),
+    t.RunEndEncoded: lambda it: values(it.value_type),
+}
+
+
+def values(type_: t.DataType) -> Values:
+    """Python values of a type, none of them None unless the type is null."""
+    return _VALUES[type(type_)](type_)
+
+
+def slots(field: Field) -> Values:
+    """Values of a field's type, or None where the field takes nulls."""
+    held = values(field.type)
+    return st.one_of(held, st.none()) if field.nullable and not isinstance(field.type, t.Union) else held
+
+
+@st.composite
+def arrays(draw: st.DrawFn, type_: t.DataType | None = None, max_size: int = 8, length: int | None = None) -> Array:
+    """Arrays of a type (any by default), of `length` slots where it is given; some are slices of longer ones."""
+    type_ = draw(types()) if type_ is None else type_
+    before, after = draw(st.sampled_from([(0, 0), (0, 0), (1, 0), (0, 2), (3, 1), (9, 8)]))
+    wanted = draw(st.integers(0, max_size)) if length is None else length
+    total = before + wanted + after
+    held = draw(st.lists(slots(Field("", type_, draw(st.booleans()))), min_size=total, max_size=total))
+    made = _union_array(draw, type_, total) if isinstance(type_, t.Union) else layout_of(type_).build(held)
+    return made.slice(before, wanted)
+
+
+def _union_array(draw: st.DrawFn, type: t.Union, length: int) -> Array:
+    """A union array whose slots choose their child themselves, so that children with equal values are all used."""
+    members = draw(st.lists(st.integers(0, len(type.children) - 1), min_size=length, max_size=length))
+    ids = np.array([type.type_ids[m] for m in members], np.int8)
+    counts = [length if type.mode == "sparse" else members.count(i) for i in range(len(type.children))]
+    children = [draw(arrays(f.type, length=n)) for f, n in zip(type.children, counts, strict=True)]
+    if type.mode == "sparse":
+        return Array.from_buffers(type, length, [ids], children)
+    offsets = np.array([members[:i].count(m) for i, m in enumerate(members)], np.int32)
+    return Array.from_buffers(type, length, [ids, offsets], children)
+
+
+@st.composite
+def batches(draw: st.DrawFn, schema: Schema | None = None, max_columns: int = 4) -> RecordBatch:
+    """Record batches of a schema, by default of one with up to `max_columns` columns of any type."""
+    if schema is None:
+        columns = draw(st.lists(fields(types()), max_size=max_columns, unique_by=lambda f: f.name))
+        schema = Schema(tuple(columns), draw(metadata()))
+    length = draw(st.integers(0, 8))
+    return RecordBatch(schema, length, [draw(arrays(_drawn(f.type), length=length)) for f in schema.fields])
+
+
+def _drawn(type: t.DataType) -> t.DataType:
+    return type.storage_type if isinstance(type, ExtensionType) else type
+
+
+def metadata() -> SearchStrategy[Metadata]:
+    """Custom metadata: a few pairs with distinct keys."""
+    pair = st.tuples(_TEXT.map(str.encode), _TEXT.map(str.encode))
+    return st.lists(pair, max_size=2, unique_by=lambda p: p[0]).map(tuple)
