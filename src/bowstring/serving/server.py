@@ -45,6 +45,8 @@ Source: TypeAlias = Batches | str | os.PathLike[str] | Region | Handle
 _POLL_S = 60.0
 _JOIN_S = 5.0
 _PAUSE_S = 0.2
+_REFUSAL_S = 2.0
+_REFUSALS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ class Server:
         self._lock = threading.Lock()
         self._stored: dict[str, Stored] = {}
         self._clients: dict[UnixTransport, threading.Thread] = {}
+        self._refusals = threading.Semaphore(_REFUSALS)
         self._is_closed = False
         self._thread = threading.Thread(target=self._accept, name="bowstring-serve", daemon=True)
         _SERVERS.add(self)
@@ -143,12 +146,13 @@ class Server:
             return
         self._is_closed = True
         self._listener.close()
+        self._thread.join(_JOIN_S)  # from here on nobody is accepted
         with self._lock:
             clients = dict(self._clients)
             self._stored.clear()
         for transport in clients:
             transport.close()
-        for thread in (self._thread, *clients.values()):
+        for thread in clients.values():
             if thread is not threading.current_thread():
                 thread.join(_JOIN_S)
 
@@ -164,31 +168,30 @@ class Server:
                 continue
             except ClosedError:
                 return
-            except BowstringError:
+            except (BowstringError, ValueError):  # ValueError: closed in the moment of asking
                 time.sleep(_PAUSE_S)  # descriptors are short: some come back when clients go
                 continue
             with self._lock:
                 is_full = len(self._clients) >= self.options.max_clients
-                if not is_full and not self._is_closed:
-                    thread = threading.Thread(
-                        target=self._serve, args=(transport,), name="bowstring-client", daemon=True
-                    )
+                target = self._turn_away if is_full else self._serve
+                thread = threading.Thread(target=target, args=(transport,), name="bowstring-client", daemon=True)
+                is_possible = not is_full or self._refusals.acquire(blocking=False)
+                is_taken = is_possible and _start(thread)
+                if is_taken and not is_full:
                     self._clients[transport] = thread
-            if is_full:
-                _refuse(
-                    transport,
-                    ConnectionLostError(f"the server has {self.options.max_clients} clients already, its limit"),
-                )
-                transport.close()
-            elif not self._start(thread):
+            if not is_taken:
                 transport.close()
 
-    def _start(self, thread: threading.Thread) -> bool:
+    def _turn_away(self, transport: UnixTransport) -> None:
         try:
-            thread.start()
-        except RuntimeError:  # the system gives no more threads
-            return False
-        return True
+            transport.receive(timeout_s=_REFUSAL_S)  # what it asks has to be read, or it would not see the answer
+            limit = self.options.max_clients
+            _refuse(transport, ConnectionLostError(f"the server has {limit} clients already, its limit"))
+        except BowstringError:
+            pass
+        finally:
+            transport.close()
+            self._refusals.release()
 
     def _serve(self, transport: UnixTransport) -> None:
         try:
@@ -292,6 +295,14 @@ class _Client:
         while self._passed:
             _, (_, index) = self._passed.popitem()
             self._transport.retire_region(index, timeout_s=self._options.stall_s)
+
+
+def _start(thread: threading.Thread) -> bool:
+    try:
+        thread.start()
+    except RuntimeError:  # the system gives no more threads
+        return False
+    return True
 
 
 def _refuse(transport: UnixTransport, error: BowstringError) -> None:

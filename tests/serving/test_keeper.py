@@ -1,0 +1,235 @@
+"""The keeper of a host: it outlives those who gave it memory, and ends with those whose memory it is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import bowstring as bs
+from bowstring.errors import ConnectionLostError, InvalidDataError, NotFoundError, ProtocolError, UsageError
+from bowstring.memory.region import Region
+from bowstring.serving.keeping import Keeper, KeeperKey
+from bowstring.serving.processes import Process
+from bowstring.serving.storing import store
+from bowstring.transports.unix import UnixTransport
+from tests.serving.other_process import Other, run
+
+PUT = """
+import bowstring as bs
+from bowstring.serving.keeping import Keeper
+from bowstring.serving.storing import store
+with Keeper.open(key) as keeper:
+    region, rows = store(bs.table({"a": values}))
+    say(keeper.put("d", place, region, rows=rows))
+"""
+OWN = """
+from bowstring.serving.keeping import Keeper, KeeperKey
+import bowstring as bs
+from bowstring.serving.storing import store
+key = KeeperKey.new()
+keeper = Keeper.open(key)
+region, rows = store(bs.table({"a": [1, 2]}))
+uri = keeper.put("d", (0, 0), region, rows=rows)
+keeper.commit("d", {0: 0})
+say((uri, keeper.status()["pid"]))
+hear()
+"""
+
+
+@pytest.fixture
+def key() -> Iterator[KeeperKey]:
+    made = KeeperKey.new()
+    yield made
+    try:
+        with Keeper.open(made, start=False) as keeper:
+            os.kill(keeper.status()["pid"], 9)
+    except ConnectionLostError:
+        pass
+
+
+def put(keeper: Keeper, values: list[int], place: tuple[int, int], dataset: str = "d") -> str:
+    region, rows = store(bs.table({"a": values}))
+    with region:
+        return keeper.put(dataset, place, region, rows=rows)
+
+
+def read(uri: str) -> list[int]:
+    return list(bs.connect(uri).read_all().to_pydict()["a"])
+
+
+def is_running(pid: int) -> bool:
+    return Process.of(pid).start_time >= 0
+
+
+def soon(condition: Callable[[], bool], within_s: float = 15.0) -> bool:
+    end = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def test_what_a_process_gave_can_be_read_after_its_end(key: KeeperKey) -> None:
+    uri = run(PUT, key=key, values=[1, 2], place=(0, 5))
+    with Keeper.open(key, start=False) as keeper:
+        assert keeper.commit("d", {0: 5}) == []
+        assert read(uri) == [1, 2]
+
+
+def test_only_confirmed_attempts_can_be_read_and_the_others_are_dropped(key: KeeperKey) -> None:
+    with Keeper.open(key) as keeper:
+        first, second = put(keeper, [1], (0, 1)), put(keeper, [1], (0, 2))
+        other = put(keeper, [3], (1, 3))
+        with pytest.raises(NotFoundError):
+            bs.connect(first)
+        assert keeper.commit("d", {0: 2, 1: 3}) == []
+        assert read(second) + read(other) == [1, 3]
+        with pytest.raises(NotFoundError):
+            bs.connect(first)
+        assert keeper.status()["datasets"]["d"]["partitions"] == 2
+        with pytest.raises(UsageError, match="no more partitions"):
+            put(keeper, [1], (0, 4))
+
+
+def test_partitions_that_the_keeper_does_not_have_are_named_and_nothing_is_confirmed(key: KeeperKey) -> None:
+    with Keeper.open(key) as keeper:
+        uri = put(keeper, [1], (0, 1))
+        assert keeper.commit("d", {0: 1, 4: 9, 7: 9}) == [4, 7]
+        with pytest.raises(NotFoundError):
+            bs.connect(uri)
+
+
+def test_a_dropped_data_set_cannot_be_read_and_its_memory_goes(key: KeeperKey) -> None:
+    with Keeper.open(key) as keeper:
+        uri = put(keeper, [1, 2], (0, 1))
+        keeper.commit("d", {0: 1})
+        table = bs.connect(uri).read_all()
+        keeper.drop("d")
+        with pytest.raises(NotFoundError):
+            bs.connect(uri)
+        with pytest.raises(NotFoundError, match="no data set 'd'"):
+            keeper.drop("d")
+        assert table.to_pydict() == {"a": [1, 2]}
+        pid = keeper.status()["pid"]
+        del table
+        assert soon(lambda: "memfd" not in Path(f"/proc/{pid}/maps").read_text())
+
+
+def test_processes_that_start_it_at_the_same_time_find_one_keeper(key: KeeperKey) -> None:
+    code = (
+        "from bowstring.serving.keeping import Keeper\n"
+        "hear()\n"
+        "with Keeper.open(key) as keeper: say(keeper.status()['pid'])"
+    )
+    others = [Other(code, key=key) for _ in range(4)]
+    try:
+        for other in others:
+            other.tell("go")
+        with ThreadPoolExecutor(4) as pool:
+            assert len(set(pool.map(Other.hear, others))) == 1
+    finally:
+        for other in others:
+            with other:
+                pass
+
+
+def test_it_ends_with_its_owner_and_the_memory_comes_back() -> None:
+    with Other(OWN) as other:
+        uri, pid = other.hear()
+        table = bs.connect(uri).read_all()
+        assert is_running(pid)
+        other.kill()
+        assert soon(lambda: not is_running(pid))
+    assert table.to_pydict() == {"a": [1, 2]}
+    with pytest.raises(ConnectionLostError):
+        bs.connect(uri)
+
+
+def test_it_stays_when_processes_that_gave_memory_are_killed(key: KeeperKey) -> None:
+    with Other(PUT + "\nhear()", key=key, values=[7], place=(0, 0)) as other:
+        uri = other.hear()
+        other.kill()
+    time.sleep(1.5)
+    with Keeper.open(key, start=False) as keeper:
+        keeper.commit("d", {0: 0})
+    assert read(uri) == [7]
+
+
+def test_a_killed_keeper_is_a_lost_connection_and_what_was_attached_stays(key: KeeperKey) -> None:
+    with Keeper.open(key) as keeper:
+        uri = put(keeper, [1, 2], (0, 0))
+        keeper.commit("d", {0: 0})
+        data = bs.connect(uri)
+        table = data.read_all()
+        os.kill(keeper.status()["pid"], 9)
+        with pytest.raises(ConnectionLostError):
+            keeper.status()
+    with pytest.raises(ConnectionLostError):
+        data.read_all()
+    assert table.to_pydict() == {"a": [1, 2]}
+    with pytest.raises(ConnectionLostError):
+        Keeper.open(key, start=False)
+    with Keeper.open(key) as keeper, pytest.raises(NotFoundError):
+        keeper.commit("d", {0: 0})
+
+
+def test_a_data_set_ends_with_its_time_to_live(key: KeeperKey) -> None:
+    with Keeper.open(key) as keeper:
+        region, rows = store(bs.table({"a": [1]}))
+        keeper.put("short", (0, 0), region, rows=rows, ttl_s=0.1)
+        assert soon(lambda: "short" not in keeper.status()["datasets"])
+
+
+def test_it_holds_nothing_of_the_process_that_started_it(key: KeeperKey) -> None:
+    code = "from bowstring.serving.keeping import Keeper; print(Keeper.open(key).status()['pid'])"
+    boot = f"import pickle; key = pickle.loads({__import__('pickle').dumps(key)!r}); exec({code!r})"
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", boot], capture_output=True, text=True, timeout=60, check=True)
+    assert time.monotonic() - began < 30
+    pid = int(done.stdout)  # the pipe came to its end, though the keeper lives
+    held = {os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()}
+    assert not [name for name in held if name.startswith("pipe:")]
+    assert os.getsid(pid) != os.getsid(0)
+    assert Process.of(pid).is_alive()
+
+
+def test_memory_that_is_not_sealed_or_is_no_arrow_file_is_refused(key: KeeperKey, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 100)
+    with Keeper.open(key) as keeper:
+        with Region.copy_of([b"x" * 100]) as region, pytest.raises(InvalidDataError):
+            keeper.put("d", (0, 0), region, rows=1)
+        assert keeper.status()["datasets"] == {}
+        with Region.from_file(path) as region, pytest.raises(ConnectionLostError):
+            keeper.put("d", (0, 0), region, rows=1)
+
+
+def test_requests_that_make_no_sense_are_refused_and_it_goes_on(key: KeeperKey) -> None:
+    with Keeper.open(key) as keeper:
+        for request in (
+            {"op": "nonsense"},
+            {"op": "put"},
+            {"op": "commit", "dataset": "d", "attempts": 7},
+            {"op": "put", "region": 5},
+        ):
+            with pytest.raises((ProtocolError, InvalidDataError, NotFoundError)):
+                keeper._ask(request)
+        with UnixTransport.connect(key.address) as raw:
+            raw.send((b"\xff\xfe",), tag=7)
+            assert raw.receive().tag is not None
+        assert keeper.status()["datasets"] == {}
+
+
+def test_an_owner_that_does_not_run_is_refused(key: KeeperKey) -> None:
+    gone = replace(key, owner=replace(key.owner, start_time=1))
+    with pytest.raises(bs.BowstringError, match="does not run here"):
+        Keeper.open(gone)

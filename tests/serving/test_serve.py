@@ -1,0 +1,398 @@
+"""Serving and connecting: two processes, one memory."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bowstring as bs
+from bowstring.errors import (
+    ClosedError,
+    ConnectionLostError,
+    DeadlineError,
+    FormatMismatchError,
+    NotFoundError,
+    ProtocolError,
+    UsageError,
+)
+from bowstring.memory.region import Region
+from bowstring.serving.server import ServerOptions
+from bowstring.serving.storing import store
+from tests.serving.other_process import Other, run
+
+READ = "import bowstring as bs\nwith bs.connect(uri) as data: say(data.read_all().to_pydict())"
+SERVE = (
+    "import bowstring as bs; server = bs.serve({'t': bs.table({'a': list(range(1000))})}); say(server.uri('t')); hear()"
+)
+
+
+def example() -> bs.Table:
+    batches = [
+        bs.record_batch({"n": [1, None, 3], "s": ["x", "yy", None], "l": [[1], None, []]}),
+        bs.record_batch({"n": [4, 5, 6], "s": ["", "é", "zz"], "l": [[1, 2], [3], [None]]}),
+    ]
+    return bs.Table.from_batches(batches)
+
+
+@pytest.fixture
+def server() -> Iterator[bs.Server]:
+    with bs.serve({"t": example()}) as made:
+        yield made
+
+
+def soon(condition: Callable[[], bool], within_s: float = 10.0) -> bool:
+    end = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def lent(data: bs.Dataset) -> int:
+    return sum(link.num_lent for link in data._links)
+
+
+def test_another_process_reads_a_table(server: bs.Server) -> None:
+    assert run(READ, uri=server.uri("t")) == example().to_pydict()
+
+
+@pytest.mark.parametrize("copy", [False, True])
+def test_batches_keep_their_borders_types_and_nulls(server: bs.Server, copy: bool) -> None:
+    with bs.connect(server.uri("t"), copy=copy) as data:
+        batches = list(data)
+    assert [batch.num_rows for batch in batches] == [3, 3]
+    assert bs.Table.from_batches(batches) == example()
+    for batch in batches:
+        batch.validate(full=True)
+
+
+def test_a_data_set_can_be_read_again_and_again(server: bs.Server) -> None:
+    with bs.connect(server.uri("t")) as data:
+        assert [data.read_all().num_rows for _ in range(3)] == [6, 6, 6]
+        assert len(data._links) == 1
+
+
+def test_reading_that_was_left_halfway_begins_anew(server: bs.Server) -> None:
+    with bs.connect(server.uri("t")) as data:
+        for _ in data:
+            break
+        assert data.read_all() == example()
+
+
+def test_two_threads_read_one_data_set_at_once(server: bs.Server) -> None:
+    found = []
+    with bs.connect(server.uri("t")) as data:
+        threads = [threading.Thread(target=lambda: found.append(data.read_all())) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+    assert found == [example()] * 4
+
+
+def test_several_parts_are_one_data_set(server: bs.Server) -> None:
+    uris = [server.add(f"part {i}", bs.table({"a": [i, i + 10]})) for i in range(3)]
+    with bs.connect(uris) as data:
+        assert data.read_all().to_pydict() == {"a": [0, 10, 1, 11, 2, 12]}
+        assert len(data._links) == 1
+
+
+def test_parts_with_different_schemas_are_refused(server: bs.Server) -> None:
+    uris = [server.uri("t"), server.add("other", bs.table({"a": [1]}))]
+    with bs.connect(uris) as data, pytest.raises(bs.errors.InvalidDataError, match="expected"):
+        data.read_all()
+
+
+def test_arrays_lie_in_the_servers_memory_and_cannot_be_written() -> None:
+    table = bs.table({"a": np.arange(100_000)})
+    with bs.serve({"t": table}) as server, bs.connect(server.uri("t")) as data:
+        values = data.read_all().column("a").chunks[0].to_numpy()
+        assert not values.flags.writeable
+        address = values.__array_interface__["data"][0]
+        where = [line for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:bowstring" in line]
+        ranges = [[int(edge, 16) for edge in line.split()[0].split("-")] for line in where]
+        assert any(start <= address < end for start, end in ranges)
+
+
+def test_a_copy_is_memory_of_our_own() -> None:
+    with bs.serve({"t": bs.table({"a": np.arange(10)})}) as server:
+        with bs.connect(server.uri("t"), copy=True) as data:
+            table = data.read_all()
+            assert lent(data) == 0
+        assert table.to_pydict() == {"a": list(range(10))}
+
+
+def test_an_arrow_file_is_served_by_its_own_descriptor(tmp_path: Path) -> None:
+    path = tmp_path / "file.arrow"
+    with bs.new_file(path, example().schema) as writer:
+        writer.write(example())
+    with bs.serve({"f": path}) as server, bs.connect(server.uri("f")) as data:
+        table = data.read_all()
+        assert table == example()
+        assert str(path) in Path("/proc/self/maps").read_text()
+
+
+def test_an_arrow_stream_in_a_file_is_served_too(tmp_path: Path) -> None:
+    path = tmp_path / "file.arrows"
+    with bs.new_stream(path, example().schema) as writer:
+        writer.write(example())
+    with bs.serve({"f": path}) as server:
+        assert run(READ, uri=server.uri("f")) == example().to_pydict()
+
+
+def test_regions_handles_readers_and_batches_are_served(tmp_path: Path) -> None:
+    region, _ = store(example())
+    path = tmp_path / "file.arrow"
+    with bs.new_file(path, example().schema) as writer:
+        writer.write(example())
+    with region, bs.share(example()) as handle, bs.open_file(path) as reader:
+        sources: dict[str, Any] = {
+            "region": region,
+            "handle": handle,
+            "reader": reader,
+            "batch": example().to_batches()[0],
+        }
+        with bs.serve(sources) as server:
+            rows = {name: bs.connect(uri).read_all().num_rows for name, uri in server.uris.items()}
+    assert rows == {"region": 6, "handle": 6, "reader": 6, "batch": 3}
+
+
+def test_dictionaries_that_change_between_batches_arrive_with_their_batch() -> None:
+    kind = bs.dictionary(bs.int8(), bs.string())
+    table = bs.Table.from_batches(
+        [bs.RecordBatch.from_arrays([bs.array(values, kind)], ["d"]) for values in (["a", "b"], ["c"], ["c", None])]
+    )
+    with bs.serve({"t": table}) as server:
+        for copy in (False, True):
+            assert bs.connect(server.uri("t"), copy=copy).read_all().to_pydict() == table.to_pydict()
+
+
+def test_tables_without_rows_or_columns_are_served() -> None:
+    empty = bs.table({"a": [1]}).slice(0, 0)
+    bare = bs.Table(bs.schema([]), [bs.RecordBatch(bs.schema([]), 5, [])])
+    with bs.serve({"empty": empty, "bare": bare}) as server:
+        for copy in (False, True):
+            assert bs.connect(server.uri("empty"), copy=copy).read_all().schema == empty.schema
+            assert bs.connect(server.uri("bare"), copy=copy).read_all().num_rows == 5
+
+
+def test_batches_are_lent_until_no_array_of_them_is_left(server: bs.Server) -> None:
+    with bs.connect(server.uri("t")) as data:
+        batches = list(data)
+        assert lent(data) == 2
+        view = batches[0].column("n").buffers[-1]
+        del batches
+        gc.collect()
+        assert lent(data) == 1
+        del view
+        gc.collect()
+        assert lent(data) == 0
+
+
+def test_the_memory_of_a_removed_data_set_stays_until_clients_let_go() -> None:
+    def kept() -> list[str]:
+        return [line for line in Path("/proc/self/maps").read_text().splitlines() if "bowstring:leased" in line]
+
+    with bs.serve({"leased": bs.table({"a": np.arange(1000)})}) as server:
+        with Other("import bowstring as bs; t = bs.connect(uri).read_all(); say(1); hear(); del t; say(2); hear()",
+                   uri=server.uri("leased")) as other:  # fmt: skip
+            other.hear()
+            server.remove("leased")
+            gc.collect()
+            assert kept()
+            other.tell(1)
+            other.hear()
+            assert soon(lambda: not kept())
+        with pytest.raises(NotFoundError):
+            server.uri("leased")
+
+
+def test_a_dropped_data_set_keeps_its_connection_only_while_something_is_lent(server: bs.Server) -> None:
+    table = bs.connect(server.uri("t")).read_all()
+    gc.collect()
+    assert soon(lambda: server.num_clients == 1)
+    assert table == example()
+    del table
+    gc.collect()
+    assert soon(lambda: server.num_clients == 0)
+
+
+def test_a_wrong_ticket_is_told_by_name(server: bs.Server) -> None:
+    with pytest.raises(NotFoundError, match="no data set 'wrong'"):
+        bs.connect(server.uri("t"), ticket="wrong")
+    assert bs.connect(server.uri("t")).read_all() == example()
+
+
+@pytest.mark.parametrize("uri", ["unix:@nobody?want_data=1", "unix:@nobody-listens-here?want_data=1&ticket=t"])
+def test_a_uri_that_leads_nowhere_is_refused(uri: str) -> None:
+    with pytest.raises((UsageError, ConnectionLostError)):
+        bs.connect(uri)
+
+
+def test_what_is_no_uri_is_a_protocol_error() -> None:
+    with pytest.raises(ProtocolError, match="want_data"):
+        bs.connect("unix:@x")
+    with pytest.raises(UsageError, match="scheme"):
+        bs.connect("tcp:host?want_data=1&ticket=t")
+    with pytest.raises(UsageError):
+        bs.connect([])
+
+
+def test_bad_sources_and_names_are_refused_and_leave_no_server(tmp_path: Path) -> None:
+    threads = threading.active_count()
+    garbage = tmp_path / "garbage"
+    garbage.write_bytes(b"PAR1" * 100)
+    with pytest.raises(NotFoundError, match=r"nothing\.arrow"):
+        bs.serve({"f": tmp_path / "nothing.arrow"})
+    with pytest.raises(FormatMismatchError, match="Parquet"):
+        bs.serve({"f": garbage})
+    with pytest.raises(UsageError, match="table"):
+        bs.serve({"f": 7})  # type: ignore[dict-item]
+    with pytest.raises(UsageError, match="name"):
+        bs.serve({"": example()})
+    with bs.serve({"t": example()}) as server, pytest.raises(UsageError, match="already"):
+        server.add("t", example())
+    assert soon(lambda: threading.active_count() == threads)
+
+
+def test_use_after_close_is_refused(server: bs.Server) -> None:
+    data = bs.connect(server.uri("t"))
+    data.close()
+    with pytest.raises(ClosedError):
+        data.read_all()
+    uri = server.uri("t")
+    server.close()
+    with pytest.raises(ClosedError):
+        server.uri("t")
+    with pytest.raises(ClosedError):
+        server.add("u", example())
+    with pytest.raises(ConnectionLostError):
+        bs.connect(uri)
+
+
+def test_closing_ends_all_threads_and_connections() -> None:
+    threads = threading.active_count()
+    with bs.serve({"t": example()}) as server:
+        clients = [bs.connect(server.uri("t")) for _ in range(5)]
+        assert server.num_clients == 5
+    assert threading.active_count() == threads
+    assert clients[0].read_all() == example()  # it was on its way already
+    with pytest.raises(ConnectionLostError):
+        clients[0].read_all()
+
+
+def test_a_server_that_is_killed_is_a_lost_connection_and_what_was_read_stays() -> None:
+    with Other(SERVE) as other:
+        uri = other.hear()
+        data = bs.connect(uri)
+        table = data.read_all()
+        waiting = bs.connect(uri)
+        other.kill()
+        assert table.to_pydict() == {"a": list(range(1000))}
+        with pytest.raises(ConnectionLostError):
+            data.read_all()
+        waiting.close()
+        with pytest.raises(ConnectionLostError):
+            bs.connect(uri)
+
+
+def test_a_client_that_is_killed_gives_everything_back(server: bs.Server) -> None:
+    hold = "import bowstring as bs; data = bs.connect(uri); table = data.read_all(); say(1); hear()"
+    with Other(hold, uri=server.uri("t")) as other:
+        other.hear()
+        assert server.num_clients == 1
+        other.kill()
+        assert soon(lambda: server.num_clients == 0)
+
+
+def test_a_stopped_server_is_a_deadline() -> None:
+    import signal
+
+    with Other(SERVE) as other:
+        uri = other.hear()
+        os.kill(other.process.pid, signal.SIGSTOP)
+        began = time.monotonic()
+        with pytest.raises(DeadlineError):
+            bs.connect(uri, timeout_s=0.5)
+        assert time.monotonic() - began < 5
+
+
+def test_beyond_the_limit_of_clients_the_next_one_is_told() -> None:
+    with bs.serve({"t": example()}, options=ServerOptions(max_clients=2)) as server:
+        held = [bs.connect(server.uri("t")) for _ in range(2)]
+        with pytest.raises(ConnectionLostError, match="2 clients"):
+            bs.connect(server.uri("t"))
+        held[0].close()
+        assert soon(lambda: server.num_clients == 1)
+        assert bs.connect(server.uri("t")).read_all() == example()
+
+
+def test_a_path_may_be_the_address(tmp_path: Path) -> None:
+    address = str(tmp_path / "socket")
+    with bs.serve({"t": example()}, address=address) as server:
+        assert run(READ, uri=server.uri("t")) == example().to_pydict()
+    assert not Path(address).exists()
+
+
+def test_many_batches_arrive_while_the_reader_drops_them_one_by_one() -> None:
+    batch = bs.record_batch({"a": [1, 2, 3], "s": ["x", "y", "z"]})
+    with bs.serve({"t": bs.Table.from_batches([batch] * 3000)}) as server, bs.connect(server.uri("t")) as data:
+        assert sum(found.num_rows for found in data) == 9000
+        assert lent(data) <= 1
+        everything = data.read_all()
+        assert everything.num_rows == 9000
+        del everything
+        gc.collect()
+        assert lent(data) == 0
+
+
+def test_a_slow_reader_of_bytes_holds_the_server_back_and_gets_all() -> None:
+    batch = bs.record_batch({"a": np.arange(100_000)})
+    with bs.serve({"t": bs.Table.from_batches([batch] * 30)}) as server, bs.connect(server.uri("t"), copy=True) as data:
+        rows = 0
+        for found in data:
+            rows += found.num_rows
+            time.sleep(0.01)
+        assert rows == 3_000_000
+
+
+def test_a_forked_child_does_not_hold_the_address() -> None:
+    code = """
+import os, time, warnings
+import bowstring as bs
+warnings.simplefilter("ignore")
+server = bs.serve({"t": bs.table({"a": [1]})})
+if not (pid := os.fork()):
+    time.sleep(60)
+    os._exit(0)
+say((server.uri("t"), pid))
+hear()
+"""
+    with Other(code) as other:
+        uri, child = other.hear()
+        assert bs.connect(uri).read_all().num_rows == 1
+        try:
+            other.kill()
+            with pytest.raises(ConnectionLostError):
+                bs.connect(uri, timeout_s=5)
+        finally:
+            os.kill(child, 9)
+
+
+def test_regions_of_memory_that_is_not_sealed_are_still_files_to_a_client(tmp_path: Path) -> None:
+    path = tmp_path / "file.arrow"
+    with bs.new_file(path, example().schema) as writer:
+        writer.write(example())
+    with Region.from_file(path) as region, bs.serve({"t": region}) as server:
+        path.write_bytes(b"short")
+        with pytest.raises(bs.BowstringError, match=r"bytes|short"):
+            bs.connect(server.uri("t")).read_all()
