@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from bowstring.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from bowstring.datatypes.types import DataType
+    from bowstring.datatypes.base import DataType
 
 Metadata: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Custom metadata: key-value pairs in order; a key may come more than once."""
@@ -92,7 +92,7 @@ class Field:
 
 def field(name: str, type: DataType, nullable: bool = True, metadata: MetadataLike = None) -> Field:
     """A named, typed column or child. Raises `UsageError` where the name is no string or the type no data type."""
-    from bowstring.datatypes.types import DataType  # it imports fields
+    from bowstring.datatypes.base import DataType
 
     if not isinstance(name, str):
         raise UsageError(f"a field's name is a string, not {name!r}")

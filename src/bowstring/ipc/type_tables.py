@@ -34,7 +34,7 @@ _PLAIN: dict[str, type[DataType]] = {
 }
 """Types without parameters."""
 
-_LISTS: dict[str, type[types._ListLike]] = {
+_LISTS: dict[str, type[types.ListLike]] = {
     "List": types.List,
     "LargeList": types.LargeList,
     "ListView": types.ListView,

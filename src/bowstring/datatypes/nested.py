@@ -1,0 +1,194 @@
+"""The data types that are made of others («Data Types»): lists, structs, unions, dictionaries, runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from bowstring.datatypes.base import DataType, check_one_of, check_size
+from bowstring.datatypes.field import Field
+from bowstring.datatypes.flat import Int
+from bowstring.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ListLike(DataType):
+    """The base of all types that hold lists of one field."""
+
+    value_field: Field
+
+    @property
+    def value_type(self) -> DataType:
+        """The data type of the elements."""
+        return self.value_field.type
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The one child field: the elements."""
+        return (self.value_field,)
+
+    def __str__(self) -> str:
+        return f"{self.NAME}<{self.value_field._inside()}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class List(ListLike):
+    """Lists, with 32-bit offsets."""
+
+    NAME: ClassVar[str] = "list"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LargeList(ListLike):
+    """Lists, with 64-bit offsets."""
+
+    NAME: ClassVar[str] = "large_list"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ListView(ListLike):
+    """Lists, with 32-bit offsets and sizes in any order."""
+
+    NAME: ClassVar[str] = "list_view"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LargeListView(ListLike):
+    """Lists, with 64-bit offsets and sizes in any order."""
+
+    NAME: ClassVar[str] = "large_list_view"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FixedSizeList(ListLike):
+    """Lists that all have `list_size` elements."""
+
+    list_size: int
+
+    def __post_init__(self) -> None:
+        check_size("a fixed-size list's size", self.list_size)
+
+    def __str__(self) -> str:
+        return f"fixed_size_list<{self.value_field._inside()}>[{self.list_size}]"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Struct(DataType):
+    """Named fields, side by side."""
+
+    children: tuple[Field, ...]
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields, in order."""
+        return self.children
+
+    def __str__(self) -> str:
+        return f"struct<{', '.join(f._inside() for f in self.children)}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Map(DataType):
+    """Lists of key-value pairs: a list of a struct of two fields, the keys not nullable."""
+
+    entries_field: Field
+    keys_sorted: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.entries_field.type.fields) != 2 or not isinstance(self.entries_field.type, Struct):
+            raise UsageError(f"a map's entries are a struct of a key and a value, not {self.entries_field.type}")
+
+    @property
+    def key_field(self) -> Field:
+        """The field of the keys."""
+        return self.entries_field.type.fields[0]
+
+    @property
+    def item_field(self) -> Field:
+        """The field of the values."""
+        return self.entries_field.type.fields[1]
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The one child field: the entries."""
+        return (self.entries_field,)
+
+    def __str__(self) -> str:
+        mark = ", keys_sorted" if self.keys_sorted else ""
+        return f"map<{self.key_field.type}, {self.item_field.type}{mark}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Union(DataType):
+    """Values that are each of one of several types; `type_ids[i]` stands for child i."""
+
+    mode: Literal["sparse", "dense"]
+    children: tuple[Field, ...]
+    type_ids: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        check_one_of("a union's mode", self.mode, ("sparse", "dense"))
+        if len(self.type_ids) != len(self.children):
+            raise UsageError(f"a union of {len(self.children)} fields needs as many type ids, not {self.type_ids}")
+        if len(set(self.type_ids)) != len(self.type_ids) or not all(0 <= i <= 127 for i in self.type_ids):
+            raise UsageError(f"a union's type ids are distinct integers from 0 to 127, not {self.type_ids}")
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields, in order."""
+        return self.children
+
+    def __str__(self) -> str:
+        inside = ", ".join(f"{f._inside()}={i}" for f, i in zip(self.children, self.type_ids, strict=True))
+        return f"{self.mode}_union<{inside}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Dictionary(DataType):
+    """Integers that are indices into a dictionary of values."""
+
+    index_type: Int
+    value_type: DataType
+    ordered: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.index_type, Int):
+            raise UsageError(f"dictionary indices are integers, not {self.index_type}")
+
+    def metadata_within(self) -> tuple[object, ...]:
+        """That of the dictionary's type."""
+        return self.value_type.metadata_within()
+
+    def __str__(self) -> str:
+        return f"dictionary<values={self.value_type}, indices={self.index_type}, ordered={int(self.ordered)}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RunEndEncoded(DataType):
+    """Runs of equal values: where each run ends, and its value."""
+
+    run_ends_field: Field
+    values_field: Field
+
+    def __post_init__(self) -> None:
+        ends = self.run_ends_field.type
+        if not isinstance(ends, Int) or not ends.is_signed or ends.bit_width == 8:
+            raise UsageError(f"run ends are int16, int32 or int64, not {ends}")
+
+    @property
+    def run_end_type(self) -> DataType:
+        """The data type of the run ends."""
+        return self.run_ends_field.type
+
+    @property
+    def value_type(self) -> DataType:
+        """The data type of the values."""
+        return self.values_field.type
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The run ends and the values."""
+        return (self.run_ends_field, self.values_field)
+
+    def __str__(self) -> str:
+        return f"run_end_encoded<run_ends: {self.run_end_type}, values: {self.value_type}>"

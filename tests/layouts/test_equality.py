@@ -1,0 +1,119 @@
+"""Equality: type, length, nulls and values count; where and how they lie does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bowstring as bs
+
+NAN = float("nan")
+
+
+def test_what_lies_under_a_null_does_not_count() -> None:
+    def under(data: list[int]) -> bs.Array:
+        return bs.Array.from_buffers(bs.int32(), 3, [bytes([0b101]), np.array(data, np.int32)])
+
+    assert under([1, 7, 3]).equals(under([1, -9, 3]))
+    assert not under([1, 7, 3]).equals(under([1, 7, 4]))
+    words = [
+        bs.Array.from_buffers(bs.string(), 2, [bytes([0b10]), np.array(cuts, np.int32), data])
+        for cuts, data in (([0, 0, 2], b"ab"), ([0, 3, 5], b"\xff\xffxab"))
+    ]
+    assert words[0].equals(words[1])
+    assert words[1].to_pylist() == [None, "ab"]
+
+
+def test_absent_and_full_bitmaps_are_the_same() -> None:
+    assert bs.Array.from_buffers(bs.int8(), 2, [b"\x03", b"\1\2"]).equals(bs.array([1, 2], bs.int8()))
+
+
+@pytest.mark.parametrize("type_", [bs.float16(), bs.float32(), bs.float64()], ids=str)
+def test_nan_equals_nothing_unless_asked_for(type_: bs.DataType) -> None:
+    array = bs.array([1.5, NAN, None], type_)
+    assert not array.equals(array)
+    assert array.equals(array, nans_equal=True)
+    nested = bs.array([[1.5, NAN], None], bs.list_(type_))
+    assert not nested.equals(nested)
+    assert nested.equals(nested, nans_equal=True)
+    assert not array.equals(bs.array([1.5, 2.0, None], type_), nans_equal=True)
+
+
+def test_minus_zero_equals_zero() -> None:
+    assert bs.array([-0.0]).equals(bs.array([0.0]))
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (bs.array([1], bs.int8()), bs.array([1], bs.int16())),
+        (bs.array([0], bs.timestamp("s")), bs.array([0], bs.timestamp("s", "UTC"))),
+        (bs.array([[1]], bs.list_(bs.int8())), bs.array([[1]], bs.large_list(bs.int8()))),
+        (bs.array([None]), bs.array([None], bs.int8())),
+        (bs.array([None, 1]), bs.array([1, None])),
+        (bs.array(["ab", "c"]), bs.array(["a", "bc"])),
+        (bs.array([[1], [2, 3]]), bs.array([[1, 2], [3]])),
+        (bs.array([b"ab"], bs.binary(2)), bs.array([b"ac"], bs.binary(2))),
+        (bs.array([(1, 2)], bs.day_time_interval()), bs.array([(2, 1)], bs.day_time_interval())),
+        (bs.array(["x" * 20], bs.string_view()), bs.array(["x" * 19 + "y"], bs.string_view())),
+        (bs.array([[1, 2], [3]], bs.list_view(bs.int8())), bs.array([[1], [2, 3]], bs.list_view(bs.int8()))),
+        (bs.array([{"a": None}]), bs.array([None], bs.struct({"a": bs.null()}))),
+    ],
+    ids=lambda it: repr(it)[17:50],
+)
+def test_these_differ(left: bs.Array, right: bs.Array) -> None:
+    assert not left.equals(right)
+    assert not right.equals(left)
+
+
+def test_union_members_count_even_where_their_values_are_alike() -> None:
+    type_ = bs.dense_union([("a", bs.int32()), ("b", bs.int32())])
+    children = [bs.array([1], bs.int32())] * 2
+    zero = np.zeros(1, np.int32)
+    first, second = (bs.Array.from_buffers(type_, 1, [bytes([i]), zero], children) for i in (0, 1))
+    assert not first.equals(second)
+
+
+def dictionary_array(keys: list[int | None], words: list[Any]) -> bs.Array:
+    type_ = bs.dictionary(bs.int8(), bs.array(words).type)
+    own = bs.array(keys, bs.int8())
+    return bs.Array.from_buffers(type_, len(keys), own.buffers, dictionary=bs.array(words))
+
+
+def test_dictionaries_may_differ_where_the_values_do_not() -> None:
+    array = dictionary_array([0, 1, None, 0], ["a", "b"])
+    assert array.equals(dictionary_array([1, 0, None, 2], ["b", "a", "a"]))
+    assert not array.equals(dictionary_array([1, 1, None, 1], ["b", "a"]))
+    assert not dictionary_array([0, 1, 0], ["a", "b"]).equals(dictionary_array([0, 0, 1], ["a", "b"]))
+    assert dictionary_array([0], [None, "x"]).equals(dictionary_array([1], ["x", None]))
+    assert not dictionary_array([0], [NAN, 1.0]).equals(dictionary_array([0], [NAN, 1.0]))
+
+
+def ree(ends: list[int], values: list[Any], length: int, offset: int = 0) -> bs.Array:
+    runs = bs.array(values, bs.int8())
+    type_ = bs.run_end_encoded(bs.int16(), bs.int8())
+    return bs.Array.from_buffers(type_, length, [], [bs.array(ends, bs.int16()), runs], offset=offset)
+
+
+def test_runs_may_be_cut_otherwise_where_the_values_are_not() -> None:
+    array = ree([2, 4, 5], [1, None, 2], 5)
+    assert array.equals(ree([1, 2, 3, 5], [1, 1, None, None], 4).rebased()) is False
+    assert array.equals(ree([1, 2, 3, 4, 9], [1, 1, None, None, 2], 5))
+    assert array.slice(1, 3).equals(ree([3, 4, 7], [9, 1, None], 3, offset=3))
+    assert not array.equals(ree([2, 4, 5], [1, 3, 2], 5))
+
+
+def test_null_structs_hide_their_fields() -> None:
+    type_ = bs.struct({"a": bs.int8()})
+    one, other = (bs.Array.from_buffers(type_, 2, [b"\x01"], [bs.array([1, x], bs.int8())]) for x in (2, None))
+    assert one.equals(other)
+
+
+def test_custom_metadata_of_fields_does_not_count() -> None:
+    plain = bs.array([[1]], bs.list_(bs.field("item", bs.int8())))
+    marked = bs.array([[1]], bs.list_(bs.field("item", bs.int8(), metadata={"k": "v"})))
+    assert plain.equals(marked)
+    assert marked.type.fields[0].metadata == {b"k": b"v"}
+    assert plain.type.fields[0].metadata == {}

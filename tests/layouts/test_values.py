@@ -1,0 +1,325 @@
+"""What every layout does with its values, over the table of types: in, out, indexed, sliced, joined, shown."""
+
+from __future__ import annotations
+
+import pickle
+from array import array
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bowstring as bs
+from bowstring.testing.cases import CASES, Case
+
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+def spans(length: int) -> Iterator[tuple[int, int]]:
+    return ((start, stop) for start in range(length + 1) for stop in range(start, length + 1))
+
+
+def buffers_of(array: bs.Array) -> Iterator[bs.Buffer | None]:
+    """The buffers of the array, of its children and of its dictionary."""
+    yield from array.buffers
+    for part in (*array.children, array.dictionary):
+        if part is not None:
+            yield from buffers_of(part)
+
+
+def addresses(array: bs.Array) -> list[int | None]:
+    return [None if held is None else held.address for held in buffers_of(array)]
+
+
+def instants(value: Any) -> Any:
+    """The value with moments in UTC, so that zones that name the same moment compare equal."""
+    if isinstance(value, list):
+        return [instants(item) for item in value]
+    return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value
+
+
+@every_case
+def test_python_values_come_back(case: Case) -> None:
+    array = case.array()
+    array.validate(full=True)
+    assert array.type == case.type
+    assert array.length == len(array) == len(case.values)
+    assert instants(array.to_pylist()) == instants(case.values)
+    assert list(array) == array.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("zone", "offset_s"), [("Europe/Paris", 3600), ("+02:00", 7200), ("UTC", 0), ("-0330", -12600)]
+)
+def test_moments_come_back_in_the_type_s_zone(zone: str, offset_s: int) -> None:
+    moment = datetime(2020, 1, 1, 12, tzinfo=UTC)
+    (back,) = bs.array([moment], bs.timestamp("ms", zone)).to_pylist()
+    assert back == moment
+    assert back.utcoffset().total_seconds() == offset_s
+    with pytest.raises(bs.errors.UnsupportedError, match="Mars/Base"):
+        bs.array([moment], bs.timestamp("ms", "Mars/Base")).to_pylist()
+
+
+@every_case
+def test_null_count_is_the_number_of_nulls(case: Case) -> None:
+    array = case.array()
+    own_nulls = bool(array.layout.has_validity) or case.type == bs.null()
+    assert array.null_count == (case.values.count(None) if own_nulls else 0)
+    for start, stop in spans(array.length):
+        assert array.slice(start, stop - start).null_count == (case.values[start:stop].count(None) if own_nulls else 0)
+
+
+@every_case
+def test_indexing_gives_python_values(case: Case) -> None:
+    array, values = case.array(), case.array().to_pylist()
+    for index in range(-len(values), len(values)):
+        assert array[index] == values[index]
+    for index in (len(values), -len(values) - 1):
+        with pytest.raises(IndexError, match=f"index {index} "):
+            array[index]
+        with pytest.raises(IndexError):
+            array.is_valid(index)
+
+
+@every_case
+def test_slicing_shares_memory(case: Case) -> None:
+    array, values = case.array(), case.array().to_pylist()
+    for start, stop in spans(array.length):
+        part = array[start:stop]
+        assert addresses(part) == addresses(array)
+        part.validate(full=True)
+        assert part.to_pylist() == values[start:stop]
+        assert part.slice(0, 1).to_pylist() == values[start:stop][:1]
+    assert array[::-1].to_pylist() == values[::-1]
+    assert array[-2:].to_pylist() == values[-2:]
+    assert array[5:2].to_pylist() == []
+    assert array.slice(array.length + 7).length == 0
+
+
+@every_case
+def test_rebased_arrays_start_at_zero_and_hold_nothing_else(case: Case) -> None:
+    array, values = case.array(), case.array().to_pylist()
+    for start, stop in spans(array.length):
+        own = array.slice(start, stop - start).rebased()
+        own.validate(full=True)
+        assert own.offset == 0
+        assert own.to_pylist() == values[start:stop]
+        assert own.equals(array.slice(start, stop - start))
+        for spec, held in zip(own.layout.buffers, own.buffers, strict=False):
+            if held is not None and spec.per_slot and own.length:
+                assert held.size == spec.size_bytes(own.length)
+
+
+@every_case
+def test_concatenated_arrays_have_all_values(case: Case) -> None:
+    array, values = case.array(), case.array().to_pylist()
+    for start, stop in spans(array.length):
+        part = array.slice(start, stop - start)
+        joined = bs.concat_arrays([part, array, part])
+        joined.validate(full=True)
+        assert joined.to_pylist() == values[start:stop] + values + values[start:stop]
+
+
+@every_case
+def test_taken_slots_are_the_wanted_ones(case: Case) -> None:
+    array, values = case.array(), case.array().to_pylist()
+    last = array.length - 1
+    for start in range(array.length):
+        part = array.slice(start)
+        wanted = [*reversed(range(part.length)), 0, 0, last - start]
+        taken = part.take(wanted)
+        taken.validate(full=True)
+        assert taken.to_pylist() == [values[start + index] for index in wanted]
+    assert array.take([]).to_pylist() == []
+    assert array.take(bs.array([0, last], bs.uint8())).to_pylist() == [values[0], values[last]]
+
+
+@pytest.mark.parametrize(
+    "indices", [[-1], [3], [0, 1 << 40], [0.5], ["a"], [[0]], bs.array([0, None]), [True], [1 << 63]], ids=repr
+)
+def test_indices_to_take_are_checked(indices: Any) -> None:
+    with pytest.raises(bs.errors.UsageError, match="take"):
+        bs.array([1, 2, 3]).take(indices)
+
+
+@every_case
+def test_arrays_of_equal_values_are_equal_at_any_offset(case: Case) -> None:
+    array = case.array()
+    twice = bs.concat_arrays([array, array])
+    assert array == case.array()
+    assert twice.slice(array.length).equals(array)
+    assert array.equals(twice.slice(0, array.length))
+    if array.length > 1 and case.values[1:] != case.values[:-1]:
+        assert not array.slice(1).equals(array.slice(0, array.length - 1))
+    assert not array.equals(twice)
+    assert not array.equals(bs.array([None], bs.null()))
+    assert array != case.values
+
+
+@every_case
+def test_copies_by_pickle_are_equal(case: Case) -> None:
+    array = case.array()
+    for start, stop in spans(array.length):
+        part = array.slice(start, stop - start)
+        copied = pickle.loads(pickle.dumps(part))
+        copied.validate(full=True)
+        assert copied.type == case.type
+        assert copied.equals(part)
+
+
+@every_case
+def test_empty_arrays_are_arrays(case: Case) -> None:
+    empty = bs.array([], case.type)
+    empty.validate(full=True)
+    assert (empty.length, empty.null_count, empty.to_pylist()) == (0, 0, [])
+    assert empty.equals(case.array().slice(1, 0))
+    assert len(empty.to_numpy(zero_copy_only=False)) == 0
+    assert bs.concat_arrays([empty, case.array(), empty]).equals(case.array())
+    assert bs.concat_arrays([empty, empty]).length == 0
+    assert empty.nbytes >= 0
+
+
+@every_case
+def test_arrays_of_nothing_but_nulls(case: Case) -> None:
+    nulls = bs.array([None] * 9, case.type)
+    nulls.validate(full=True)
+    assert nulls.to_pylist() == [None] * 9
+    assert nulls.slice(3, 2).equals(nulls.slice(0, 2))
+    assert all(value is None or value != value for value in nulls.to_numpy(zero_copy_only=False).tolist())
+
+
+@every_case
+def test_arrays_show_type_length_and_values(case: Case) -> None:
+    array = case.array()
+    head, values = repr(array).split("\n", 1)
+    assert head == f"<bowstring.Array {case.type}[{array.length}]>"
+    assert ("null" in values) == (None in case.values or "null" in str(case.values) or "None" in str(case.values))
+    shown = repr(bs.concat_arrays([array] * 20))
+    assert "…" in shown
+    assert len(shown) < 2000
+
+
+@every_case
+def test_numpy_gets_what_python_gets(case: Case) -> None:
+    array = case.array()
+    made = array.to_numpy(zero_copy_only=False)
+    assert len(made) == array.length
+    if made.dtype == object:
+        as_lists = [v.tolist() if isinstance(v, np.ndarray) else v for v in made]
+        assert as_lists == array.to_pylist()
+    dropped = [index for index, value in enumerate(case.values) if value is not None]
+    full = array.take(dropped).to_numpy(zero_copy_only=False)
+    assert len(full) == len(dropped)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.type != bs.null()], ids=str)
+def test_a_value_of_another_kind_is_refused_by_name(case: Case) -> None:
+    class Stranger:
+        def __repr__(self) -> str:
+            return "<stranger>"
+
+    good = [value for value in case.values if value is not None][:1]
+    with pytest.raises(bs.errors.DataTypeError, match="<stranger>"):
+        bs.array([*good, Stranger()], case.type)
+
+
+def test_the_error_names_the_first_value_that_does_not_fit_and_where() -> None:
+    with pytest.raises(bs.errors.DataTypeError, match=r"value 2: 'x' is no int8"):
+        bs.array([1, None, "x", "y"], bs.int8())
+    with pytest.raises(bs.errors.DataTypeError, match=r"value 1: 128 is no int8"):
+        bs.array([127, 128], bs.int8())
+    with pytest.raises(bs.errors.DataTypeError, match=r"field 'b': value 1: 3 is no string"):
+        bs.array([{"b": "x"}, {"b": 3}], bs.struct({"a": bs.int8(), "b": bs.string()}))
+    with pytest.raises(bs.errors.DataTypeError, match="'c'"):
+        bs.array([{"c": 1}], bs.struct({"a": bs.int8()}))
+    with pytest.raises(bs.errors.DataTypeError, match="value 0 has 3 elements"):
+        bs.array([[1, 2, 3]], bs.list_(bs.int8(), 2))
+    with pytest.raises(bs.errors.DataTypeError, match="too many for the indices"):
+        bs.array(list(range(129)), bs.dictionary(bs.int8(), bs.int32()))
+    with pytest.raises(bs.errors.DataTypeError, match="surrogates"):
+        bs.array(["ok", "\ud800"])
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (bs.int8(), True),
+        (bs.int64(), 1.0),
+        (bs.float64(), True),
+        (bs.float64(), (1 << 53) + 1),
+        (bs.float32(), (1 << 24) + 1),
+        (bs.bool_(), 1),
+        (bs.string(), b"x"),
+        (bs.binary(), "x"),
+        (bs.binary(), memoryview(array("i", [1, 2]))),
+        (bs.binary(8), memoryview(array("i", range(8)))),
+        (bs.binary(2), b"abc"),
+        (bs.decimal32(3, 1), "123.4"),
+        (bs.decimal32(3, 1), "1.23"),
+        (bs.decimal128(38, 0), "NaN"),
+        (bs.date32(), datetime(2020, 1, 1)),
+        (bs.time32("s"), datetime(2020, 1, 1, 1, 2, 3, 4).time()),
+        (bs.timestamp("s"), datetime(2020, 1, 1, 1, 2, 3, 4)),
+        (bs.timestamp("ns"), datetime(9999, 1, 1)),
+        (bs.timestamp("ns"), np.datetime64("9999-01-01", "s")),
+        (bs.timestamp("s"), np.datetime64("NaT")),
+        (bs.timestamp("s"), np.timedelta64(1, "s")),
+        (bs.month_interval(), True),
+        (bs.day_time_interval(), (1.5, 2)),
+        (bs.day_time_interval(), (1 << 40, 2)),
+        (bs.day_time_interval(), (1, 2, 3)),
+        (bs.list_(bs.string()), "ab"),
+        (bs.map_(bs.string(), bs.int8()), [(None, 1)]),
+        (bs.map_(bs.string(), bs.int8()), [("a", 1, 2)]),
+        (bs.struct({"a": bs.int8()}), (1, 2)),
+        (bs.dictionary(bs.int8(), bs.list_(bs.int8())), {1, 2}),
+    ],
+    ids=lambda it: str(it)[:40],
+)
+def test_values_that_would_be_changed_are_refused(type_: bs.DataType, value: Any) -> None:
+    with pytest.raises(bs.errors.DataTypeError):
+        bs.array([None, value], type_)
+
+
+def test_a_union_puts_a_value_where_its_kind_is() -> None:
+    union = bs.dense_union([("f", bs.float64()), ("i", bs.int8()), ("s", bs.string())])
+    array = bs.array([1, 1.0, "x", None, 2], union)
+    assert array.values(0).tolist() == [1, 0, 2, 0, 1]
+    assert [type(value) for value in array.to_pylist()] == [int, float, str, type(None), int]
+    with pytest.raises(bs.errors.DataTypeError, match="none of the types"):
+        bs.array([b"x"], union)
+
+
+def test_moments_beyond_what_python_holds_are_shown_by_numpy() -> None:
+    for type_, units in [
+        (bs.timestamp("s"), 1 << 40),
+        (bs.timestamp("ns"), 1),
+        (bs.duration("s"), 10**13),
+        (bs.duration("s"), (1 << 63) - 1),
+        (bs.duration("ns"), 1),
+        (bs.date64(), 1),
+        (bs.date32(), 10**9),
+        (bs.time64("us"), -1),
+    ]:
+        (value,) = bs.array([units], type_).to_pylist()
+        assert isinstance(value, np.datetime64 | np.timedelta64), type_
+        assert int(value.astype(np.int64)) == units
+        assert bs.array([value], type_).equals(bs.array([units], type_))
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("make", [bs.timestamp, bs.duration])
+def test_the_smallest_count_is_a_value_and_no_null(make: Any, unit: str) -> None:
+    smallest = -(1 << 63)
+    assert bs.array([smallest], make(unit)).to_pylist() == [smallest]
+
+
+def test_only_nested_fields_names_lead_to_children() -> None:
+    array = bs.array([{"a": 1, "b": "x"}, None, {"a": 3, "b": "y"}])
+    assert array.field("b").to_pylist() == ["x", None, "y"]
+    assert array.slice(2).field(0).to_pylist() == [3]
+    for key in ("c", 2, -3):
+        with pytest.raises(bs.errors.NotFoundError):
+            array.field(key)
