@@ -44,9 +44,13 @@ def shared(uris: list[str]) -> dict[str, Any]:
     facts = batch_facts(schema.names, batches)
     summed = time.perf_counter() - start
     head = next((batch.slice(0, HEAD_ROWS) for batch in batches if batch.num_rows), None)
-    rows = [] if head is None else [[value_text(v) for v in column.to_pylist()] for column in head.columns]
+    rows = [] if head is None else [[_cell(v) for v in column.to_pylist()] for column in head.columns]
     shown = {"names": schema.names, "types": [str(t) for t in schema.types], "columns": rows}
     return _timed(first, usable, summed, copied) | {"facts": facts.to_json(), "head": shown}
+
+
+def _cell(value: Any) -> str:
+    return value.strip() if isinstance(value, str) and value.isprintable() else value_text(value)
 
 
 def driver(descriptor: int) -> dict[str, Any]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 BYTES_PER_LINE = 36
 """What a line of Python takes on average, to know about how many files make so many lines."""
 _PARTITION_BYTES = 4 << 20
+_PASSED_OVER = frozenset(("__pycache__", "site-packages", "dist-packages", "test", "tests"))
 
 
 class SourceFile(NamedTuple):
@@ -32,7 +33,7 @@ class SourceFile(NamedTuple):
 
 
 def installed_sources(lines: int) -> list[SourceFile]:
-    """Python files of the standard library and the installed packages, about `lines` lines of them, in a fixed order.
+    """Python files of the installed packages and the standard library, about `lines` lines of them, in a fixed order.
 
     Raises `NotFoundError` where there are none.
     """
@@ -50,12 +51,12 @@ def installed_sources(lines: int) -> list[SourceFile]:
 
 def _files() -> Iterator[SourceFile]:
     roots = dict.fromkeys(
-        Path(sysconfig.get_path(key)).resolve() for key in ("stdlib", "platstdlib", "purelib", "platlib")
+        Path(sysconfig.get_path(key)).resolve() for key in ("purelib", "platlib", "stdlib", "platstdlib")
     )
     seen: set[str] = set()
     for root in roots:
         for folder, names, files in os.walk(root):
-            names[:] = sorted(name for name in names if name not in ("__pycache__", "site-packages", "dist-packages"))
+            names[:] = sorted(set(names) - _PASSED_OVER)
             for name in sorted(files):
                 path = os.path.join(folder, name)
                 if _is_wanted(name, path) and path not in seen:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rich.filesize import decimal
@@ -30,9 +31,9 @@ def time_text(seconds: float) -> str:
 def show_head(console: Console, head: dict[str, Any]) -> None:
     """Print the first rows, as many columns as there is room for."""
     table = Table(box=None, header_style="bold", pad_edge=False)
-    shown = range(min(len(head["names"]), MAX_COLUMNS, max(console.width // 14, 1)))
+    shown = range(min(len(head["names"]), MAX_COLUMNS, max(console.width // 12, 1)))
     for index in shown:
-        table.add_column(Text(head["names"][index]), overflow="ellipsis", no_wrap=True, max_width=28)
+        table.add_column(Text(head["names"][index]), overflow="ellipsis", no_wrap=True, max_width=32)
     table.add_row(*(Text(head["types"][index], style="dim") for index in shown))
     columns = head["columns"]
     for row in range(len(columns[0]) if columns else 0):
@@ -60,18 +61,24 @@ def show_check(console: Console, arrival: Arrival, differences: list[str]) -> No
 
 
 def show_roads(console: Console, arrivals: list[Arrival]) -> None:
-    """Print the roads side by side."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("road to another process", no_wrap=True)
-    for title in ("rows", "bytes", "out of Spark", "first batch", "usable", "summed", "all in all", "copied"):
-        table.add_column(title, justify="right", no_wrap=True)
+    """Print the roads side by side, a column each."""
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 3, 0, 0))
+    table.add_column("to another process")
     for arrival in arrivals:
-        times = (arrival.produced_s, arrival.first_s, arrival.usable_s, arrival.summed_s, arrival.total_s)
-        style = "bold green" if arrival is arrivals[0] else ""
-        sizes = (f"{arrival.rows:,}", size_text(arrival.size_bytes))
-        table.add_row(arrival.road, *sizes, *map(time_text, times), size_text(arrival.copied_bytes), style=style)
+        best = "bold green" if arrival is arrivals[0] else ""
+        table.add_column(arrival.road, justify="right", style=best, header_style=f"bold {best}")
+    for title, value in _LINES:
+        table.add_row(title, *(value(arrival) for arrival in arrivals))
     console.print(table)
-    console.print(
-        "[dim]first batch, usable, summed: in the other process, from the moment it knows where to look; "
-        "copied: the memory that it had to fill[/dim]"
-    )
+
+
+_LINES: tuple[tuple[str, Callable[[Arrival], str]], ...] = (
+    ("rows", lambda a: f"{a.rows:,}"),
+    ("bytes", lambda a: size_text(a.size_bytes)),
+    ("Spark hands it over", lambda a: time_text(a.produced_s)),
+    ("time to first batch", lambda a: time_text(a.first_s)),
+    ("time until usable", lambda a: time_text(a.usable_s)),
+    ("time until summed", lambda a: time_text(a.summed_s)),
+    ("bytes copied there", lambda a: size_text(a.copied_bytes)),
+    ("all in all", lambda a: time_text(a.total_s)),
+)
