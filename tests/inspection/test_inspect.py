@@ -18,10 +18,20 @@ import pyarrow as pa
 import pytest
 
 import bowstring
-from bowstring.errors import BowstringError, FormatMismatchError, LimitError, NotFoundError, TruncatedError
+from bowstring.errors import (
+    BowstringError,
+    FormatMismatchError,
+    InvalidDataError,
+    LimitError,
+    NotFoundError,
+    TruncatedError,
+)
+from bowstring.flatbuf.codec import build
+from bowstring.flatbuf.tables import SPECS
 from bowstring.inspection.report import Inspection
 from bowstring.ipc import framing
 from bowstring.ipc.header import BatchNumbers, HeaderWriter
+from bowstring.ipc.metadata import write_schema
 from bowstring.layouts.array import Array
 
 FORMATS = ("file", "stream")
@@ -109,6 +119,17 @@ def test_the_alignment_is_what_the_worst_buffer_keeps() -> None:
     table = bowstring.table({"bytes": bowstring.array([1, 2, 3], bowstring.int8()), "next": [1, 2, 3]})
     assert bowstring.inspect(written_by_bowstring(table, "file", alignment=8)).encoding.alignment_bytes == 8
     assert bowstring.inspect(written_by_bowstring(table, "file", alignment=64)).encoding.alignment_bytes == 64
+
+
+def test_the_alignment_counts_from_the_start_of_the_stream_not_of_the_body() -> None:
+    seen = set()
+    for name in ("a", "a name that makes the schema longer by some bytes", "a name longer by some more, about eight"):
+        raw = written_by_pyarrow(pa.table({name: pa.array([1, 2, 3, 4], pa.int64())}), "stream")
+        body_at = len(raw) - len(framing.END_OF_STREAM) - 4 * 8  # the body is this one buffer
+        expected = min(64, body_at & -body_at)
+        assert bowstring.inspect(raw).encoding.alignment_bytes == expected
+        seen.add(expected)
+    assert seen != {64}
 
 
 def test_without_a_buffer_there_is_no_alignment() -> None:
@@ -367,6 +388,18 @@ def test_flipped_bits_end_in_a_report_or_a_clean_error(form: str) -> None:
             continue
         assert found.bytes.total == len(raw)
         assert all(column.total_bytes >= 0 for column in found.columns)
+
+
+def test_a_footer_that_names_one_batch_a_million_times_is_refused_at_once() -> None:
+    raw = written_by_bowstring(bowstring.table({"a": [1]}), "file")
+    with bowstring.open_file(raw) as reader:
+        blocks = np.repeat(reader.blocks, 1_000_000)
+        schema, _ = write_schema(reader.schema)
+    footer = build(SPECS, "Footer", {"version": 4, "schema": schema, "recordBatches": blocks})
+    begun = time.process_time()
+    with pytest.raises(InvalidDataError, match="bytes of metadata in"):
+        bowstring.inspect(raw[:-10] + footer + len(footer).to_bytes(4, "little") + b"ARROW1")
+    assert time.process_time() - begun < 2
 
 
 # The corpus beside the repository

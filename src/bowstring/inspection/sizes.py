@@ -174,7 +174,7 @@ class Tally:
         limit = span.body_bytes
         if span.header.body_bytes > limit:
             raise InvalidDataError(f"{span.where}: expected a body of {span.header.body_bytes} bytes, found {limit}")
-        bad = (offsets < 0) | (sizes < 0) | (sizes > limit) | (offsets > limit - sizes)
+        bad = (offsets < 0) | (sizes < 0) | (offsets > limit - sizes)
         if bad.any():
             at = int(np.argmax(bad))
             raise InvalidDataError(
