@@ -206,5 +206,6 @@ def test_a_session_with_another_master_is_not_given_in_silence(spark: SparkSessi
     from bowstring.spark import session
 
     assert session("local[2,4]", {"spark.sql.shuffle.partitions": 2}) is spark
+    assert spark.conf.get("spark.sql.session.timeZone") == "Europe/Berlin"
     with pytest.raises(UsageError, match=r"a Spark session with master local\[2,4\] runs in this process already"):
         session("local[7]")

@@ -154,3 +154,34 @@ def test_spark_runs_on_a_machine_without_java(tmp_path: Path) -> None:
     assert done.stdout.split()[:2] == ["rows", "7"]
     assert done.stdout.split()[2].startswith(str(tmp_path / "cache"))
     assert list(work.iterdir()) == []
+
+
+CONNECT = """
+import os, sys
+import bowstring.spark
+bowstring.spark.use_java()
+os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+from pyspark.sql import SparkSession
+spark = bowstring.spark.register(SparkSession.builder.remote("local[1]").getOrCreate())
+spark.range(7).write.format("arrow").mode("append").save(sys.argv[1])
+print("rows", spark.read.format("arrow").load(sys.argv[1]).count())
+spark.stop()
+"""
+
+
+@pytest.mark.spark
+def test_a_connect_session_writes_and_reads(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    pytest.importorskip("grpc", reason="Spark Connect needs grpcio, which is not installed")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK", "PYSPARK"))}
+    done = subprocess.run(
+        [sys.executable, "-c", CONNECT, str(tmp_path / "data")],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "rows 7" in done.stdout

@@ -221,6 +221,7 @@ def test_types_that_spark_lacks_are_read_as_its_own(spark: SparkSession, tmp_pat
 
 
 def test_a_big_file_is_split_and_small_ones_are_grouped(spark: SparkSession, tmp_path: Path) -> None:
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 100)
     write(spark.range(0, 4000, 1, 2), tmp_path / "few")
     assert all(pa.ipc.open_file(path).num_record_batches == 20 for path in parts(tmp_path / "few"))
     split = arrow(spark, tmp_path / "few", splitBytes="4000")

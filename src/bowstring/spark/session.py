@@ -53,7 +53,7 @@ def session(
 
     Args:
         master: ``local[*]``, ``local-cluster[2,1,1024]``, ``spark://host:port``, …
-        conf: Spark settings, which win over ours.
+        conf: Spark settings, which win over ours; in a session that runs already they are all that is set.
         app_name: what Spark calls the application.
 
     Raises:
@@ -77,7 +77,8 @@ def session(
         java = use_java()
         _set_environment(is_local=master.startswith("local"))
     builder = SparkSession.builder.master(master).appName(app_name)
-    for key, value in {**_settings(master, start_jvm=running is None), **(conf or {})}.items():
+    ours = _settings(master) if running is None else {}  # a running session may have been set otherwise on purpose
+    for key, value in {**ours, **(conf or {})}.items():
         builder = builder.config(key, str(value).lower() if isinstance(value, bool) else value)
     try:
         with warnings.catch_warnings():
@@ -95,8 +96,7 @@ def register(spark: SparkSession) -> SparkSession:
     """Make ``format("arrow")`` known to `spark`, a session of the caller's own (classic or Connect); gives it back.
 
     The package has to be importable where the session's Python workers run. A thread of the caller's own calls this
-    before it
-    writes: Spark looks a data source up in the session that is active in the thread, and a new thread has none.
+    before it writes: Spark looks a data source up in the session that is active in the thread, and a new one has none.
     """
     from bowstring.spark.source import ArrowDataSource
 
@@ -116,21 +116,17 @@ def _set_environment(is_local: bool) -> None:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
-def _settings(master: str, start_jvm: bool) -> dict[str, str | int | bool]:
-    """Spark settings by name; those that only a new JVM can take are left out where it runs already."""
-    at_run_time: dict[str, str | int | bool] = {
-        "spark.sql.execution.arrow.pyspark.enabled": True,
-        "spark.sql.execution.arrow.maxBytesPerBatch": BEST_MAX_BYTES_PER_BATCH,
-        "spark.sql.execution.arrow.maxRecordsPerBatch": MAX_RECORDS_PER_BATCH,
-        "spark.sql.timeType.enabled": True,
-    }
-    if not start_jvm:
-        return at_run_time
+def _settings(master: str) -> dict[str, str | int | bool]:
+    """Spark settings by name, for a session that is about to start."""
     folder = Path(tempfile.mkdtemp(prefix="bowstring-spark-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     log4j = folder / "log4j2.properties"
     log4j.write_text(_QUIET_LOG4J)
-    at_start: dict[str, str | int | bool] = {
+    settings: dict[str, str | int | bool] = {
+        "spark.sql.execution.arrow.pyspark.enabled": True,
+        "spark.sql.execution.arrow.maxBytesPerBatch": BEST_MAX_BYTES_PER_BATCH,
+        "spark.sql.execution.arrow.maxRecordsPerBatch": MAX_RECORDS_PER_BATCH,
+        "spark.sql.timeType.enabled": True,
         "spark.driver.memory": f"{_driver_memory_mb()}m",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -Dderby.system.home={folder}",
         "spark.sql.catalogImplementation": "in-memory",
@@ -139,10 +135,10 @@ def _settings(master: str, start_jvm: bool) -> dict[str, str | int | bool]:
         "spark.ui.showConsoleProgress": False,
     }
     if master.startswith("local"):
-        at_start |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+        settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     if master.startswith("local-cluster"):
-        at_start["spark.executor.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j.as_uri()}"
-    return at_start | at_run_time
+        settings["spark.executor.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j.as_uri()}"
+    return settings
 
 
 def _driver_memory_mb() -> int:
