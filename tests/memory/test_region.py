@@ -11,6 +11,7 @@ import resource
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -250,6 +251,17 @@ def test_a_file_is_refused_unless_files_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     with pytest.raises(InvalidDataError, match="an ordinary file"):
         Region.attach(os.open(tmp_path / "file", os.O_RDONLY))
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="/dev/shm is not there or can't be written")
+def test_a_file_of_a_tmpfs_is_a_file_like_any_other() -> None:
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+        file.write(b"in memory, with a name")
+        file.flush()
+        with Region.attach(os.dup(file.fileno()), 22, accept_files=True) as region:
+            assert (bytes(region.memory), region.is_sealed) == (b"in memory, with a name", False)
+        with pytest.raises(InvalidDataError, match="received an ordinary file"):
+            Region.attach(os.dup(file.fileno()), 22)
 
 
 def test_a_file_that_became_shorter_is_noticed(tmp_path: Path) -> None:

@@ -96,7 +96,12 @@ def checked_size(descriptor: int, promised_bytes: int | None, accept_files: bool
 
 
 def seals_of(descriptor: int) -> int | None:
-    """The seals of a memfd; None for a descriptor that can have none, such as an ordinary file's."""
+    """The seals of a memfd; None for a descriptor that can have none, such as an ordinary file's.
+
+    A file of a tmpfs has seals, too, but nobody can add to them; it has a name, which a memfd never has.
+    """
+    if os.fstat(descriptor).st_nlink:
+        return None
     try:
         return fcntl.fcntl(descriptor, _F_GET_SEALS)
     except OSError as error:
