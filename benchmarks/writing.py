@@ -1,0 +1,120 @@
+"""Writing an Arrow file, from the first call until it is closed. The peer is pyarrow on a path, on an OSFile, behind a buffer.
+
+Both take the same columns at the same addresses. Bowstring writes under a temporary name and renames; that counts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import bowstring
+import numpy as np
+import pyarrow as pa
+
+from benchmarks import data
+from benchmarks.timing import Contender, Effort, Outcome, compare, timed
+
+GROUP = "writing"
+_BUFFER_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A table to write, and the bound for it."""
+
+    name: str
+    make: Callable[[np.random.Generator, int, int], Any]
+    columns: int
+    batches: int
+    rows: int
+    bound: float
+
+
+SHAPES = (
+    Shape("numbers", data.numbers, 10, 6, 500_000, bound=1.1),
+    Shape("strings", data.strings, 4, 6, 500_000, bound=1.1),
+    Shape("mixed", data.mixed, 1000, 20, 1000, bound=1.0),
+)
+
+
+def run(folder: Path, effort: Effort) -> Iterator[Outcome]:
+    """Measure each table, into a new file and over an old one."""
+    random = np.random.default_rng(2025)
+    for shape in SHAPES:
+        rows = shape.rows // 50 if effort.quick else shape.rows
+        stream = data.as_stream([shape.make(random, rows, shape.columns) for _ in range(2)], shape.batches)
+        line = f"{shape.name}, {shape.columns} columns × {shape.batches} batches of {rows:,} rows"
+        tables = _tables(stream)
+        _check(*tables, str(folder / "check.arrow"))
+        for is_new in (True, False):
+            yield compare(
+                (GROUP, f"{line}{'' if is_new else ', over an old file'}"),
+                shape.bound if is_new else None,
+                *_contenders(*tables, folder, is_new),
+                effort,
+            )
+
+
+def _tables(stream: Any) -> tuple[bowstring.Table, Any]:
+    """The stream as our table and as theirs, every column made, over the same memory."""
+    ours = bowstring.open_stream(stream).read_all()
+    for batch in ours.to_batches():
+        for column in batch.columns:
+            _ = column.null_count
+    theirs = pa.ipc.open_stream(stream).read_all()
+    for column in theirs.columns:
+        _ = column.null_count
+    return ours, theirs
+
+
+def _write_ours(table: bowstring.Table, path: str) -> None:
+    with bowstring.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+
+
+def _write_to_path(table: Any, path: str) -> None:
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+
+
+def _write_to_os_file(table: Any, path: str) -> None:
+    with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+def _write_through_buffer(table: Any, path: str) -> None:
+    with (
+        pa.OSFile(path, "wb") as file,
+        pa.BufferedOutputStream(file, _BUFFER_BYTES) as sink,
+        pa.ipc.new_file(sink, table.schema) as writer,
+    ):
+        writer.write_table(table)
+
+
+_PEERS: dict[str, Callable[[Any, str], None]] = {
+    "pyarrow, path": _write_to_path,
+    "pyarrow, OSFile": _write_to_os_file,
+    "pyarrow, 1 MiB buffer": _write_through_buffer,
+}
+
+
+def _contenders(ours: bowstring.Table, theirs: Any, folder: Path, is_new: bool) -> tuple[Contender, list[Contender]]:
+    def contender(name: str, write: Callable[[Any, str], None], table: Any) -> Contender:
+        path = str(folder / f"{name.replace(' ', '-')}.arrow")
+        after = (lambda: os.unlink(path)) if is_new else None
+        return Contender(name, timed(lambda: write(table, path), after=after))
+
+    peers = [contender(name, write, theirs) for name, write in _PEERS.items()]
+    return contender("bowstring", _write_ours, ours), peers
+
+
+def _check(ours: bowstring.Table, theirs: Any, path: str) -> None:
+    """What we write, pyarrow reads as what it would have written itself."""
+    _write_ours(ours, path)
+    with pa.memory_map(path) as source:
+        assert pa.ipc.open_file(source).read_all().equals(theirs), "what Bowstring wrote differs from its table"
+    os.unlink(path)
