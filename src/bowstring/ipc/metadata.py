@@ -76,7 +76,7 @@ def read_schema(table: Table, limits: Limits) -> WireSchema:
 
 
 def read_fields(table: Table, limits: Limits) -> WireSchema:
-    """The schema of a `Schema` table whatever the endianness of its data: no header depends on it. Errors as `read_schema`."""
+    """The schema of a `Schema` table whatever the endianness of its data: no header depends on it."""
     read = [_read_field(child, limits.max_nesting, limits.max_nesting) for child in table["fields"]]
     schema = Schema(tuple(f for f, _ in read), read_pairs(table))
     return WireSchema(schema, tuple(nodes for _, nodes in read))

@@ -205,7 +205,10 @@ def sink_for(sink: Any) -> Sink:
             return PathSink(path)
         if os.path.isdir(path):
             raise UsageError(f"{path}: is a directory")
-        return _DescriptorSink(os.open(path, os.O_WRONLY | os.O_CLOEXEC), path)
+        try:
+            return _DescriptorSink(os.open(path, os.O_WRONLY | os.O_CLOEXEC), path)
+        except OSError as error:
+            raise ResourceError(f"{path}: cannot be opened: {error.strerror}") from None
     if isinstance(sink, int):
         return VectorSink(_writer(sink), f"descriptor {sink}", _is_file(sink))
     if isinstance(sink, socket.socket):

@@ -251,7 +251,7 @@ class StreamReader:
         try:
             length_bytes, _ = framing.metadata_length(prefix, where, decoder.limits.max_metadata_bytes)
         except InvalidDataError as error:
-            if decoder.has_schema or start:
+            if start or wanted == framing.PREFIX_BYTES:
                 raise
             raise framing.mismatch(source.name, "an Arrow stream", f"other bytes ({prefix!r}): {error}") from None
         if length_bytes == 0:

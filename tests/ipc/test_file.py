@@ -1,0 +1,216 @@
+"""Files: random access, columns, alignment, metadata, where they are read from and written to."""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import bowstring as bs
+from bowstring import errors
+from bowstring.memory.buffer import Buffer, Memory
+from tests.ipc.samples import as_file, batch
+
+
+def test_batches_are_reached_in_any_order() -> None:
+    whole = batch()
+    reader = bs.open_file(as_file(whole, whole.slice(1), whole.slice(2)))
+    assert [reader[i].num_rows for i in (2, 0, 1, -1)] == [1, 3, 2, 1]
+    assert len(reader) == reader.num_record_batches == 3
+    assert reader.read_all().num_rows == 6
+    with pytest.raises(errors.NotFoundError, match="batch 3"):
+        reader.get_batch(3)
+
+
+def test_columns_are_chosen_by_name_and_position_in_the_order_given() -> None:
+    reader = bs.open_file(as_file(batch()), columns=["text", 0])
+    assert reader.schema.names == ["text", "int"]
+    assert reader[0].to_pydict() == {"text": ["a", "", None], "int": [1, None, 3]}
+    with pytest.raises(errors.NotFoundError, match="'nope'"):
+        bs.open_file(as_file(batch()), columns=["nope"])
+    with pytest.raises(errors.UsageError, match=r"\['text'\]"):
+        bs.open_file(as_file(batch()), columns="text")
+
+
+@pytest.mark.parametrize("alignment", [8, 64])
+def test_bodies_and_buffers_begin_at_multiples_of_the_alignment(alignment: int) -> None:
+    reader = bs.open_file(as_file(batch(), batch(), alignment=alignment))
+    messages = [reader.batch_message(i) for i in range(2)]
+    messages += [(header, body) for header, body, _ in reader.dictionary_messages()]
+    for header, body in messages:
+        assert body.offset % alignment == 0
+        assert (header.buffers()["offset"] % alignment == 0).all()
+    assert all(block["offset"] % 8 == 0 for block in reader.blocks)
+
+
+def test_an_unknown_alignment_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(errors.UsageError, match="12"):
+        bs.new_file(tmp_path / "x.arrow", batch("int").schema, alignment=12)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_custom_metadata_is_kept_in_footer_schema_field_and_batch() -> None:
+    fields = [bs.field("x", bs.int32(), metadata={"unit": "m"})]
+    schema = bs.schema(fields, metadata={"made": "by hand"})
+    held = bs.RecordBatch(schema, 1, [bs.array([1], bs.int32())], ((b"batch", b"1"),))
+    data = as_file(held, metadata={"footer": "yes"})
+    reader = bs.open_file(data)
+    assert reader.metadata == {b"footer": b"yes"}
+    assert reader.schema.metadata == {b"made": b"by hand"}
+    assert reader.schema.field("x").metadata == {b"unit": b"m"}
+    assert reader[0].custom_metadata == {b"batch": b"1"}
+    peer = pa.ipc.open_file(data)
+    assert peer.schema.metadata == {b"made": b"by hand"}
+    assert peer.get_batch_with_custom_metadata(0)[1].to_dict() == {b"batch": b"1"}
+
+
+def test_every_source_gives_the_same(tmp_path: Path) -> None:
+    data = as_file(batch())
+    path = tmp_path / "x.arrow"
+    path.write_bytes(data)
+    with path.open("rb") as file, path.open("rb", buffering=0) as raw:
+        sources = [path, str(path), data, bytearray(data), memoryview(data), np.frombuffer(data, np.uint8)]
+        sources += [Buffer.of(data), Memory(data), io.BytesIO(data), file, raw, file.fileno()]
+        for source in sources:
+            with bs.open_file(source) as reader:
+                assert reader[0].equals(batch()), source
+
+
+def test_columns_of_a_mapped_file_are_not_copied_and_outlive_the_reader(tmp_path: Path) -> None:
+    path = tmp_path / "x.arrow"
+    held = bs.RecordBatch.from_arrays([bs.array(np.arange(1000))], ["x"])
+    with bs.new_file(path, held.schema) as writer:
+        writer.write(held)
+    with bs.open_file(path) as reader:
+        memory = reader.memory
+        column = reader[0].column("x")
+        assert memory.address <= column.buffers[1].address < memory.address + memory.size  # type: ignore[union-attr]
+    del reader, memory
+    gc.collect()
+    assert column.to_numpy().sum() == 499500
+    assert not column.to_numpy().flags.writeable
+
+
+def test_bytes_are_not_copied() -> None:
+    data = as_file(batch("int"))
+    address = np.frombuffer(data, np.uint8).__array_interface__["data"][0]
+    column = bs.open_file(data)[0].column(0)
+    assert address < column.buffers[1].address < address + len(data)  # type: ignore[union-attr]
+
+
+def test_a_reader_is_of_no_use_after_close() -> None:
+    reader = bs.open_file(as_file(batch("int")))
+    held = reader[0]
+    reader.close()
+    with pytest.raises(errors.ClosedError):
+        reader.get_batch(0)
+    assert held.equals(batch("int"))
+
+
+def test_opening_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    path = tmp_path / "x.arrow"
+    path.write_bytes(as_file(batch("int")))
+    before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").is_dir() else 0
+    for _ in range(3):
+        bs.open_file(path).close()
+        with pytest.raises(errors.FormatMismatchError):
+            bs.open_stream(path)
+    gc.collect()
+    assert before == (len(os.listdir("/proc/self/fd")) if before else 0)
+
+
+def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
+    with pytest.raises(errors.NotFoundError, match=r"nowhere\.arrow"):
+        bs.open_file(tmp_path / "nowhere.arrow")
+    with pytest.raises(errors.UsageError, match="directory"):
+        bs.open_file(tmp_path)
+    with pytest.raises(errors.UsageError, match="to read, not object"):
+        bs.open_file(object())
+
+
+def test_a_path_appears_only_when_all_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "x.arrow"
+    path.write_bytes(b"what was there before")
+    with pytest.raises(ZeroDivisionError), bs.new_file(path, batch("int").schema) as writer:
+        writer.write(batch("int"))
+        _ = 1 // 0
+    assert path.read_bytes() == b"what was there before"
+    assert [p.name for p in tmp_path.iterdir()] == ["x.arrow"]
+    with bs.new_file(path, batch("int").schema) as writer:
+        writer.write(batch("int"))
+        assert path.read_bytes() == b"what was there before"
+    assert bs.open_file(path).read_all().num_rows == 3
+    assert [p.name for p in tmp_path.iterdir()] == ["x.arrow"]
+
+
+def test_a_batch_of_another_schema_is_refused() -> None:
+    with (
+        pytest.raises(errors.UsageError, match="another schema"),
+        bs.new_file(io.BytesIO(), batch("int").schema) as writer,
+    ):
+        writer.write(batch("text"))
+
+
+def test_a_column_that_is_not_what_its_field_says_is_refused() -> None:
+    held = bs.RecordBatch(bs.schema({"x": bs.int32()}), 1, [bs.array([1], bs.int64())])
+    with pytest.raises(errors.UsageError, match="column 'x' is int64"):
+        as_file(held)
+    held = bs.RecordBatch(bs.schema({"x": bs.int32()}), 2, [bs.array([1], bs.int32())])
+    with pytest.raises(errors.UsageError, match="1 values in a batch of 2 rows"):
+        as_file(held)
+
+
+def test_a_full_disk_is_a_resource_error() -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full here")
+    with pytest.raises(errors.ResourceError, match="No space"), bs.new_file("/dev/full", batch("int").schema) as writer:
+        writer.write(batch("int"))
+
+
+def test_many_columns_and_batches_are_written_in_vectored_calls(tmp_path: Path) -> None:
+    path = tmp_path / "wide.arrow"
+    columns = [bs.array(np.arange(40_000) + i) for i in range(40)]
+    small = bs.RecordBatch.from_arrays([bs.array([i]) for i in range(1500)], [f"c{i}" for i in range(1500)])
+    wide = bs.RecordBatch.from_arrays(columns, [f"c{i}" for i in range(40)])
+    for held in (small, wide):
+        with bs.new_file(path, held.schema) as writer:
+            for _ in range(3):
+                writer.write(held)
+        assert pa.ipc.open_file(path).get_batch(2).column(39)[0].as_py() == 39
+        assert all(b.equals(held) for b in bs.open_file(path))
+
+
+def test_wide_headers_are_read_alike_from_file_and_memory(tmp_path: Path) -> None:
+    held = bs.RecordBatch.from_arrays([bs.array([i, None]) for i in range(900)], [f"c{i}" for i in range(900)])
+    path = tmp_path / "wide.arrow"
+    path.write_bytes(as_file(held, held))
+    with bs.open_file(path) as reader:
+        batches = list(reader)
+        assert batches[1].column("c700").to_pylist() == [700, None]
+    assert batches[0].equals(held)
+    assert batches[1].equals(held)
+    assert bs.open_file(path.read_bytes())[1].equals(held)
+
+
+def test_a_registered_extension_type_comes_back_and_an_unknown_one_keeps_its_metadata() -> None:
+    @bs.register_extension_type
+    class Celsius(bs.ExtensionType):
+        EXTENSION_NAME = "test.celsius"
+
+    try:
+        type_ = Celsius(bs.float64())
+        held = bs.RecordBatch.from_arrays([bs.Array.from_buffers(type_, 1, [None, np.array([36.6])])], ["t"])
+        data = as_file(held)
+        assert bs.open_file(data).schema.field("t").type == type_
+    finally:
+        bs.unregister_extension_type("test.celsius")
+    field = bs.open_file(data).schema.field("t")
+    assert field.type == bs.float64()
+    assert field.metadata[b"ARROW:extension:name"] == b"test.celsius"
+    again = bs.open_file(as_file(*bs.open_file(data)))
+    assert again.schema.field("t").metadata == field.metadata

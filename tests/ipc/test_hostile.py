@@ -1,0 +1,176 @@
+"""Bytes from outside: whatever is cut, flipped or made up, there is data that validates, or an error of ours."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bowstring as bs
+from bowstring import errors
+from bowstring.flatbuf.codec import Built, build
+from bowstring.flatbuf.tables import SPECS
+from bowstring.ipc import framing
+from tests.ipc import samples
+
+OPEN: dict[str, Callable[..., Any]] = {"file": bs.open_file, "stream": bs.open_stream}
+MAKE = {"file": samples.as_file, "stream": samples.as_stream}
+FORMATS = pytest.mark.parametrize("format_", ["file", "stream"])
+
+
+def drained(format_: str, data: bytes) -> list[bs.RecordBatch]:
+    batches = list(OPEN[format_](data))
+    for batch in batches:
+        batch.validate(full=True)
+    return batches
+
+
+@FORMATS
+def test_a_cut_at_any_byte_is_told_or_loses_whole_batches(format_: str) -> None:
+    batch = samples.batch()
+    data = MAKE[format_](batch, batch, alignment=8)
+    for size in range(len(data)):
+        try:
+            read = drained(format_, data[:size])
+        except errors.InvalidDataError:
+            continue
+        assert format_ == "stream", f"a file cut to {size} of {len(data)} bytes was read"
+        assert len(read) <= 2
+        assert all(held.equals(batch) for held in read)
+
+
+@FORMATS
+def test_flipped_bits_give_an_error_of_ours_or_valid_data(format_: str) -> None:
+    batch = samples.batch()
+    data = MAKE[format_](batch, alignment=8)
+    chance = random.Random(7)
+    outcomes = {"read": 0, "refused": 0}
+    for _ in range(1500):
+        mutated = bytearray(data)
+        for _ in range(chance.choice([1, 1, 2, 5])):
+            mutated[chance.randrange(len(mutated))] ^= 1 << chance.randrange(8)
+        try:
+            drained(format_, bytes(mutated))
+            outcomes["read"] += 1
+        except errors.InvalidDataError:
+            outcomes["refused"] += 1
+    assert min(outcomes.values()) > 50, outcomes
+
+
+@FORMATS
+def test_extreme_numbers_give_an_error_of_ours_or_valid_data(format_: str) -> None:
+    data = MAKE[format_](samples.batch(), alignment=8)
+    for at in range(0, len(data) - 8, 8):
+        for value in (b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff", b"\0\0\0\x80", b"\xff" * 7 + b"\x7f"):
+            mutated = data[:at] + value + data[at + len(value) :]
+            try:
+                drained(format_, mutated)
+            except errors.InvalidDataError:
+                pass
+
+
+READ_ALL = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+import bowstring as bs
+kind, *paths = sys.argv[1:]
+for path in paths:
+    try:
+        for batch in (bs.open_file if kind == "file" else bs.open_stream)(path):
+            batch.validate(full=True)
+    except bs.errors.InvalidDataError as error:
+        assert str(error), path
+"""
+
+
+@FORMATS
+def test_files_of_a_fuzzer_are_read_or_refused_in_little_memory(format_: str, shared_folder: Path) -> None:
+    paths = sorted(map(str, (shared_folder / "corpus" / "fuzz" / format_).iterdir()))
+    assert paths
+    command = [sys.executable, "-c", READ_ALL, format_, *paths]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def schema_message(fields: list[dict[str, Any]]) -> bytes:
+    record = {"version": 4, "header_type": 1, "header": Built("Schema", {"fields": fields})}
+    return framing.framed(build(SPECS, "Message", record))
+
+
+def nested(depth: int) -> dict[str, Any]:
+    field: dict[str, Any] = {"name": "x", "type_type": 2, "type": Built("Int", {"bitWidth": 8})}
+    for _ in range(depth):
+        field = {"name": "x", "type_type": 12, "type": Built("List", {}), "children": [field]}
+    return field
+
+
+def test_deep_nesting_is_a_limit_that_an_option_raises() -> None:
+    data = schema_message([nested(80)])
+    with pytest.raises(errors.LimitError, match="64"):
+        bs.open_stream(data)
+    assert len(bs.open_stream(data, limits=bs.Limits(max_nesting=100)).schema) == 1
+
+
+def test_more_tables_than_the_limit_are_refused() -> None:
+    data = schema_message([nested(0) for _ in range(100)])
+    assert len(bs.open_stream(data).schema) == 100
+    with pytest.raises(errors.LimitError, match="tables"):
+        bs.open_stream(data, limits=bs.Limits(max_tables=50))
+
+
+def test_large_metadata_is_a_limit_that_an_option_raises() -> None:
+    data = samples.as_stream(samples.batch())
+    with pytest.raises(errors.LimitError, match="limit of 100"):
+        bs.open_stream(data, limits=bs.Limits(max_metadata_bytes=100))
+
+
+def test_a_claimed_body_of_a_terabyte_takes_no_memory(tmp_path: Path) -> None:
+    batch = samples.batch("int")
+    data = bytearray(samples.as_stream(batch))
+    start = data.index(framing.CONTINUATION, 8)
+    header = bs.open_file(samples.as_file(batch)).batch_message(0)[0]
+    at = start + header.shape.body_length_at
+    data[at : at + 8] = np.int64(1 << 40).tobytes()
+    path = tmp_path / "claims.arrows"
+    path.write_bytes(bytes(data))
+    with pytest.raises(errors.InvalidDataError):
+        list(bs.open_stream(path))
+    with path.open("rb") as file, pytest.raises(errors.InvalidDataError, match="limit"):
+        list(bs.open_stream(file))
+
+
+@pytest.mark.parametrize(
+    ("start", "what"),
+    [(b"PAR1", "Parquet"), (b"FEA1", "Feather"), (b"\x1f\x8b\x08\0", "gzip"), (b"hello world, this", "other bytes")],
+)
+@FORMATS
+def test_foreign_formats_are_named(format_: str, start: bytes, what: str) -> None:
+    with pytest.raises(errors.FormatMismatchError, match=what):
+        OPEN[format_](start + bytes(100))
+
+
+def test_a_stream_given_as_a_file_and_the_other_way_round_get_a_hint() -> None:
+    with pytest.raises(errors.FormatMismatchError, match="use open_stream"):
+        bs.open_file(samples.as_stream(samples.batch("int")))
+    with pytest.raises(errors.FormatMismatchError, match="use open_file"):
+        bs.open_stream(samples.as_file(samples.batch("int")))
+
+
+@FORMATS
+def test_nothing_at_all_is_truncated(format_: str) -> None:
+    with pytest.raises(errors.TruncatedError):
+        OPEN[format_](b"")
+
+
+def test_truncation_names_the_message_and_the_byte() -> None:
+    data = samples.as_stream(samples.batch("int"), samples.batch("int"))
+    reader = bs.open_stream(data[:-100])
+    assert reader.read_next_batch().num_rows == 3
+    with pytest.raises(errors.TruncatedError, match=r"message 2.* at byte \d+"):
+        reader.read_next_batch()
