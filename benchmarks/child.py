@@ -43,7 +43,7 @@ class Child:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"{self._process.args} ended with status {self._process.wait()}; see above")
+            raise RuntimeError(f"{self._process.args!r} ended with status {self._process.wait()}; see above")
         found: dict[str, Any] = json.loads(line)
         return found
 

@@ -15,7 +15,7 @@ _BOUND = 0.5
 _CLOCK = "import time; start = time.perf_counter(); {work}; print(time.perf_counter() - start)"
 
 
-def run(folder: Path, effort: Effort) -> Iterator[Outcome]:
+def run(_folder: Path, effort: Effort) -> Iterator[Outcome]:
     """Measure the import alone, the life of the whole process, and the way to a first array."""
     ours, theirs = "import bowstring", "import pyarrow"
     yield _line("import bowstring / import pyarrow, inside the interpreter", _BOUND, (ours, theirs), effort, _inside)

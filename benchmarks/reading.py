@@ -1,19 +1,20 @@
-"""Reading a mapped Arrow file. The peer is pyarrow on a memory map, with and without threads, in whichever way is quicker."""
+"""Reading a mapped Arrow file. The peer is pyarrow on a memory map, with and without threads, in its quickest way."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import bowstring
 import numpy as np
 import pyarrow as pa
-from bowstring.ipc import schemas
 
+import bowstring
 from benchmarks import data
 from benchmarks.timing import Contender, Effort, Outcome, compare, timed
+from bowstring.ipc import schemas
 
 GROUP = "reading"
 
@@ -72,7 +73,7 @@ def _lines(shape: Shape, path: str, effort: Effort) -> Iterator[Outcome]:
         yield compare(
             (GROUP, f"one column ({name.rpartition('_')[0]}) of {size}"),
             shape.column_bound,
-            Contender("bowstring", timed(lambda name=name: _our_column(path, name), _forget)),
+            Contender("bowstring", timed(partial(_our_column, path, name), _forget)),
             _peers(
                 path,
                 (
@@ -128,12 +129,12 @@ Way = tuple[str, Callable[[str, Any], object]]
 
 
 def _peers(path: str, ways: Sequence[Way], fields: list[int] | None = None) -> list[Contender]:
-    """pyarrow in each way, with and without threads; `fields` is its column selection."""
+    """The peer in each way, with and without threads; `fields` is its column selection."""
     made = []
     for name, way in ways:
         for threads in (False, True):
             options = pa.ipc.IpcReadOptions(use_threads=threads, included_fields=fields)
-            work = timed(lambda way=way, options=options: way(path, options))
+            work = timed(partial(way, path, options))
             made.append(Contender(f"pyarrow {name}{', threads' if threads else ''}", work))
     return made
 

@@ -13,10 +13,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import bowstring
 import pyarrow as pa
 from pyarrow import flight
 
+import bowstring
 from benchmarks.child import obey
 
 FLIGHT_OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
@@ -44,8 +44,8 @@ def main(path: str, socket_path: str) -> None:
     ours = bowstring.open_file(memory).read_all()
     over_tcp = FlightServer("grpc://127.0.0.1:0", theirs)
     over_unix = FlightServer(f"grpc+unix://{socket_path}", theirs)
-    for server in (over_tcp, over_unix):
-        threading.Thread(target=server.serve, daemon=True).start()
+    for flights in (over_tcp, over_unix):
+        threading.Thread(target=flights.serve, daemon=True).start()
     with bowstring.serve({"file": path, "memory": ours}) as server:
         obey(_orders(server, ours), tcp_port=over_tcp.port, **server.uris)
     os._exit(0)  # Flight's threads need not be waited for

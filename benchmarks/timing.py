@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 Sample: TypeAlias = Callable[[], float]
 """Does the work once and says how many seconds it took."""

@@ -1,4 +1,4 @@
-"""From one process until usable in another. The peer is Arrow Flight over loopback, in batches of the size that suits it best.
+"""From one process until usable in another. The peer is Arrow Flight over loopback, in batches of the best size.
 
 Usable: a table whose columns are all at hand as arrays. Every time includes connecting and the whole protocol.
 """
@@ -8,14 +8,15 @@ from __future__ import annotations
 import base64
 import pickle
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import bowstring
 import numpy as np
 import pyarrow as pa
 from pyarrow import flight
 
+import bowstring
 from benchmarks import data
 from benchmarks.child import Child
 from benchmarks.sender import FLIGHT_OPTIONS
@@ -134,9 +135,7 @@ def _flight(location: str, rows: int) -> Any:
 def _best_chunk(location: str, rows: int) -> int:
     """The rows of a Flight message with which it is quickest: a whole batch, a quarter, a sixteenth."""
     chunks = {str(rows // share): rows // share for share in _CHUNKS}
-    contenders = [
-        Contender(name, timed(lambda chunk=chunk: _flight(location, chunk))) for name, chunk in chunks.items()
-    ]
+    contenders = [Contender(name, timed(partial(_flight, location, chunk))) for name, chunk in chunks.items()]
     return chunks[min(race(contenders, Effort(2)), key=lambda times: min(times.seconds)).name]
 
 

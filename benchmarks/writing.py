@@ -1,4 +1,4 @@
-"""Writing an Arrow file, from the first call until it is closed. The peer is pyarrow on a path, on an OSFile, behind a buffer.
+"""Writing an Arrow file, until it is closed. The peer is pyarrow on a path, on an OSFile, behind a buffer.
 
 Both take the same columns at the same addresses. Bowstring writes under a temporary name and renames; that counts.
 """
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import bowstring
 import numpy as np
 import pyarrow as pa
 
+import bowstring
 from benchmarks import data
 from benchmarks.timing import Contender, Effort, Outcome, compare, timed
 
