@@ -1,0 +1,177 @@
+"""Publishing a data frame from a real Spark, and reading it in this process and in others."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import bowstring as bs
+from bowstring.errors import ClosedError, ConnectionLostError, NotFoundError, UnsupportedTypeError, UsageError
+from bowstring.serving.keeping import Keeper
+from bowstring.spark import Published, publish
+from tests.serving.other_process import run
+from tests.spark.test_faults import fails
+from tests.spark.test_round_trip import EVERYTHING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+
+def keeper_of(published: Published) -> Keeper:
+    assert published._key is not None
+    return Keeper.open(published._key, start=False)
+
+
+def kept(published: Published) -> dict[str, Any]:
+    with keeper_of(published) as keeper:
+        found: dict[str, Any] = keeper.status()["datasets"]
+        return found
+
+
+def test_another_process_sums_a_column(spark: SparkSession) -> None:
+    with publish(spark.range(0, 10_000, 1, 3)) as published:
+        code = "import bowstring as bs; say(sum(bs.connect(published).read_all().column('id').to_pylist()))"
+        assert run(code, published=published) == sum(range(10_000))
+        code = "import bowstring as bs; say(bs.connect(uri).read_all().num_rows)"
+        assert sum(run(code, uri=uri) for uri in published.uris) == 10_000
+
+
+def test_partitions_tell_where_they_are_and_how_much(spark: SparkSession) -> None:
+    with publish(spark.range(0, 10_000, 1, 3), name="numbers") as published:
+        assert published.num_rows == 10_000
+        assert [partition.number for partition in published.partitions] == [0, 1, 2]
+        assert sum(partition.num_rows for partition in published.partitions) == 10_000
+        assert {partition.host for partition in published.partitions} == {os.uname().nodename}
+        assert 80_000 < published.nbytes < 120_000
+        assert published.name.startswith("numbers-")
+        assert published.schema == bs.schema([bs.field("id", bs.int64(), nullable=False)])
+
+
+def test_all_types_arrive_as_spark_computed_them(spark: SparkSession) -> None:
+    frame = spark.range(0, 300, 1, 2).selectExpr("id", *_columns())
+    with publish(frame) as published, bs.connect(published) as data:
+        table = data.read_all()
+    table.validate(full=True)
+    assert table.schema == published.schema
+    flat = frame.drop("structs").toArrow()  # which Spark can't convert itself: its own cast fails on nulls in there
+    theirs = pa.table(table).drop_columns("structs").cast(flat.schema)
+    for name in flat.column_names:
+        assert repr(theirs[name].to_pylist()) == repr(flat[name].to_pylist()), name  # in which NaN is NaN
+    rows = [row.asDict(recursive=True)["structs"] for row in frame.select("structs").collect()]
+    assert table.column("structs").to_pylist() == rows
+
+
+def _columns() -> list[str]:
+    parts, depth, start = [], 0, 0
+    for index, character in enumerate(EVERYTHING):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == "," and not depth:
+            parts.append(EVERYTHING[start:index].strip())
+            start = index + 1
+    return [*parts, EVERYTHING[start:].strip()]
+
+
+def test_reading_again_gives_the_same(spark: SparkSession) -> None:
+    with publish(spark.range(100)) as published, bs.connect(published) as data:
+        assert data.read_all() == data.read_all()
+
+
+@pytest.mark.parametrize("partitions", [0, 1, 5])
+def test_empty_frames_and_partitions_keep_their_schema(spark: SparkSession, partitions: int) -> None:
+    frame = spark.range(0, 3, 1, 5).where("id = 1") if partitions == 5 else spark.range(0, 0, 1, max(partitions, 1))
+    if partitions == 0:
+        frame = spark.createDataFrame([], "id long")
+    with publish(frame) as published:
+        table = bs.connect(published).read_all()
+        assert table.to_pydict() == {"id": [1] if partitions == 5 else []}
+        assert table.schema == published.schema
+
+
+def test_attempts_that_fail_leave_no_row_twice_and_no_memory(spark: SparkSession) -> None:
+    frame = spark.range(0, 2000, 1, 3).mapInArrow(fails(2), "id long")
+    with publish(frame) as published:
+        assert sorted(bs.connect(published).read_all().column("id").to_pylist()) == list(range(2000))
+        assert kept(published)[published.name]["partitions"] == 3
+
+
+def test_a_job_that_fails_leaves_nothing_in_the_keeper(spark: SparkSession) -> None:
+    with publish(spark.range(1)) as other:
+        with pytest.raises(Exception, match="injected into attempt"):
+            publish(spark.range(0, 2000, 1, 3).mapInArrow(fails(9), "id long"))
+        assert list(kept(other)) == [other.name]
+
+
+def test_close_lets_the_memory_go_and_readers_keep_theirs(spark: SparkSession) -> None:
+    with publish(spark.range(1)) as other:
+        published = publish(spark.range(100))
+        copy = pickle.loads(pickle.dumps(published))
+        table = bs.connect(copy).read_all()
+        copy.close()
+        assert published.name in kept(other)
+        published.close()
+        published.close()
+        assert published.name not in kept(other)
+        assert table.num_rows == 100
+        with pytest.raises(ClosedError):
+            bs.connect(published)
+        copy = pickle.loads(pickle.dumps(other))
+    with pytest.raises(NotFoundError, match="no data set"):
+        bs.connect(copy).read_all()
+
+
+def test_a_killed_keeper_is_told_and_the_next_publish_starts_another(spark: SparkSession) -> None:
+    published = publish(spark.range(100))
+    table = bs.connect(published).read_all()
+    with keeper_of(published) as keeper:
+        os.kill(keeper.status()["pid"], 9)
+        with pytest.raises(ConnectionLostError):
+            keeper.status()
+    with pytest.raises(ConnectionLostError):
+        bs.connect(published)
+    published.close()
+    assert table.num_rows == 100
+    with publish(spark.range(100)) as again:
+        assert bs.connect(again).read_all().num_rows == 100
+
+
+def test_a_type_without_counterpart_is_named_before_any_job_runs(spark: SparkSession) -> None:
+    frame = spark.range(1).selectExpr("id", "named_struct('when', interval '1' year) as spans")
+    with pytest.raises(UnsupportedTypeError, match=r"spans\.when"):
+        publish(frame)
+
+
+def test_settings_of_the_session_are_as_before(spark: SparkSession) -> None:
+    name = "spark.sql.execution.arrow.maxBytesPerBatch"
+    before = spark.conf.get(name)
+    spark.conf.set(name, "1000000")
+    try:
+        with publish(spark.range(10)):
+            pass
+        assert spark.conf.get(name) == "1000000"
+    finally:
+        spark.conf.set(name, str(before))
+
+
+@pytest.mark.parametrize("options", [{"ttl_s": 0}, {"ttl_s": -1}, {"name": "a/b"}, {"name": ""}])
+def test_options_that_make_no_sense_are_refused(spark: SparkSession, options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        publish(spark.range(1), **options)
+
+
+def test_the_driver_does_not_grow_with_the_data(spark: SparkSession) -> None:
+    def resident_bytes() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    frame = spark.range(0, 2_000_000, 1, 4).selectExpr("id", "id * 2 as twice", "repeat('x', 40) as text")
+    with publish(spark.range(1)):
+        before = resident_bytes()
+        with publish(frame) as published:
+            assert published.nbytes > 100_000_000
+            assert resident_bytes() - before < 20_000_000

@@ -1,0 +1,102 @@
+"""Publishing on executors that are processes of their own, and die; and what is left when the driver is killed."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bowstring as bs
+from bowstring.errors import ConnectionLostError
+from bowstring.serving.processes import start_time
+
+pytest.importorskip("pyspark")
+
+JOB = Path(__file__).with_name("publish_job.py")
+ROWS = 40_000
+
+
+@dataclass
+class Job:
+    process: subprocess.Popen[str]
+    folder: Path
+    report: dict[str, Any]
+    shared_memory_before: set[str]
+
+    @property
+    def published(self) -> Any:
+        return pickle.loads(bytes.fromhex(self.report["published"]))
+
+
+def shared_memory() -> set[str]:
+    return {path.name for path in Path("/dev/shm").iterdir()}
+
+
+def answer(process: subprocess.Popen[str]) -> Any:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line[0] in "{[":
+            return json.loads(line)
+    raise AssertionError("the job ended without a word")
+
+
+@pytest.fixture(scope="module")
+def cluster_report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
+    """A driver with two executors, one of which was killed while it published."""
+    folder = tmp_path_factory.mktemp("publish")
+    before = shared_memory()
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, str(JOB), "local-cluster[2,1,1024]", str(folder)],
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+    try:
+        yield Job(process, folder, answer(process), before)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_every_row_is_there_once_though_an_executor_was_killed(cluster_report: Job) -> None:
+    assert (cluster_report.folder / "killed").exists()
+    found = bs.connect(cluster_report.published).read_all()
+    assert sorted(found.column("id").to_pylist()) == list(range(ROWS))
+
+
+def test_the_keeper_has_one_attempt_of_each_partition(cluster_report: Job) -> None:
+    (kept,) = cluster_report.report["kept"].values()
+    assert (kept["partitions"], kept["rows"]) == (4, ROWS)
+
+
+def test_the_data_outlives_all_executors(cluster_report: Job) -> None:
+    assert cluster_report.process.stdin is not None
+    cluster_report.process.stdin.write("executors\n")
+    cluster_report.process.stdin.flush()
+    assert answer(cluster_report.process)
+    assert bs.connect(cluster_report.published).read_all().num_rows == ROWS
+
+
+def test_nothing_is_left_when_the_driver_is_killed(cluster_report: Job) -> None:
+    table = bs.connect(cluster_report.published).read_all()
+    cluster_report.process.kill()
+    cluster_report.process.wait(30)
+    end = time.monotonic() + 20
+    while start_time(cluster_report.report["keeper"]) >= 0:
+        assert time.monotonic() < end, "the keeper outlives its driver"
+        time.sleep(0.05)
+    with pytest.raises(ConnectionLostError):
+        bs.connect(cluster_report.published)
+    assert table.num_rows == ROWS
+    assert not {name for name in shared_memory() - cluster_report.shared_memory_before if "bowstring" in name}
