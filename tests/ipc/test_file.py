@@ -27,6 +27,15 @@ def test_batches_are_reached_in_any_order() -> None:
         reader.get_batch(3)
 
 
+def test_a_column_is_read_through_all_batches() -> None:
+    whole = batch()
+    reader = bs.open_file(as_file(whole, whole.slice(2)))
+    assert reader.column("text").to_pylist() == ["a", "", None, None]
+    assert reader.column(0).to_pylist() == [1, None, 3, 3]
+    with pytest.raises(errors.NotFoundError, match="'nope'"):
+        reader.column("nope")
+
+
 def test_columns_are_chosen_by_name_and_position_in_the_order_given() -> None:
     reader = bs.open_file(as_file(batch()), columns=["text", 0])
     assert reader.schema.names == ["text", "int"]

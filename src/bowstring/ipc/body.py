@@ -160,6 +160,9 @@ class BatchColumns(Sequence[Array]):
             made = held[index] = self._make(self._plans[index])
         return made
 
+    def __iter__(self) -> Iterator[Array]:
+        return map(self.__getitem__, range(len(self._plans)))
+
     def _make(self, column: ColumnPlan) -> Array:
         header, shape = self.header, self.header.shape
         nodes = header.unpack(column.nodes, shape.nodes_at + 16 * column.first_node)

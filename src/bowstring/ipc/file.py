@@ -26,6 +26,7 @@ from bowstring.ipc.sources import MemorySource
 from bowstring.ipc.stream import EncodedMessage, Encoder, make_batch
 from bowstring.memory.buffer import Buffer, Memory
 from bowstring.tabular.batch import RecordBatch
+from bowstring.tabular.chunked import ChunkedArray
 from bowstring.tabular.table import Table
 
 _BLOCK = struct.Struct("<qi4xq")
@@ -185,6 +186,11 @@ class FileReader:
         return make_batch(
             self.schema, header, BatchColumns(selected[0], header, body, dictionaries, where, selected[1])
         )
+
+    def column(self, key: str | int) -> ChunkedArray:
+        """One column of all batches, without copying; raises `NotFoundError` where there is none."""
+        index = self.schema.index(key)
+        return ChunkedArray([batch.column(index) for batch in self], self.schema.fields[index].type)
 
     def read_all(self) -> Table:
         """All batches as a table, without copying."""
