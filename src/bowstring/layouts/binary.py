@@ -137,7 +137,11 @@ class BinaryLayout(Layout):
         mask = array.mask()
         if mask is not None and (np.diff(offsets)[~mask] > 0).any():
             kept = np.flatnonzero(mask)
-            found = iter(self.to_pylist(self.take(array, kept)))
+            try:
+                found = iter(self.to_pylist(self.take(array, kept)))
+            except InvalidDataError:
+                self.check_full(array)  # its message has the value's own number
+                raise
             return [next(found) if valid else None for valid in mask.tolist()]
         return with_nulls(text.slices(data, offsets - offsets[0]), array)
 

@@ -147,9 +147,10 @@ class DictionaryLayout(Layout):
                 dictionaries.append(own)
                 base, length = length, length + own.length
             moved.append(keys + base)
-        if length - 1 > np.iinfo(self.indices.dtype).max:
+        joined_keys = np.concatenate(moved)
+        if joined_keys.size and joined_keys.max() > np.iinfo(self.indices.dtype).max:
             raise DataTypeError(f"a dictionary of {length} values is too large for the indices of {self.type}")
-        data = np.concatenate(moved).astype(self.indices.dtype)
+        data = joined_keys.astype(self.indices.dtype)
         joined = dictionaries[0] if len(dictionaries) == 1 else self._dictionary.concat(dictionaries)
         made = self.indices.of(data)
         return Array(self, len(data), (joined_validity(arrays), made.buffers[1]), (), joined)

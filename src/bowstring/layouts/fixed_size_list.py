@@ -28,7 +28,7 @@ from bowstring.layouts.base import (
     with_nulls,
 )
 from bowstring.layouts.equality import arrays_equal
-from bowstring.layouts.gather import ranges
+from bowstring.layouts.gather import take_stretches
 from bowstring.layouts.list_ import flatten
 
 if TYPE_CHECKING:
@@ -79,8 +79,7 @@ class FixedSizeListLayout(Layout):
 
     def take(self, array: Array, indices: Indices) -> Array:
         elements = self.elements(array)
-        wanted = ranges(indices * self.size, np.full(len(indices), self.size), elements.length)
-        child = elements.layout.take(elements, wanted)
+        child = take_stretches(elements, indices * self.size, np.full(len(indices), self.size))
         return Array(self, len(indices), (taken_validity(array, indices),), (child,))
 
     def concat(self, arrays: Sequence[Array]) -> Array:

@@ -51,14 +51,20 @@ def held_bytes(array: Array) -> int:
     return sum(b.size for b in array.buffers if b is not None) + sum(map(held_bytes, inside))
 
 
-def ranges(starts: Indices, lengths: Indices, held: int | None = None) -> Indices:
-    """start, start + 1, … for each start and length, end to end.
+def take_stretches(child: Array, starts: Indices, lengths: Indices) -> Array:
+    """The slots from each start on, of each length, end to end in a new array; they have to lie within `child`.
 
-    `held` is how many elements there are to point to; raises `LimitError` for many more than these.
+    Raises `LimitError` for many more slots than `child` holds bytes.
     """
     total = int(lengths.sum())
-    if held is not None:
-        check_values(total, held)
+    if total > MAX_VALUES:
+        check_values(total, held_bytes(child) * 8)
+    return child.layout.take(child, ranges(starts, lengths))
+
+
+def ranges(starts: Indices, lengths: Indices) -> Indices:
+    """start, start + 1, … for each start and length, end to end."""
+    total = int(lengths.sum())
     ends = np.cumsum(lengths)
     return np.arange(total, dtype=np.int64) + np.repeat(starts - ends + lengths, lengths)
 

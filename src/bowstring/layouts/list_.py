@@ -35,7 +35,7 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.binary import check_ends, checked_offsets, cut
 from bowstring.layouts.equality import arrays_equal
-from bowstring.layouts.gather import ranges
+from bowstring.layouts.gather import take_stretches
 from bowstring.memory.buffer import Buffer
 
 if TYPE_CHECKING:
@@ -102,9 +102,7 @@ class ListLayout(Layout):
         starts = offsets[indices].astype(np.int64)
         lengths = offsets[indices + 1] - starts
         child = array.children[0]
-        return self._of(
-            lengths, child.layout.take(child, ranges(starts, lengths, child.length)), taken_validity(array, indices)
-        )
+        return self._of(lengths, take_stretches(child, starts, lengths), taken_validity(array, indices))
 
     def concat(self, arrays: Sequence[Array]) -> Array:
         cuts = [self.cuts(array) for array in arrays]

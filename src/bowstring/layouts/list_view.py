@@ -35,7 +35,7 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.binary import cut
 from bowstring.layouts.equality import arrays_equal
-from bowstring.layouts.gather import check_values, ranges
+from bowstring.layouts.gather import check_values, take_stretches
 from bowstring.layouts.list_ import flatten
 from bowstring.memory.buffer import Buffer
 
@@ -100,7 +100,7 @@ class ListViewLayout(Layout):
     def _sequential(self, array: Array, starts: Indices, sizes: Indices, validity: Buffer | None) -> Array:
         child = array.children[0]
         offsets = cut(sizes, self.offset_type, self.type)
-        return self._of(offsets[:-1], sizes, child.layout.take(child, ranges(starts, sizes, child.length)), validity)
+        return self._of(offsets[:-1], sizes, take_stretches(child, starts, sizes), validity)
 
     def take(self, array: Array, indices: Indices) -> Array:
         starts, sizes = self.views(array)
@@ -115,11 +115,11 @@ class ListViewLayout(Layout):
         return self._of(starts, np.concatenate([view[1] for view in views]), child, joined_validity(arrays))
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
-        (_, sizes), (_, others) = self.views(left), self.views(right)
-        if not np.array_equal(sizes, others):
+        (starts, sizes), (other_starts, other_sizes) = self.views(left), self.views(right)
+        if not np.array_equal(sizes, other_sizes):
             return False
-        a, b = (self._sequential(side, *self.views(side), None).children[0] for side in (left, right))
-        return arrays_equal(a, b, nans_equal)
+        elements = take_stretches(left.children[0], starts, sizes)
+        return arrays_equal(elements, take_stretches(right.children[0], other_starts, sizes), nans_equal)
 
     def check_full(self, array: Array) -> None:
         self.views(array)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bowstring.memory.bitmap import Mask
 
 _BLOCK_BYTES = 1 << 18
+_BLOCK_VALUES = 1 << 18
 
 
 def is_ascii(data: Values) -> bool:
@@ -47,8 +48,15 @@ def check(data: Values, offsets: Indices, mask: Mask | None) -> None:
     """Check that every valid value between consecutive offsets is UTF-8; raises `InvalidDataError` naming the first
     that is not.
     """
-    kept = np.arange(len(offsets) - 1) if mask is None else np.flatnonzero(mask)
-    check_ranges(data, offsets[kept], offsets[kept + 1], kept)
+    if is_ascii(data):
+        return
+    inner = offsets[1:-1]
+    if _fault(data) is None and not _continues(data[inner[inner < data.size]]).any():
+        return
+    for first in range(0, len(offsets) - 1, _BLOCK_VALUES):
+        past = min(first + _BLOCK_VALUES, len(offsets) - 1)
+        kept = np.arange(first, past) if mask is None else first + np.flatnonzero(mask[first:past])
+        check_ranges(data, offsets[kept], offsets[kept + 1], kept)
 
 
 def check_ranges(data: Values, starts: Indices, stops: Indices, numbers: Indices) -> None:
@@ -67,14 +75,16 @@ def check_ranges(data: Values, starts: Indices, stops: Indices, numbers: Indices
     heads = np.concatenate(([0], np.flatnonzero(starts[1:] > reach[:-1]) + 1))
     ends = np.append(reach[heads[1:] - 1], reach[-1])
     end_of = np.repeat(ends, np.diff(np.append(heads, len(starts))))
-    splits = _continues(data[starts]) | ((stops < end_of) & _continues(data[np.minimum(stops, len(data) - 1)]))
+    bad = _continues(data[starts])
     for first, last in zip(starts[heads].tolist(), ends.tolist(), strict=True):
         fault = _fault(data[first:last])
         if fault is not None:
-            splits |= (starts <= first + fault) & (first + fault < stops)
+            bad |= (starts <= first + fault) & (first + fault < stops)
             break
-    if splits.any():
-        at = np.flatnonzero(splits)[np.argmin(numbers[splits])]
+    else:
+        bad |= (stops < end_of) & _continues(data[np.minimum(stops, len(data) - 1)])
+    if bad.any():
+        at = np.flatnonzero(bad)[np.argmin(numbers[bad])]
         shown = data[starts[at] : stops[at]][:40].tobytes()
         raise InvalidDataError(f"values[{numbers[at]}] is no UTF-8: {shown!r}")
 

@@ -208,4 +208,6 @@ def concat_arrays(arrays: Iterable[Array]) -> Array:
     for array in held:
         if array.type != held[0].type:
             raise UsageError(f"arrays of {held[0].type} and {array.type} do not make one array")
+    if sum(array.length for array in held) >= 1 << 63:
+        raise UsageError("an array has less than 2**63 values")
     return held[0].layout.concat(held)

@@ -1,0 +1,178 @@
+"""Laws that hold for arrays of any type, nested at random, and for the vectorised parts under them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import bowstring as bs
+from bowstring.errors import InvalidDataError
+from bowstring.layouts import text
+from bowstring.layouts.gather import copy_stretches, gather, ranges
+from bowstring.testing import strategies
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equal Python values, NaN being itself and -0.0 not 0.0."""
+    return repr(left) == repr(right)
+
+
+def positions(length: int) -> st.SearchStrategy[list[int]]:
+    return st.lists(st.integers(0, length - 1), max_size=12) if length else st.just([])
+
+
+@settings(max_examples=100)
+@given(data=st.data(), array=strategies.arrays())
+def test_structure_never_changes_values(data: st.DataObject, array: bs.Array) -> None:
+    array.validate(full=True)
+    values = array.to_pylist()
+    assert len(values) == array.length
+    start = data.draw(st.integers(0, array.length))
+    count = data.draw(st.integers(0, array.length))
+    part = array.slice(start, count)
+    wanted = values[start : start + count]
+    assert same(part.to_pylist(), wanted)
+    assert [part.is_valid(i) for i in range(part.length)].count(False) == (
+        part.null_count if part.layout.has_validity else 0
+    )
+    chosen = data.draw(positions(part.length))
+    results = {
+        "rebased": (part.rebased(), wanted),
+        "twice rebased": (part.rebased().rebased(), wanted),
+        "taken": (part.take(chosen), [wanted[i] for i in chosen]),
+        "joined": (bs.concat_arrays([part, array, part]), wanted + values + wanted),
+        "sliced in two": (bs.concat_arrays([array.slice(0, start), array.slice(start)]), values),
+    }
+    for name, (made, expected) in results.items():
+        made.validate(full=True)
+        assert made.type == array.type
+        assert same(made.to_pylist(), expected), name
+    assert part.rebased().equals(part, nans_equal=True)
+    assert results["sliced in two"][0].equals(array, nans_equal=True)
+    assert [part[i] is None for i in range(part.length)] == [value is None for value in wanted]
+    assert repr(part)
+    assert part.nbytes <= sum(b.size for b in _all_buffers(part))
+
+
+def _all_buffers(array: bs.Array) -> list[bs.Buffer]:
+    inside = [_all_buffers(part) for part in (*array.children, array.dictionary) if part is not None]
+    # 64 bytes for what a rebased array may have in place of an absent or empty buffer
+    return [b for b in array.buffers if b is not None] + list(chain(*inside)) + [bs.Buffer.of(bytes(64))]
+
+
+@settings(max_examples=200)
+@given(data=st.data(), type_=strategies.types())
+def test_arrays_are_equal_exactly_if_their_values_are(data: st.DataObject, type_: bs.DataType) -> None:
+    left = data.draw(strategies.arrays(type_, max_size=3))
+    right = data.draw(strategies.arrays(type_, max_size=3))
+    assert left.equals(left.rebased(), nans_equal=True)
+    alike = left.equals(right, nans_equal=True)
+    assert alike == right.equals(left, nans_equal=True)
+    if same(left.to_pylist(), right.to_pylist()) and "union" not in str(type_):
+        assert alike
+    if alike:
+        assert same(_zeros(left.to_pylist()), _zeros(right.to_pylist()))
+
+
+def _zeros(value: Any) -> Any:
+    """The value without signs of zeros."""
+    if isinstance(value, float):
+        return value + 0.0
+    if isinstance(value, list):
+        return [_zeros(item) for item in value]
+    if type(value) is tuple:
+        return tuple(map(_zeros, value))
+    return {key: _zeros(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+stretches = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 14)), max_size=30)
+
+
+def columns(pairs: list[tuple[int, int]]) -> list[npt.NDArray[np.int64]]:
+    return list(np.array(pairs, np.int64).reshape(-1, 2).T)
+
+
+@given(pairs=stretches)
+def test_ranges_are_python_s_ranges_end_to_end(pairs: list[tuple[int, int]]) -> None:
+    starts, lengths = columns(pairs)
+    assert ranges(starts, lengths).tolist() == [i for s, n in pairs for i in range(s, s + n)]
+
+
+@given(pairs=stretches, block=st.sampled_from([1, 7, 1 << 20]))
+def test_gathering_copies_every_stretch(pairs: list[tuple[int, int]], block: int) -> None:
+    data = np.arange(64, dtype=np.uint8)
+    starts, lengths = columns(pairs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bowstring.layouts.gather._BLOCK_BYTES", block)
+        assert gather(data, starts, lengths).tobytes() == b"".join(data[s : s + n].tobytes() for s, n in pairs)
+        out, expected = np.zeros(800, np.uint8), np.zeros(800, np.uint8)
+        targets = np.arange(len(starts)) * 20
+        copy_stretches(out, targets, data, starts, lengths)
+    for at, (start, length) in enumerate(pairs):
+        expected[at * 20 : at * 20 + length] = data[start : start + length]
+    assert out.tobytes() == expected.tobytes()
+
+
+pieces = st.lists(
+    st.sampled_from(["a", "é", "€", "😀", "\0"]).map(str.encode)
+    | st.binary(min_size=1, max_size=3)
+    | st.sampled_from([b"\x80", b"\xc3", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80"]),
+    max_size=8,
+).map(b"".join)
+
+
+def named_by(attempt: Callable[[], object]) -> int | None:
+    """The number of the value that the error names; None where there is no error."""
+    try:
+        attempt()
+    except InvalidDataError as error:
+        return int(str(error).split("[")[1].split("]")[0])
+    return None
+
+
+def decodes(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@settings(max_examples=500)
+@given(data=pieces, cuts=st.data(), block=st.sampled_from([8, 16, 1 << 18]))
+def test_overlapping_text_is_checked_as_each_value_would_be(data: bytes, cuts: st.DataObject, block: int) -> None:
+    ends = st.integers(0, len(data))
+    pairs = [(min(pair), max(pair)) for pair in cuts.draw(st.lists(st.tuples(ends, ends), max_size=5))]
+    starts, stops = columns(pairs)
+    wrong: list[int | None] = [i for i, (start, stop) in enumerate(pairs) if not decodes(data[start:stop])]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text, "_BLOCK_BYTES", block)
+        found = named_by(lambda: text.check_ranges(np.frombuffer(data, np.uint8), starts, stops, np.arange(len(pairs))))
+    assert found in (wrong or [None])
+
+
+@settings(max_examples=500)
+@given(data=pieces, cuts=st.data(), block=st.sampled_from([1, 2, 1 << 18]))
+def test_text_with_nulls_is_checked_as_each_value_would_be(data: bytes, cuts: st.DataObject, block: int) -> None:
+    inner = sorted(cuts.draw(st.lists(st.integers(0, len(data)), max_size=5)))
+    offsets = np.array([0, *inner, len(data)], np.int64)
+    valid = cuts.draw(st.lists(st.booleans(), min_size=len(offsets) - 1, max_size=len(offsets) - 1))
+    values = [data[start:stop] for start, stop in zip(offsets.tolist(), offsets.tolist()[1:], strict=False)]
+    wrong: list[int | None] = [
+        i for i, (value, keep) in enumerate(zip(values, valid, strict=True)) if keep and not decodes(value)
+    ]
+    array = bs.Array.from_buffers(
+        bs.large_string(), len(values), [np.packbits(valid, bitorder="little"), offsets, data]
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text, "_BLOCK_VALUES", block)
+        assert named_by(lambda: array.validate(full=True)) in (wrong or [None])
+    assert named_by(array.to_pylist) in (wrong or [None])
+    if not wrong:
+        assert array.to_pylist() == [v.decode() if keep else None for v, keep in zip(values, valid, strict=True)]

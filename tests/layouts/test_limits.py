@@ -1,0 +1,158 @@
+"""A few bytes may stand for any number of values: checking costs what there are bytes, spelling out has a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bowstring as bs
+from bowstring.layouts import gather
+from bowstring.layouts.binary_view import VIEW
+from bowstring.layouts.registry import layout_of
+
+HUGE = 1 << 62
+MANY = 1 << 20
+
+
+def made(type_: bs.DataType, length: int, buffers: Any = (), children: Any = (), dictionary: Any = None) -> bs.Array:
+    held = tuple(None if b is None else bs.Buffer.of(b) for b in buffers)
+    return bs.Array(layout_of(type_), length, held, tuple(children), dictionary)
+
+
+def overlapping_views(text: bytes, type_: bs.DataType) -> bs.Array:
+    views = np.zeros(MANY, VIEW)
+    views["length"] = len(text)
+    views["prefix"] = np.void(text[:4])
+    return made(type_, MANY, [None, views, text])
+
+
+NULLS = made(bs.null(), HUGE)
+NO_BYTES = bs.array([], bs.int8())
+BYTES = bs.array(np.zeros(MANY, np.int8))
+EXPANDING: dict[str, bs.Array] = {
+    "nulls": NULLS,
+    "structs of nothing": made(bs.struct([]), HUGE, [None]),
+    "structs of nulls": made(bs.struct({"a": bs.null()}), HUGE, [None], [NULLS]),
+    "empty lists": made(bs.list_(bs.int8(), 0), HUGE, [None], [NO_BYTES]),
+    "empty byte strings": made(bs.binary(0), HUGE, [None, b""]),
+    "a list of nulls": made(bs.large_list(bs.null()), 1, [None, np.array([0, HUGE])], [NULLS]),
+    "lists of nulls of one size": made(bs.list_(bs.null(), (1 << 31) - 1), 4, [None], [NULLS]),
+    "one run": made(bs.run_end_encoded(bs.int64(), bs.int8()), HUGE, [], [bs.array([HUGE]), bs.array([1], bs.int8())]),
+    "lists that share a child": made(
+        bs.list_view(bs.int8()), MANY, [None, np.zeros(MANY, np.int32), np.full(MANY, MANY, np.int32)], [BYTES]
+    ),
+    "views that share a text": overlapping_views("é".encode() * (MANY // 2), bs.string_view()),
+    "views that share bytes": overlapping_views(bytes(MANY), bs.binary_view()),
+}
+SHARING = {name: array for name, array in EXPANDING.items() if "share" in name}
+
+every_expanding = pytest.mark.parametrize("name", EXPANDING)
+
+
+@pytest.fixture(autouse=True)
+def _little_memory() -> Iterator[None]:
+    """Make an allocation out of proportion fail at once, in place of slowing the machine down."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm", encoding="ascii") as statm:
+        held = int(statm.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (held + (1 << 30), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@every_expanding
+def test_they_are_sound_and_checking_them_is_cheap(name: str) -> None:
+    EXPANDING[name].validate(full=True)
+
+
+@every_expanding
+def test_spelling_them_out_is_refused(name: str) -> None:
+    array = EXPANDING[name]
+    for attempt in (array.to_pylist, lambda: array.to_numpy(zero_copy_only=False), lambda: list(array)):
+        with pytest.raises(bs.errors.LimitError, match="at most"):
+            attempt()
+
+
+@every_expanding
+def test_they_print_and_are_sliced(name: str) -> None:
+    array = EXPANDING[name]
+    assert repr(array).startswith("<bowstring.Array")
+    assert array.slice(array.length - 1).length == 1
+    assert array.nbytes < 1 << 26
+    array.slice(1).rebased().validate()
+
+
+@pytest.mark.parametrize("name", set(EXPANDING) - set(SHARING))
+def test_those_without_bytes_compare_without_spelling_out(name: str) -> None:
+    array = EXPANDING[name]
+    assert array.equals(array.slice(0))
+
+
+@pytest.mark.parametrize("name", SHARING)
+def test_those_that_share_bytes_compare_cleanly_or_not_at_all(name: str) -> None:
+    array = SHARING[name]
+    with pytest.raises(bs.errors.LimitError):
+        array.equals(array.slice(0))
+    assert array.slice(0, 2).equals(array.slice(2, 2))
+
+
+def test_the_limit_is_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    nulls = bs.Array(layout_of(bs.null()), 1000, ())
+    assert nulls.to_pylist() == [None] * 1000
+    monkeypatch.setattr(gather, "MAX_VALUES", 999)
+    with pytest.raises(bs.errors.LimitError, match="1000 values are to be made out of 0, at most 999"):
+        nulls.to_pylist()
+    assert len(bs.array(range(1000)).to_pylist()) == 1000, "values that lie in memory are never beyond the limit"
+    views = bs.concat_arrays([bs.array(["x" * 100], bs.string_view())]).take([0] * 100)
+    assert views.to_pylist() == ["x" * 100] * 100
+    monkeypatch.setattr(gather, "MAX_BYTES", 9999)
+    with pytest.raises(bs.errors.LimitError, match="10000 bytes"):
+        views.to_pylist()
+
+
+def test_a_dictionary_s_words_are_shared_not_copied() -> None:
+    word = "x" * MANY
+    array = made(bs.dictionary(bs.int8(), bs.string()), MANY, [None, np.zeros(MANY, np.int8)], (), bs.array([word]))
+    values = array.to_pylist()
+    assert values[0] is values[-1]
+    assert array.equals(array.slice(0))
+    shown = array.to_numpy(zero_copy_only=False)
+    assert shown[0] is shown[-1]
+    with pytest.raises(bs.errors.LimitError):
+        array.dictionary_decode()
+
+
+def test_one_value_of_a_large_dictionary_does_not_decode_all() -> None:
+    dictionary = made(bs.null(), HUGE)
+    array = made(bs.dictionary(bs.int64(), bs.null()), 2, [None, np.array([5, HUGE - 1])], (), dictionary)
+    array.validate(full=True)
+    assert array.to_pylist() == [None, None]
+    assert bs.concat_arrays([array, array]).length == 4
+
+
+def test_lengths_beyond_63_bits_are_refused() -> None:
+    with pytest.raises(bs.errors.UsageError, match=r"2\*\*63"):
+        bs.concat_arrays([EXPANDING["empty byte strings"]] * 2)
+
+
+@pytest.mark.parametrize(("before", "behind"), [(b"", b"\xff"), (b"\xc3", b"")], ids=["behind", "before"])
+def test_garbage_that_no_value_covers_costs_nothing(before: bytes, behind: bytes) -> None:
+    text = "é".encode()
+    data = before * (1 << 24) + text + behind * (1 << 24)
+    at = data.index(text)
+    array = made(bs.string(), 1, [None, np.array([at, at + 2], np.int32), data])
+    array.validate(full=True)
+    null = made(bs.string(), 2, [b"\2", np.array([0, len(data), len(data)], np.int32), data])
+    null.validate(full=True)
+    assert null.to_pylist() == [None, ""]
+
+
+def test_text_that_is_all_wrong_fails_at_once() -> None:
+    data = b"\xff" * (1 << 24)
+    array = made(bs.string(), 1 << 24, [None, np.arange((1 << 24) + 1, dtype=np.int32), data])
+    with pytest.raises(bs.errors.InvalidDataError, match=r"values\[0\] is no UTF-8"):
+        array.validate(full=True)

@@ -1,0 +1,66 @@
+"""Validity bitmaps: any bits at any offset, as Python would read them one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from bowstring.errors import InvalidDataError
+from bowstring.memory import bitmap
+from bowstring.memory.buffer import Buffer
+
+
+def bit(data: bytes, index: int) -> bool:
+    """«is_valid[j] -> bitmap[j / 8] & (1 << (j % 8))»."""
+    return bool(data[index // 8] & (1 << (index % 8)))
+
+
+@st.composite
+def stretches(draw: st.DrawFn) -> tuple[bytes, int, int]:
+    """Bytes, and an offset and a length of bits within them."""
+    data = draw(st.binary(max_size=24))
+    offset = draw(st.integers(0, len(data) * 8))
+    return data, offset, draw(st.integers(0, len(data) * 8 - offset))
+
+
+@given(mask=st.lists(st.booleans(), max_size=70))
+def test_packed_bits_are_least_significant_first_and_padded_with_zeros(mask: list[bool]) -> None:
+    packed = bitmap.pack(np.array(mask, np.bool_))
+    assert packed.size == bitmap.size_bytes(len(mask))
+    assert [bit(packed.to_bytes(), i) for i in range(packed.size * 8)] == mask + [False] * (-len(mask) % 8)
+    assert bitmap.unpack(packed, 0, len(mask)).tolist() == mask
+
+
+@given(stretch=stretches())
+def test_any_stretch_is_unpacked_counted_and_realigned(stretch: tuple[bytes, int, int]) -> None:
+    data, offset, length = stretch
+    held = Buffer.of(data)
+    expected = [bit(data, offset + i) for i in range(length)]
+    assert bitmap.unpack(held, offset, length).tolist() == expected
+    assert bitmap.count(held, offset, length) == sum(expected)
+    assert [bitmap.get(held, offset + i) for i in range(length)] == expected
+    moved = bitmap.realign(held, offset, length)
+    assert moved.size == bitmap.size_bytes(length)
+    assert bitmap.unpack(moved, 0, length).tolist() == expected
+
+
+def test_realigning_copies_only_within_a_byte() -> None:
+    held = Buffer.of(bytes(range(8)))
+    assert bitmap.realign(held, 16, 9).address == held.address + 2
+    assert bitmap.realign(held, 17, 9).memory is not held.memory
+
+
+def test_bits_are_counted_in_large_bitmaps() -> None:
+    data = np.full(3_000_001, 0x55, np.uint8)
+    assert bitmap.count(Buffer.of(data), 3, 24_000_000) == 12_000_000
+
+
+@pytest.mark.parametrize(("offset", "length"), [(0, 17), (9, 8), (-1, 2), (0, -1), (1 << 62, 1)])
+def test_bits_beyond_the_bytes_are_refused(offset: int, length: int) -> None:
+    held = Buffer.of(b"\xff\xff")
+    for attempt in (bitmap.unpack, bitmap.count, bitmap.realign):
+        with pytest.raises(InvalidDataError, match="bitmap of 2 bytes"):
+            attempt(held, offset, length)
+    with pytest.raises(InvalidDataError):
+        bitmap.get(held, 16)
