@@ -36,6 +36,7 @@ from bowstring.memory.buffer import EMPTY, Buffer, Memory, allocate
 from bowstring.serving.addresses import Ticket, decode_error, error_tag
 from bowstring.tabular.batch import RecordBatch
 from bowstring.transports.base import TransportOptions
+from bowstring.transports.regions import OFFSET_BITS
 from bowstring.transports.unix import UnixTransport
 
 _FREE_S = 1.0
@@ -236,10 +237,12 @@ class Stream:
         if not body.total_bytes:
             link.free(self.connection, body)
             return self._decoder.finish(_placed(header, np.zeros(wanted.size, np.int64), 0), EMPTY)
-        regions = np.unique(body.addresses[body.lengths > 0] >> np.uint64(48))
-        if regions.size > 1:
+        try:
+            located = link.transport.regions.locate(body.addresses, body.lengths)
+        except ProtocolError:
+            if np.unique(body.addresses[body.lengths > 0] >> np.uint64(OFFSET_BITS)).size == 1:
+                raise
             return self._gathered(header, body)
-        located = link.transport.regions.locate(body.addresses, body.lengths)
         memory = link.lend(self.connection, body, located.region.memory)
         return self._decoder.finish(_placed(header, located.offsets, memory.size), Buffer(memory, 0, memory.size))
 
@@ -259,15 +262,14 @@ class Stream:
 
 
 def _placed(header: BatchHeader, offsets: Any, body_bytes: int) -> BatchHeader:
-    """The header with its buffers at these offsets of a body of `body_bytes`; their lengths stay."""
+    """The header, whose buffers are at these offsets of a body of `body_bytes` from now on; their lengths stay."""
     shape = header.shape
-    if not shape.buffer_count:
-        return header
-    raw = bytearray(header.raw[:])
-    np.frombuffer(raw, "<i8", 2 * shape.buffer_count, shape.buffers_at)[::2] = offsets
-    placed = BatchHeader(bytes(raw), shape)
-    placed.body_bytes = body_bytes
-    return placed
+    if shape.buffer_count:
+        raw = bytearray(header.raw[:])
+        np.frombuffer(raw, "<i8", 2 * shape.buffer_count, shape.buffers_at)[::2] = offsets
+        header.raw = bytes(raw)
+        header.body_bytes = body_bytes
+    return header
 
 
 _KEPT: set[Link] = set()

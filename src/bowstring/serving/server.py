@@ -19,7 +19,7 @@ from typing import Any, Self, TypeAlias
 from bowstring.dissociated.connection import ServerConnection
 from bowstring.dissociated.events import DataRequested, StreamComplete
 from bowstring.dissociated.states import State
-from bowstring.dissociated.wire import AddressBody, Body, PackedBody
+from bowstring.dissociated.wire import Body, PackedBody
 from bowstring.errors import (
     BowstringError,
     ClosedError,
@@ -35,7 +35,6 @@ from bowstring.serving.addresses import ERROR_DATA, FREE_DATA, WANT_DATA, Ticket
 from bowstring.serving.share import Handle
 from bowstring.serving.storing import Batches, Stored, open_path, store, stored
 from bowstring.transports.base import TransportOptions
-from bowstring.transports.regions import addresses_of
 from bowstring.transports.unix import UnixTransport
 from bowstring.transports.unix_address import UnixListener
 
@@ -272,7 +271,7 @@ class _Client:
                     (memory[message.body_offset : message.body_offset + message.body_bytes],), message.body_bytes
                 )
             else:
-                body = AddressBody.of(addresses_of(index, message.offsets), message.lengths)
+                body = message.addressed(index)
             self._send(message.metadata, body, held)
         for outgoing in self._connection.end():
             self._transport.send_message(outgoing, timeout_s=self._options.stall_s)

@@ -12,10 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
 from bowstring.datatypes.field import Schema
+from bowstring.dissociated.wire import AddressBody
 from bowstring.errors import InvalidDataError, NotFoundError, ResourceError, TruncatedError, UsageError
 from bowstring.ipc import framing
 from bowstring.ipc.file import FileReader, FileWriter, StreamWriter
@@ -29,6 +27,7 @@ from bowstring.memory.descriptors import refuse_what_does_not_fit
 from bowstring.memory.region import Region
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.table import Table
+from bowstring.transports.regions import addresses_of
 
 Batches: TypeAlias = RecordBatch | Table | FileReader | StreamReader | Iterable[RecordBatch]
 """What can be written into a region."""
@@ -126,10 +125,14 @@ class StoredMessage:
     """
 
     metadata: bytes
-    offsets: npt.NDArray[np.uint64]
-    lengths: npt.NDArray[np.uint64]
+    buffers: AddressBody
     body_offset: int
     body_bytes: int
+
+    def addressed(self, index: int) -> AddressBody:
+        """The buffers' addresses where this is the region with that index of a connection."""
+        body = self.buffers  # the addresses in region 0 are the offsets
+        return AddressBody(addresses_of(index, body.addresses), body.lengths, body.total_bytes) if index else body
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -193,5 +196,5 @@ def _message(header: BatchHeader, body_offset: int, is_framed: bool) -> StoredMe
     if is_framed:
         skip = framing.PREFIX_BYTES if metadata[:4] == framing.CONTINUATION else framing.LEGACY_PREFIX_BYTES
         metadata = metadata[skip : skip + int.from_bytes(metadata[skip - 4 : skip], "little")]
-    offsets = (spans["offset"] + body_offset).astype("<u8")
-    return StoredMessage(metadata, offsets, spans["length"].astype("<u8"), body_offset, header.body_bytes)
+    buffers = AddressBody.of(spans["offset"] + body_offset, spans["length"])
+    return StoredMessage(metadata, buffers, body_offset, header.body_bytes)
