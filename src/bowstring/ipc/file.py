@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from bowstring.datatypes.field import Metadata, MetadataLike, Schema, as_metadata
 from bowstring.errors import ClosedError, InvalidDataError, NotFoundError, TruncatedError, UsageError
-from bowstring.flatbuf.codec import Message, build
+from bowstring.flatbuf.codec import Message, Table as FlatbufferTable, build
 from bowstring.flatbuf.tables import BLOCK, SPECS
 from bowstring.ipc import framing, header as headers
 from bowstring.ipc.body import BatchColumns
 from bowstring.ipc.dictionaries import FileDictionaries
-from bowstring.ipc.header import BatchHeader, HeaderReader
+from bowstring.ipc.header import BatchHeader, HeaderBytes, HeaderReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import V5, read_pairs, write_pairs
 from bowstring.ipc.schemas import KnownSchema, known_schema
@@ -152,13 +152,7 @@ class FileReader:
             )  # raises LimitError
         raw = self._source.peek(offset, metadata_bytes)
         skip = 8 if raw[:4] == framing.CONTINUATION else 4
-        length_bytes = _LENGTH.unpack(raw[skip - 4 : skip])[0]
-        if not 0 < length_bytes <= metadata_bytes - skip:
-            raise InvalidDataError(
-                f"{self._source.name}: {where[0]} {where[1]} at byte {offset}: expected a metadata length of up to "
-                f"{metadata_bytes - skip}, found {length_bytes}"
-            )
-        header = self._headers.read(raw, skip, where)
+        header = self._headers.known(raw, skip) or self._parse(raw, skip, offset, where)
         if not isinstance(header, BatchHeader) or header.shape.kind != kind:
             found = header.shape.kind if isinstance(header, BatchHeader) else headers.SCHEMA
             raise InvalidDataError(
@@ -166,6 +160,17 @@ class FileReader:
                 f"expected a {kind} message, found a {found}"
             )
         return header, Buffer(self._source.memory, body_at, body_bytes)
+
+    def _parse(
+        self, raw: HeaderBytes, skip: int, offset: int, where: tuple[object, ...]
+    ) -> BatchHeader | FlatbufferTable:
+        length_bytes = _LENGTH.unpack(raw[skip - 4 : skip])[0]
+        if not 0 < length_bytes <= len(raw) - skip:
+            raise InvalidDataError(
+                f"{self._source.name}: {where[0]} {where[1]} at byte {offset}: expected a metadata length of up to "
+                f"{len(raw) - skip}, found {length_bytes}"
+            )
+        return self._headers.read(raw, skip, where)
 
     # Batches
 

@@ -118,20 +118,28 @@ class HeaderReader:
         self.limits = limits
         self._shapes: dict[tuple[int, int], Shape] = {}
 
+    def known(self, raw: HeaderBytes, skip: int) -> BatchHeader | None:
+        """The header in `raw` where it differs from the last one of its length in nothing but its numbers, else None.
+
+        All bytes are compared, those before the flatbuffer too.
+        """
+        shape = self._shapes.get((len(raw), skip))
+        if shape is None:
+            return None
+        for start, stop, held in shape.fixed:
+            if raw[start:stop] != held:
+                return None
+        return BatchHeader(raw, shape)
+
     def read(self, raw: HeaderBytes, skip: int, where: str | tuple[object, ...]) -> BatchHeader | Table:
         """The header in `raw`, whose flatbuffer begins at byte `skip`: of a batch, or the table of a schema message.
 
         `where` names it in errors; as a tuple, its parts. Raises `InvalidDataError` for malformed bytes and
         `UnsupportedError` for tensors and old versions.
         """
-        size = len(raw)
-        shape = self._shapes.get((size, skip))
-        if shape is not None:
-            for start, stop, held in shape.fixed:
-                if raw[start:stop] != held:
-                    break
-            else:
-                return BatchHeader(raw, shape)
+        known = self.known(raw, skip)
+        if known is not None:
+            return known
         if not isinstance(where, str):
             where = " ".join(map(str, where))
         held = bytes(raw[:])
@@ -146,7 +154,7 @@ class HeaderReader:
         shape = _shape_of(root, inner, held, skip)
         if len(self._shapes) >= _MAX_SHAPES:
             self._shapes.clear()
-        self._shapes[size, skip] = shape
+        self._shapes[len(raw), skip] = shape
         return BatchHeader(raw, shape)
 
 

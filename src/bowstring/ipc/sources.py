@@ -64,6 +64,10 @@ class MemorySource:
         if self._view is None:
             raise ClosedError(f"{self.name}: the reader is closed")
         if size_bytes <= _COPY_UP_TO:
+            if self._descriptor >= 0:
+                held = os.pread(self._descriptor, size_bytes, offset)
+                if len(held) == size_bytes:
+                    return held
             return self.read_at(offset, size_bytes)
         return FarBytes(self, offset, size_bytes) if self._descriptor >= 0 else self._view[offset : offset + size_bytes]
 
