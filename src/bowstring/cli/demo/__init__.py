@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -82,6 +83,7 @@ def demo(path: str | None, master: str, lines: int) -> int:
     each line with what the others say about its package. The result goes to another process by three roads: published
     to shared memory by the executors, through the driver, and through Parquet files.
     """
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)  # none is used here
     console = Console()
     start = time.perf_counter()
     with Steps(console) as steps:
