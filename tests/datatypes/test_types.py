@@ -1,0 +1,138 @@
+"""Data types are values: they compare, hash, print as pyarrow's do, and refuse parameters that make no sense."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import bowstring as bs
+from bowstring.datatypes import types as t
+from bowstring.testing.cases import CASES
+
+TYPES = list({str(case.type): case.type for case in CASES}.values())
+
+
+@pytest.mark.parametrize("type_", TYPES, ids=str)
+def test_types_are_values(type_: bs.DataType) -> None:
+    copied = pickle.loads(pickle.dumps(type_))
+    assert copied == type_
+    assert hash(copied) == hash(type_)
+    assert type_.equals(copied)
+    assert repr(type_) == f"DataType({type_})"
+    assert type_.num_fields == len(type_.fields)
+    with pytest.raises((AttributeError, TypeError)):  # Python says it in two ways
+        type_.anything = 1  # type: ignore[attr-defined]
+
+
+def test_all_types_differ() -> None:
+    assert len(set(TYPES)) == len(TYPES)
+    assert sum(a == b for a in TYPES for b in TYPES) == len(TYPES)
+    assert not bs.int8().equals("int8")
+
+
+NAMES = "null bool_ int8 int64 uint16 float16 float32 float64 date32 date64 string large_string string_view binary "
+NAMES += "large_binary binary_view month_day_nano_interval"
+
+
+@pytest.mark.parametrize("name", NAMES.split())
+def test_names_and_texts_are_pyarrow_s(name: str) -> None:
+    assert str(getattr(bs, name)()) == str(getattr(pa, name)())
+
+
+def of_both(make: Callable[[Any], Any]) -> tuple[str, str]:
+    return str(make(bs)), str(make(pa))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda m: m.decimal128(5, 2),
+        lambda m: m.decimal256(70, -2),
+        lambda m: m.decimal32(9),
+        lambda m: m.time32("ms"),
+        lambda m: m.time64("ns"),
+        lambda m: m.timestamp("us"),
+        lambda m: m.timestamp("ns", tz="Europe/Paris"),
+        lambda m: m.duration("s"),
+        lambda m: m.binary(3),
+        lambda m: m.list_(m.int8()),
+        lambda m: m.list_(m.field("x", m.int8(), nullable=False)),
+        lambda m: m.large_list(m.string()),
+        lambda m: m.list_view(m.string()),
+        lambda m: m.large_list_view(m.string()),
+        lambda m: m.list_(m.int8(), 4),
+        lambda m: m.struct([("a", m.int8()), m.field("b", m.string(), nullable=False)]),
+        lambda m: m.struct({"a": m.int8()}),
+        lambda m: m.map_(m.string(), m.int8()),
+        lambda m: m.dictionary(m.int8(), m.string(), ordered=True),
+        lambda m: m.run_end_encoded(m.int16(), m.float64()),
+        lambda m: m.dense_union([m.field("a", m.int8()), m.field("b", m.string())], [3, 5]),
+        lambda m: m.sparse_union([m.field("a", m.int8())]),
+    ],
+)
+def test_parameters_are_given_and_shown_as_pyarrow_s(make: Callable[[Any], Any]) -> None:
+    ours, theirs = of_both(make)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: t.Int(12),
+        lambda: t.FloatingPoint(80),
+        lambda: bs.decimal32(10),
+        lambda: bs.decimal128(0),
+        lambda: bs.decimal256(77),
+        lambda: bs.decimal64(3, 1 << 31),
+        lambda: t.Decimal(1, 0, 16),
+        lambda: bs.time32("us"),
+        lambda: bs.time64("s"),
+        lambda: bs.timestamp("m"),  # type: ignore[arg-type]
+        lambda: bs.duration("D"),  # type: ignore[arg-type]
+        lambda: t.Interval("week"),  # type: ignore[arg-type]
+        lambda: bs.binary(-2),
+        lambda: bs.list_(bs.int8(), -2),
+        lambda: bs.list_(bs.int8(), 1 << 31),
+        lambda: bs.list_("int8"),  # type: ignore[arg-type]
+        lambda: bs.struct({"a": int}),  # type: ignore[arg-type]
+        lambda: bs.struct([(1, bs.int8())]),  # type: ignore[list-item]
+        lambda: t.Map(bs.field("entries", bs.struct({"a": bs.int8()}))),
+        lambda: bs.dictionary(bs.string(), bs.string()),  # type: ignore[arg-type]
+        lambda: bs.run_end_encoded(bs.int8(), bs.string()),
+        lambda: bs.run_end_encoded(bs.uint16(), bs.string()),
+        lambda: bs.dense_union([("a", bs.int8())], [128]),
+        lambda: bs.dense_union([("a", bs.int8())], [-1]),
+        lambda: bs.dense_union([("a", bs.int8()), ("b", bs.int8())], [1, 1]),
+        lambda: bs.dense_union([("a", bs.int8())], [1, 2]),
+        lambda: bs.union([("a", bs.int8())], "thin"),  # type: ignore[arg-type]
+        lambda: bs.array([1], "int8"),  # type: ignore[arg-type]
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(bs.errors.UsageError):
+        make()
+
+
+def test_parts_of_nested_types_have_names() -> None:
+    list_type = bs.list_(bs.field("x", bs.int8()))
+    assert isinstance(list_type, t.List)
+    assert (list_type.value_field.name, list_type.value_type) == ("x", bs.int8())
+    map_type = bs.map_(bs.string(), bs.int8())
+    assert (map_type.key_field.name, map_type.key_field.nullable, map_type.item_field.type) == ("key", False, bs.int8())
+    runs = bs.run_end_encoded(bs.int32(), bs.string())
+    assert (runs.run_end_type, runs.value_type) == (bs.int32(), bs.string())
+    assert [field.name for field in runs.fields] == ["run_ends", "values"]
+
+
+def test_metadata_of_fields_counts_only_where_asked_for() -> None:
+    plain, marked = (bs.list_(bs.field("item", bs.int8(), metadata=m)) for m in (None, {"a": "b"}))
+    assert plain == marked
+    assert not plain.equals(marked, check_metadata=True)
+    deep = [bs.dictionary(bs.int8(), bs.struct([("x", inner)])) for inner in (plain, marked)]
+    assert deep[0].equals(deep[1])
+    assert not deep[0].equals(deep[1], check_metadata=True)
+    assert deep[1].equals(bs.dictionary(bs.int8(), bs.struct([("x", marked)])), check_metadata=True)
