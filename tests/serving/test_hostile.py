@@ -21,7 +21,8 @@ from bowstring.serving.addresses import FREE_DATA, WANT_DATA, uri_for
 from bowstring.serving.server import ServerOptions
 from bowstring.serving.storing import Stored, store, stored
 from bowstring.transports.unix import UnixTransport
-from bowstring.transports.unix_address import UnixListener, socket_name
+from bowstring.transports.unix_address import socket_name
+from bowstring.transports.unix_listener import UnixListener
 
 TABLE = bs.table({"a": np.arange(100), "s": [str(i) for i in range(100)]})
 

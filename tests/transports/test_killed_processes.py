@@ -23,7 +23,7 @@ from bowstring.testing.transport_conformance import open_descriptors
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.regions import address_of, addresses_of
 from bowstring.transports.unix import UnixTransport
-from bowstring.transports.unix_address import UnixListener
+from bowstring.transports.unix_listener import UnixListener
 
 OPTIONS = TransportOptions(timeout_s=20)
 SIZE_BYTES, BODY_BYTES = 64 << 20, 256 << 20

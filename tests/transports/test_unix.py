@@ -3,7 +3,7 @@ from __future__ import annotations
 from bowstring.testing.transport_conformance import QUICK, TransportConformance
 from bowstring.transports.base import Transport, TransportOptions
 from bowstring.transports.unix import UnixTransport
-from bowstring.transports.unix_address import UnixListener
+from bowstring.transports.unix_listener import UnixListener
 
 
 class TestUnixByAbstractAddress(TransportConformance):

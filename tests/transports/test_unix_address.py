@@ -17,7 +17,8 @@ from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError, Re
 from bowstring.testing.transport_conformance import in_thread, open_descriptors
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.unix import UnixTransport
-from bowstring.transports.unix_address import UnixListener, new_abstract_address, runtime_directory
+from bowstring.transports.unix_address import new_abstract_address, runtime_directory
+from bowstring.transports.unix_listener import UnixListener
 
 OPTIONS = TransportOptions(timeout_s=10)
 
@@ -138,7 +139,7 @@ OTHER_USER = """
 import os, sys
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.unix import UnixTransport
-from bowstring.transports.unix_address import UnixListener
+from bowstring.transports.unix_listener import UnixListener
 from bowstring.errors import ConnectionLostError
 os.setuid(65534)
 """

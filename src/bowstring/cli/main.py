@@ -1,6 +1,6 @@
 """Where the command `bowstring` starts, and where every failure becomes one line and an exit status.
 
-Exit statuses: 0 done, 1 failed, 2 called wrongly, 130 interrupted. This module imports no optional package, so that it
+This module imports no optional package, so that it
 can say which one is missing.
 """
 
@@ -9,20 +9,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from bowstring.cli.settings import FAILED, INTERRUPTED, Settings
 from bowstring.errors import BowstringError, MissingExtraError
 
-FAILED, CALLED_WRONGLY, INTERRUPTED = 1, 2, 130
-
 _CLI_PACKAGES = ("click", "rich")
-
-
-@dataclass(slots=True)
-class Settings:
-    """What holds for every command: `debug` lets a failure show its traceback."""
-
-    debug: bool = False
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

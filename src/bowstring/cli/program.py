@@ -8,7 +8,7 @@ from importlib import import_module
 import click
 
 from bowstring import __version__
-from bowstring.cli.main import CALLED_WRONGLY, INTERRUPTED, Settings
+from bowstring.cli.settings import CALLED_WRONGLY, INTERRUPTED, Settings
 
 # Each command is the object of that name in the module bowstring.cli.<name>; the sentence is for the group's own help.
 COMMANDS: dict[str, str] = {

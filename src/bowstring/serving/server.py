@@ -36,7 +36,7 @@ from bowstring.serving.share import Handle
 from bowstring.serving.storing import Batches, Stored, open_path, store, stored
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.unix import UnixTransport
-from bowstring.transports.unix_address import UnixListener
+from bowstring.transports.unix_listener import UnixListener
 
 Source: TypeAlias = Batches | str | os.PathLike[str] | Region | Handle
 """What can be served: batches, the path of an Arrow file, memory that is shared already."""

@@ -1,0 +1,145 @@
+"""Listening on a unix socket: each peer of the same user becomes a transport."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+import stat
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from bowstring.errors import ClosedError, ConnectionLostError, ResourceError, UsageError
+from bowstring.transports.base import DEFAULT_OPTIONS, Deadline, TransportOptions
+from bowstring.transports.unix import UnixTransport
+from bowstring.transports.unix_address import new_abstract_address, socket_name
+
+_BACKLOG = 128
+_SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
+
+
+class UnixListener:
+    """Waits for connections at an address; a new abstract one, where none is given."""
+
+    __slots__ = ("_inode", "_is_closed", "_socket", "address", "options")
+
+    def __init__(self, address: str | None = None, *, options: TransportOptions = DEFAULT_OPTIONS) -> None:
+        """Listen. Raises `UsageError` for an address that is in use, `ResourceError` where descriptors are short."""
+        self.address = new_abstract_address() if address is None else address
+        self.options = options
+        self._is_closed = True
+        self._inode: tuple[int, int] | None = None
+        name = socket_name(self.address)
+        try:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        except OSError as error:
+            raise ResourceError(error.errno, f"unix socket: {error.strerror}") from error
+        self._is_closed = False
+        try:
+            self._bind(name)
+            self._socket.listen(_BACKLOG)
+            self._socket.setblocking(False)
+        except OSError as error:
+            self.close()
+            raise UsageError(f"unix socket {self.address!r}: can't listen there: {error.strerror}") from error
+
+    def fileno(self) -> int:
+        """The listening descriptor, to wait for with select; -1 after `close`."""
+        return self._socket.fileno()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._is_closed
+
+    def accept(self, *, timeout_s: float | None = None) -> UnixTransport:
+        """The next connection. Peers of another user are turned away, and the waiting goes on.
+
+        Raises `DeadlineError` where nobody came in time, `ClosedError`, `ResourceError`.
+        """
+        deadline = Deadline(self.options.timeout_s if timeout_s is None else timeout_s)
+        while not self._is_closed:
+            try:
+                connected, _ = self._socket.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                poll = select.poll()
+                poll.register(self._socket, select.POLLIN)
+                if not poll.poll(deadline.remaining_s() * 1000):
+                    raise deadline.error(f"unix socket {self.address!r}: waiting for a connection") from None
+            except OSError as error:
+                if error.errno in _SHORT:
+                    raise ResourceError(error.errno, f"unix socket {self.address!r}: {error.strerror}") from error
+                break
+            else:
+                try:
+                    return UnixTransport(connected, self.options)
+                except ConnectionLostError:
+                    continue
+        raise ClosedError(f"unix socket {self.address!r}: it does not listen any more")
+
+    def close(self) -> None:
+        """Stop listening; connections go on. Who waits in `accept` in another thread gets a `ClosedError`.
+        Idempotent.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._inode is not None:
+            try:
+                status = os.lstat(self.address)
+                if (status.st_dev, status.st_ino) == self._inode:
+                    Path(self.address).unlink()
+            except OSError:
+                pass
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self._socket.close()
+
+    def _bind(self, name: bytes) -> None:
+        if name.startswith(b"\0"):
+            self._socket.bind(name)
+            return
+        try:
+            self._socket.bind(name)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or not _is_left_behind(self.address):
+                raise
+            Path(self.address).unlink()
+            self._socket.bind(name)
+        status = os.lstat(self.address)
+        self._inode = (status.st_dev, status.st_ino)
+        Path(self.address).chmod(0o600)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_is_closed", True):
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"<UnixListener {self.address!r}, {'closed' if self._is_closed else 'listening'}>"
+
+
+def _is_left_behind(path: str) -> bool:
+    """Whether a socket's file lies there whose process is gone."""
+    if not stat.S_ISSOCK(os.lstat(path).st_mode):
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False
+    return False
