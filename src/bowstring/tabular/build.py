@@ -163,8 +163,8 @@ def _family(kind: type) -> type:
     for known in kind.__mro__:
         if known in _FAMILIES:
             return known
-    for abstract, known in ((np.integer, int), (np.floating, float), (np.bool_, bool), (Mapping, dict)):
-        if issubclass(kind, abstract):
+    for other, known in _RELATIVES.items():
+        if issubclass(kind, other):
             return known
     raise DataTypeError(f"Python's {kind.__name__} has no data type: give one")
 
@@ -228,8 +228,6 @@ _FAMILIES: dict[type, Callable[[list[Any]], DataType]] = {
     float: lambda _: types.float64(),
     str: lambda _: types.string(),
     bytes: lambda _: types.binary(),
-    bytearray: lambda _: types.binary(),
-    memoryview: lambda _: types.binary(),
     datetime: _datetimes,
     date: lambda _: types.date32(),
     time: lambda _: types.time64("us"),
@@ -240,11 +238,20 @@ _FAMILIES: dict[type, Callable[[list[Any]], DataType]] = {
     np.datetime64: lambda v: _datetime_type(v[0].dtype),
     np.timedelta64: lambda v: types.Duration(_time_unit(v[0].dtype)),
     list: _lists,
-    tuple: _lists,
-    np.ndarray: _lists,
-    Array: _lists,
     dict: _structs,
 }
+_RELATIVES: dict[type, type] = {
+    np.integer: int,
+    np.floating: float,
+    np.bool_: bool,
+    bytearray: bytes,
+    memoryview: bytes,
+    tuple: list,
+    np.ndarray: list,
+    Array: list,
+    Mapping: dict,
+}
+"""What has the data type of another kind."""
 
 
 # Batches and tables

@@ -1,0 +1,167 @@
+"""Tables and chunked columns: batches of one schema, seen as one."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+import bowstring as bs
+
+VALUES = [1, None, 3, 4, None, 6]
+
+
+def chunked(*lengths: int) -> bs.ChunkedArray:
+    """The values, cut into chunks of these lengths."""
+    ends = np.cumsum(lengths).tolist()
+    return bs.ChunkedArray(
+        [bs.array(VALUES[e - n : e], bs.int64()) for e, n in zip(ends, lengths, strict=True)], bs.int64()
+    )
+
+
+CHUNKED = chunked(2, 0, 3, 1)
+TABLE = bs.Table.from_arrays([CHUNKED, bs.array(list("abcdef"))], names=["n", "s"])
+
+
+def test_a_column_is_indexed_and_sliced_across_chunks() -> None:
+    assert (len(CHUNKED), CHUNKED.num_chunks, CHUNKED.null_count) == (6, 4, 2)
+    assert list(CHUNKED) == CHUNKED.to_pylist() == VALUES
+    assert [CHUNKED[index] for index in range(-6, 6)] == VALUES * 2
+    for index in (6, -7):
+        with pytest.raises(IndexError, match="column of 6 values"):
+            CHUNKED[index]
+    for start in range(7):
+        for stop in range(start, 7):
+            part = CHUNKED[start:stop]
+            assert part.to_pylist() == VALUES[start:stop]
+            assert all(chunk.buffers in [c.buffers for c in CHUNKED.chunks] for chunk in part.chunks)
+    assert CHUNKED[::-2].to_pylist() == VALUES[::-2]
+    assert CHUNKED.slice(9).to_pylist() == []
+    with pytest.raises(bs.errors.UsageError, match="slice"):
+        CHUNKED.slice(-1)
+    assert CHUNKED.chunk(2).to_pylist() == [3, 4, None]
+
+
+@given(st.lists(st.integers(0, 3)), st.lists(st.integers(0, 3)))
+def test_columns_are_equal_however_they_are_cut(left: list[int], right: list[int]) -> None:
+    def cut(lengths: list[int]) -> bs.ChunkedArray:
+        return chunked(*(n for i, n in enumerate(lengths) if sum(lengths[: i + 1]) <= 6), max(0, 6 - _fitting(lengths)))
+
+    a, b = cut(left), cut(right)
+    assert a == b
+    assert a.combine_chunks().equals(b.combine_chunks())
+    assert len(a) > 6 or a != bs.ChunkedArray([bs.array([1, None, 3, 4, None, 7])], bs.int64())
+
+
+def _fitting(lengths: list[int]) -> int:
+    return sum(n for i, n in enumerate(lengths) if sum(lengths[: i + 1]) <= 6)
+
+
+def test_columns_differ_by_type_length_and_values() -> None:
+    assert chunked(2, 3) != CHUNKED
+    assert CHUNKED != VALUES
+    assert bs.ChunkedArray([], bs.int8()) != bs.ChunkedArray([], bs.int16())
+    with pytest.raises(bs.errors.DataTypeError, match="a chunk of int8"):
+        bs.ChunkedArray([bs.array([1], bs.int8())], bs.int64())
+
+
+def test_one_chunk_is_shared_with_numpy_and_several_are_copied() -> None:
+    single = bs.ChunkedArray([bs.array([1, 2])], bs.int64())
+    assert single.to_numpy(zero_copy_only=True).__array_interface__["data"][0] == single.chunks[0].buffers[1].address  # type: ignore[union-attr]
+    assert single.combine_chunks() is single.chunks[0]
+    with pytest.raises(bs.errors.WouldCopyError, match="4 chunks"):
+        CHUNKED.to_numpy(zero_copy_only=True)
+    np.testing.assert_array_equal(CHUNKED.to_numpy(), [1, np.nan, 3, 4, np.nan, 6])
+    np.testing.assert_array_equal(np.asarray(CHUNKED), [1, np.nan, 3, 4, np.nan, 6])
+    assert bs.ChunkedArray([], bs.int8()).to_numpy().dtype == np.int8
+    assert bs.ChunkedArray([], bs.int8()).combine_chunks().length == 0
+
+
+def test_columns_show_their_first_and_last_values() -> None:
+    assert repr(CHUNKED) == "<bowstring.ChunkedArray int64[6] in 4 chunks>\n[1, null, 3, 4, null, 6]"
+    long = bs.ChunkedArray([bs.array(range(100))] * 2, bs.int64())
+    assert repr(long).endswith("[0, 1, 2, 3, 4, …, 95, 96, 97, 98, 99]")
+
+
+def test_a_table_is_cut_wherever_a_column_is() -> None:
+    assert TABLE.shape == (6, 2)
+    assert [batch.num_rows for batch in TABLE.to_batches()] == [2, 3, 1]
+    assert TABLE.column("n") == CHUNKED
+    assert TABLE["s"].to_pylist() == list("abcdef")
+    assert [column.type for column in TABLE.columns] == TABLE.schema.types
+    assert TABLE.to_pydict() == {"n": VALUES, "s": list("abcdef")}
+    assert TABLE.to_pylist()[5] == {"n": 6, "s": "f"}
+    with pytest.raises(bs.errors.NotFoundError):
+        TABLE.column("x")
+
+
+@pytest.mark.parametrize("start", range(8))
+def test_rows_are_sliced_without_copying(start: int) -> None:
+    for length in (None, 0, 1, 3, 9):
+        part = TABLE.slice(start, length)
+        stop = 6 if length is None else start + length
+        assert part.to_pydict() == {"n": VALUES[start:stop], "s": list("abcdef")[start:stop]}
+        assert part.num_rows == len(VALUES[start:stop])
+    with pytest.raises(bs.errors.UsageError):
+        TABLE.slice(-1)
+
+
+def test_tables_are_chosen_from_joined_and_combined() -> None:
+    assert TABLE.select(["s"]).to_pydict() == {"s": list("abcdef")}
+    whole = TABLE.combine_chunks()
+    assert len(whole.to_batches()) == 1
+    assert whole == TABLE
+    assert whole.combine_chunks() is whole
+    twice = bs.concat_tables([TABLE, whole])
+    assert twice.column("n").to_pylist() == VALUES * 2
+    assert bs.Table.from_batches(TABLE.to_batches()) == TABLE
+    with pytest.raises(bs.errors.UsageError, match="batch 1 has another schema"):
+        bs.Table.from_batches([TABLE.to_batches()[0], bs.record_batch({"n": [1]})])
+    for empty in (bs.concat_tables, bs.concat_arrays, bs.Table.from_batches):
+        with pytest.raises(bs.errors.UsageError):
+            empty([])
+    with pytest.raises(bs.errors.UsageError, match="int8 and string"):
+        bs.concat_arrays([bs.array([1], bs.int8()), bs.array(["x"])])
+
+
+def test_columns_of_a_table_have_one_length_and_their_field_s_type() -> None:
+    arrays: list[Any] = [bs.array([1]), bs.array([1, 2])]
+    with pytest.raises(bs.errors.UsageError, match="column 'b' has 2 values"):
+        bs.Table.from_arrays(arrays, names=["a", "b"])
+    with pytest.raises(bs.errors.UsageError, match="names, or a schema"):
+        bs.Table.from_arrays(arrays)
+    with pytest.raises(bs.errors.UsageError, match="does not fit"):
+        bs.Table.from_arrays(arrays, schema=bs.schema({"a": bs.int64()}))
+    with pytest.raises(bs.errors.UsageError, match="column 'a' is int64, its field says int8"):
+        bs.Table.from_arrays([bs.array([], bs.int64())], schema=bs.schema({"a": bs.int8()}))
+
+
+def test_tables_without_rows_or_batches() -> None:
+    empty = bs.Table(TABLE.schema, [])
+    assert empty.shape == (0, 2)
+    assert empty.to_pydict() == {"n": [], "s": []}
+    assert empty == TABLE.slice(6)
+    assert empty.combine_chunks().num_rows == 0
+    empty.validate(full=True)
+
+
+def test_tables_are_equal_however_they_are_cut() -> None:
+    assert TABLE.combine_chunks() == TABLE
+    marked = TABLE.replace_schema_metadata({"k": "v"})
+    assert marked == TABLE
+    assert not marked.equals(TABLE, check_metadata=True)
+    assert marked.to_batches()[0].schema.metadata == {b"k": b"v"}
+    assert TABLE.slice(1) != TABLE
+    assert TABLE.select([1, 0]) != TABLE
+    assert TABLE != 1
+
+
+def test_tables_are_copied_shown_and_measured() -> None:
+    assert pickle.loads(pickle.dumps(TABLE)) == TABLE
+    assert repr(TABLE) == "<bowstring.Table 6 rows x 2 columns in 3 batches>\nn: int64\ns: string"
+    assert "6 rows × 2 columns" in TABLE._repr_html_()
+    assert TABLE.nbytes == sum(batch.nbytes for batch in TABLE.to_batches())
+    assert CHUNKED.nbytes == sum(chunk.nbytes for chunk in CHUNKED.chunks)
