@@ -26,6 +26,7 @@ from bowstring.ipc.metadata import V4, V5
 SCHEMA, DICTIONARY_BATCH, RECORD_BATCH = "Schema", "DictionaryBatch", "RecordBatch"
 CODECS = ("lz4", "zstd")
 _MAX_SHAPES = 32
+_MAX_PIECES = 8
 _LONG = struct.Struct("<q")
 
 
@@ -67,11 +68,12 @@ class BatchHeader:
     buffers are not: that is done when a column is made.
     """
 
-    __slots__ = ("body_bytes", "length", "raw", "shape")
+    __slots__ = ("_pieces", "body_bytes", "length", "raw", "shape")
 
     def __init__(self, raw: HeaderBytes, shape: Shape) -> None:
         self.raw = raw
         self.shape = shape
+        self._pieces = 0
         at, body_at = shape.length_at, shape.body_length_at
         self.length: int = 0
         self.body_bytes: int = 0
@@ -91,7 +93,12 @@ class BatchHeader:
     def unpack(self, form: struct.Struct, at: int) -> tuple[int, ...]:
         """The numbers at a place of the header."""
         raw = self.raw
-        return form.unpack_from(raw, at) if type(raw) is bytes else form.unpack(raw[at : at + form.size])
+        if type(raw) is bytes:
+            return form.unpack_from(raw, at)
+        self._pieces += 1
+        if self._pieces > _MAX_PIECES:
+            self.raw = bytes(raw[:])
+        return form.unpack(raw[at : at + form.size])
 
     def nodes(self) -> npt.NDArray[Any]:
         """Length and null count of each field node, as a view of dtype `FIELD_NODE`."""

@@ -100,11 +100,21 @@ def _read_field(table: Table, depth: int, max_depth: int) -> tuple[Field, tuple[
             nodes = (DictionaryId(encoding["id"], made, nodes),)
             made = _read_encoding(encoding, made)
         field = Field(name, made, table["nullable"], read_pairs(table))
-        return (extension.resolve(field) if field.pairs else field), nodes
+        return (_resolved(field) if field.pairs else field), nodes
     except UsageError as error:  # from the types' own checks: here it is the data's fault
         raise InvalidDataError(f"field {name!r}: {error}") from None
     except InvalidDataError as error:
         raise type(error)(f"field {name!r}: {error}") from None
+
+
+def _resolved(field: Field) -> Field:
+    """The field with its extension type; one that writers give to a dictionary's values stays as it is."""
+    try:
+        return extension.resolve(field)
+    except InvalidDataError:
+        if isinstance(field.type, Dictionary):
+            return field
+        raise
 
 
 def _read_encoding(encoding: Table, values: DataType) -> Dictionary:

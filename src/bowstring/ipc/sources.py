@@ -26,7 +26,6 @@ from bowstring.memory.buffer import EMPTY, Buffer, Memory, allocate
 _AT_ONCE = 1 << 20
 _COPY_UP_TO = 1 << 13
 _HEAD = 512
-_MAX_PIECES = 8
 
 
 class MemorySource:
@@ -96,20 +95,18 @@ class MemorySource:
 
 
 class FarBytes:
-    """The bytes of a large header in a file, of which mostly a few are wanted: read in pieces, as a whole after some of
-    them.
+    """The bytes of a large header in a file, of which mostly a few are wanted: read in pieces.
 
     Slicing gives bytes.
     """
 
-    __slots__ = ("_head", "_offset", "_pieces", "_size", "_source")
+    __slots__ = ("_head", "_offset", "_size", "_source")
 
     def __init__(self, source: MemorySource, offset: int, size_bytes: int) -> None:
         self._source = source
         self._offset = offset
         self._size = size_bytes
         self._head = source.read_at(offset, min(size_bytes, _HEAD))
-        self._pieces = 0
 
     def __len__(self) -> int:
         return self._size
@@ -117,10 +114,7 @@ class FarBytes:
     def __getitem__(self, key: slice) -> bytes:
         start, stop, _ = key.indices(self._size)
         if stop > len(self._head):
-            self._pieces += 1
-            if self._pieces <= _MAX_PIECES:
-                return self._source.read_at(self._offset + start, max(stop - start, 0))
-            self._head = self._source.read_at(self._offset, self._size)
+            return self._source.read_at(self._offset + start, max(stop - start, 0))
         return self._head[start:stop]
 
 
