@@ -49,7 +49,7 @@ def test_we_read_what_we_write(format_: str, batch: bs.RecordBatch, alignment: i
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(batch=strategies.batches(max_columns=3), start=st.integers(0, 3))
 def test_pyarrow_reads_what_we_write_and_we_read_what_it_writes(
     format_: str, batch: bs.RecordBatch, start: int

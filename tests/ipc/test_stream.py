@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -123,6 +124,18 @@ def test_a_stream_may_end_without_its_marker_and_with_bytes_after_it() -> None:
     data = as_stream(numbers(5))
     assert len(list(bs.open_stream(data[:-8]))) == 1
     assert len(list(bs.open_stream(data + b"more"))) == 1
+
+
+def test_the_legacy_framing_without_markers_is_read_from_memory_and_from_a_pipe() -> None:
+    encoder = Encoder(batch().schema, alignment=8)
+    parts = []
+    for message in (encoder.schema_message(), *encoder.encode_batch(batch()), *encoder.encode_batch(batch())):
+        parts += [struct.pack("<i", len(message.metadata)), message.metadata, *message.parts]
+    data = b"".join([*parts, bytes(4)])
+    for source in (data, io.BufferedReader(io.BytesIO(data))):
+        read = list(bs.open_stream(source))
+        assert [held.equals(batch()) for held in read] == [True, True]
+        read[0].validate(full=True)
 
 
 def test_a_stream_of_no_batches_has_a_schema() -> None:
