@@ -58,15 +58,11 @@ class Dataset:
         self._links: set[Link] = set()
         self._opened: tuple[Link, Stream] | None = None
         self._is_closed = False
-        if schema is None or parts:
-            if not parts:
-                raise UsageError("connect: no URIs, so no schema")
+        if parts:
             self._opened = self._open(self._parts[0])
-            found = self._opened[1].schema
-            if schema is not None and found != schema:
-                self.close()
-                raise InvalidDataError(f"{parts[0].uri}: expected {schema!r}, found {found!r}")
-            schema = found
+            schema = self._opened[1].schema
+        if schema is None:
+            raise UsageError("connect: no URIs, so no schema")
         self.schema = schema
 
     @property
