@@ -57,7 +57,7 @@ class ListViewLayout(Layout):
         """Offsets and sizes as 64-bit integers, every one checked to lie within the child, null slots too."""
         starts, sizes = array.values(1).astype(np.int64), array.values(2).astype(np.int64)
         count = array.children[0].length
-        bad = (starts < 0) | (sizes < 0) | (starts > count) | (sizes > count - starts)
+        bad = (starts < 0) | (sizes < 0) | (sizes > count - starts)
         if bad.any():
             at = first_bad(bad)
             raise InvalidDataError(

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from bowstring.memory.bitmap import Mask
 
 
-def refuse_bools(values: Sequence[Any]) -> None:
-    """Raise TypeError where a truth value stands among numbers."""
-    if bool in set(map(type, values)):
+def number_kinds(values: Sequence[Any]) -> set[type]:
+    """The Python types of some numbers; raises TypeError where a truth value stands among them."""
+    kinds = set(map(type, values))
+    if bool in kinds:
         raise TypeError("a truth value is no number")
+    return kinds
 
 
 class Integers(Scalars):
@@ -33,7 +35,7 @@ class Integers(Scalars):
         self._code = code if type.is_signed else code.upper()
 
     def encode(self, values: Sequence[Any]) -> Values:
-        refuse_bools(values)
+        number_kinds(values)
         return np.frombuffer(machine_array(self._code, values), self.dtype)
 
     def decode(self, slots: Values) -> list[Any]:
@@ -71,12 +73,13 @@ class Floats(Scalars):
         super().__init__(f"f{type.bit_width // 8}")
 
     def encode(self, values: Sequence[Any]) -> Values:
-        refuse_bools(values)
+        kinds = number_kinds(values)
         with np.errstate(over="ignore"):
             slots: Values = np.frombuffer(machine_array("d", values), np.float64).astype(self.dtype, copy=False)
-        for value, slot in zip(values, slots.tolist(), strict=True):
-            if isinstance(value, (int, np.integer)) and int(value) != slot:
-                raise OverflowError(f"the integer {value} has no exact form")
+        if kinds != {float}:
+            for value, slot in zip(values, slots.tolist(), strict=True):
+                if isinstance(value, (int, np.integer)) and int(value) != slot:
+                    raise OverflowError(f"the integer {value} has no exact form")
         return slots
 
     def decode(self, slots: Values) -> list[Any]:
