@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -386,6 +388,33 @@ hear()
                 bs.connect(uri, timeout_s=5)
         finally:
             os.kill(child, 9)
+
+
+def test_what_a_forked_child_drops_is_still_lent_to_its_parent(server: bs.Server) -> None:
+    code = """
+import gc, os, warnings
+import bowstring as bs
+warnings.simplefilter("ignore")
+data = bs.connect(uri)
+table = data.read_all()
+if not (pid := os.fork()):
+    before = table.num_rows
+    del table
+    gc.collect()
+    again = data.read_all().num_rows
+    data.close()
+    os._exit(0 if (before, again) == (6, 6) else 1)
+code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+say((code, sum(link.num_lent for link in data._links), data.read_all().num_rows, table.num_rows))
+"""
+    assert run(code, uri=server.uri("t")) == (0, 2, 6, 6)
+
+
+def test_a_process_that_ends_with_everything_open_says_nothing(server: bs.Server) -> None:
+    code = f"import bowstring as bs; data = bs.connect({server.uri('t')!r}); all = data.read_all(); it = iter(data); next(it)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""
+    assert soon(lambda: server.num_clients == 0)
 
 
 def test_regions_of_memory_that_is_not_sealed_are_still_files_to_a_client(tmp_path: Path) -> None:

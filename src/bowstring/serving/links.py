@@ -7,6 +7,7 @@ middle of our own code, so there is one lock, and who does not get it at once le
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections import deque
@@ -34,6 +35,7 @@ from bowstring.ipc.header import BatchHeader
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import EMPTY, Buffer, Memory, allocate
 from bowstring.serving.addresses import Ticket, decode_error, error_tag
+from bowstring.serving.processes import let_go_of
 from bowstring.tabular.batch import RecordBatch
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.regions import OFFSET_BITS
@@ -59,6 +61,7 @@ class Link:
         self._is_streaming = False
         self._is_released = False
         self.is_closed = False
+        _LINKS.add(self)
 
     @property
     def num_lent(self) -> int:
@@ -274,3 +277,15 @@ def _placed(header: BatchHeader, offsets: Any, body_bytes: int) -> BatchHeader:
 
 _KEPT: set[Link] = set()
 """Links that have lent something: they live until all of it is let go of, or they are closed."""
+_LINKS: weakref.WeakSet[Link] = weakref.WeakSet()
+
+
+def _let_go_after_fork() -> None:
+    """A connection is the parent's: what a forked child drops is still lent to the parent."""
+    for link in list(_LINKS):
+        link.is_closed = True
+        let_go_of((link.transport.fileno(),))
+    _KEPT.clear()
+
+
+os.register_at_fork(after_in_child=_let_go_after_fork)

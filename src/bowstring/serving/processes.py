@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -96,3 +97,12 @@ def has_ended(watched: int) -> bool:
     poll = select.poll()
     poll.register(watched, select.POLLIN)
     return bool(poll.poll(0))
+
+
+def let_go_of(descriptors: Iterable[int]) -> None:
+    """Put nothing in the place of sockets that a forked child got from its parent: whoever closes them ends nothing."""
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for descriptor in descriptors:
+        if descriptor >= 0:
+            os.dup2(nothing, descriptor, inheritable=False)
+    os.close(nothing)

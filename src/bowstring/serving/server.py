@@ -32,6 +32,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.region import Region
 from bowstring.serving.addresses import ERROR_DATA, FREE_DATA, WANT_DATA, Ticket, encode_error, uri_for
+from bowstring.serving.processes import let_go_of
 from bowstring.serving.share import Handle
 from bowstring.serving.storing import Batches, Stored, open_path, store, stored
 from bowstring.transports.base import TransportOptions
@@ -348,12 +349,8 @@ _SERVERS: weakref.WeakSet[Server] = weakref.WeakSet()
 
 def _let_go_after_fork() -> None:
     """A forked child has no threads to serve with: without this it would keep addresses that nobody answers at."""
-    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for server in list(_SERVERS):
-        for descriptor in (server._listener.fileno(), *(client.fileno() for client in server._clients)):
-            if descriptor >= 0:
-                os.dup2(nothing, descriptor, inheritable=False)
-    os.close(nothing)
+        let_go_of((server._listener.fileno(), *(client.fileno() for client in server._clients)))
 
 
 os.register_at_fork(after_in_child=_let_go_after_fork)
