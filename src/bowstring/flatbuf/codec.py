@@ -283,6 +283,24 @@ class Built:
         self.record = record
 
 
+class Finished:
+    """A table that is built already, to be put into several flatbuffers as it is: `finish` makes it."""
+
+    __slots__ = ("raw", "root", "spec")
+
+    def __init__(self, spec: str, raw: bytes, root: int) -> None:
+        self.spec = spec
+        self.raw = raw
+        self.root = root
+
+
+def finish(specs: Mapping[str, TableSpec], name: str, record: Record) -> Finished:
+    """The table `record` of spec `name`, to stand for it in the records of other tables; values as in `build`."""
+    builder = _Builder(specs)
+    root = builder.table(specs[name], record)
+    return Finished(name, bytes(builder.out), root)
+
+
 def build(specs: Mapping[str, TableSpec], name: str, record: Record) -> bytes:
     """The flatbuffer with the root table `record` of spec `name`; its length is a multiple of 8.
 
@@ -296,6 +314,31 @@ def build(specs: Mapping[str, TableSpec], name: str, record: Record) -> bytes:
     return bytes(builder.out)
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How tables of one spec with the same slots present lie: each slot's name, kind and offset; vtable; bytes."""
+
+    placed: tuple[tuple[str, Kind, int], ...]
+    vtable: bytes
+    size_bytes: int
+
+
+def _form(spec: TableSpec, present: tuple[str, ...]) -> _Form:
+    unknown = set(present) - spec.slots.keys()
+    assert not unknown, f"{spec.name} has no slots {unknown}"
+    # The table begins 4 bytes before a multiple of 8; the widest slots come first, so that each is aligned.
+    named = [(name, spec.slots[name]) for name in present]
+    named.sort(key=lambda item: (-_inline_bytes(item[1].kind), item[1].number))
+    offsets, placed, size = {}, [], 4
+    for name, slot in named:
+        offsets[slot.number] = size
+        placed.append((name, slot.kind, size))
+        size += _inline_bytes(slot.kind)
+    count = max(offsets, default=-1) + 1
+    vtable = struct.pack(f"<{count + 2}H", 4 + 2 * count, size, *(offsets.get(i, 0) for i in range(count)))
+    return _Form(tuple(placed), vtable, size)
+
+
 class _Builder:
     """Writes what an offset points to after the offset, as distances only go forward."""
 
@@ -303,6 +346,7 @@ class _Builder:
         self.specs = specs
         self.out = bytearray()
         self.vtables: dict[bytes, int] = {}
+        self.forms: dict[tuple[str, ...], _Form] = {}
 
     def pad_to(self, multiple: int, rest: int) -> None:
         """Grow until the length is `rest` modulo `multiple`."""
@@ -312,31 +356,23 @@ class _Builder:
         _U32.pack_into(self.out, at, target - at)
 
     def table(self, spec: TableSpec, record: Record) -> int:
-        unknown = record.keys() - spec.slots.keys()
-        assert not unknown, f"{spec.name} has no slots {unknown}"
-        present = [(spec.slots[name], value) for name, value in record.items() if value is not None]
-        # The table begins 4 bytes before a multiple of 8; the widest slots come first, so that each is aligned.
-        placed = sorted(present, key=lambda item: (-_inline_bytes(item[0].kind), item[0].number))
-        offsets: dict[int, int] = {}
-        size = 4
-        for slot, _ in placed:
-            offsets[slot.number] = size
-            size += _inline_bytes(slot.kind)
-        position = self._begin(offsets, size)
-        for slot, value in placed:
-            at = position + offsets[slot.number]
-            if isinstance(slot.kind, Scalar):
-                slot.kind.packer.pack_into(self.out, at, value)
-            elif isinstance(slot.kind, Inline):
-                self.out[at : at + slot.kind.dtype.itemsize] = np.array(value, slot.kind.dtype).tobytes()
+        present = (spec.name, *[name for name, value in record.items() if value is not None])
+        form = self.forms.get(present)
+        if form is None:
+            form = self.forms[present] = _form(spec, present[1:])
+        position = self._begin(form.vtable, form.size_bytes)
+        for name, kind, offset in form.placed:
+            at, value = position + offset, record[name]
+            if isinstance(kind, Scalar):
+                kind.packer.pack_into(self.out, at, value)
+            elif isinstance(kind, Inline):
+                self.out[at : at + kind.dtype.itemsize] = np.array(value, kind.dtype).tobytes()
             else:
-                self.patch(at, self._hung(slot.kind, value))
+                self.patch(at, self._hung(kind, value))
         return position
 
-    def _begin(self, offsets: Mapping[int, int], size: int) -> int:
+    def _begin(self, vtable: bytes, size: int) -> int:
         """Write the vtable, unless an equal one is there, and zeros for the table; the table's position."""
-        count = max(offsets, default=-1) + 1
-        vtable = struct.pack(f"<{count + 2}H", 4 + 2 * count, size, *(offsets.get(i, 0) for i in range(count)))
         if vtable not in self.vtables:
             self.pad_to(2, 0)
             self.vtables[vtable] = len(self.out)
@@ -356,6 +392,11 @@ class _Builder:
             return self._children(self.specs[kind.spec], value)
         if isinstance(value, Built):
             return self.table(self.specs[value.spec], value.record)
+        if isinstance(value, Finished):
+            self.pad_to(8, 0)  # its alignment counts from its first byte
+            position = len(self.out) + value.root
+            self.out += value.raw
+            return position
         return self.table(self.specs[kind.spec], value)
 
     def _text(self, held: bytes) -> int:

@@ -289,7 +289,7 @@ class FlatBody:
     size_bytes: int
 
 
-_ZEROS = bytes(64)
+_PADDINGS = [bytes(length_bytes) for length_bytes in range(64)]
 
 
 def flatten(length: int, arrays: Sequence[Array], alignment: int) -> FlatBody:
@@ -318,11 +318,15 @@ def flatten(length: int, arrays: Sequence[Array], alignment: int) -> FlatBody:
     spans[:, 0] = ends - padded
     spans[:, 1] = sizes
     parts: list[Any] = []
+    memory, view = None, memoryview(b"")
     for buffer, padding in zip(buffers, (padded - sizes).tolist(), strict=True):
         if buffer is not None and buffer.size:
-            parts.append(buffer.memory.bytes[buffer.offset : buffer.offset + buffer.size])
+            if buffer.memory is not memory:
+                memory = buffer.memory
+                view = memory.bytes.data
+            parts.append(view[buffer.offset : buffer.offset + buffer.size])
             if padding:
-                parts.append(_ZEROS[:padding])
+                parts.append(_PADDINGS[padding])
     numbers = BatchNumbers(length, np.array(nodes, np.int64).reshape(-1, 2), spans, np.array(variadic, np.int64))
     return FlatBody(numbers, parts, int(ends[-1]) if len(ends) else 0)
 

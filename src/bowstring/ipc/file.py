@@ -368,7 +368,7 @@ class FileWriter(_Writer):
             "Footer",
             {
                 "version": V5,
-                "schema": self._encoder.schema_record,
+                "schema": self._encoder.schema_table,
                 "dictionaries": np.array(self._blocks[headers.DICTIONARY_BATCH], BLOCK),
                 "recordBatches": np.array(self._blocks[headers.RECORD_BATCH], BLOCK),
                 "custom_metadata": write_pairs(self._pairs),

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError, UnsupportedError
-from bowstring.flatbuf.codec import Built, Message, Record, Table, build
+from bowstring.flatbuf.codec import Built, Finished, Message, Record, Table, build
 from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS, VERSIONS
 from bowstring.ipc import metadata
 from bowstring.ipc.limits import Limits
@@ -225,16 +225,16 @@ def _codec(compression: Table | None) -> str | None:
 # Writing
 
 
-def schema_message(schema: Record) -> bytes:
+def schema_message(schema: Finished) -> bytes:
     """The flatbuffer of a schema message."""
     return build(SPECS, "Message", _message(SCHEMA, schema, 0, ()))
 
 
-def _message(kind: str, header: Record, body_bytes: int, pairs: Metadata) -> Record:
+def _message(kind: str, header: Built | Finished, body_bytes: int, pairs: Metadata) -> Record:
     return {
         "version": V5,
         "header_type": HEADERS.index(kind),
-        "header": Built(kind, header),
+        "header": header,
         "bodyLength": body_bytes,
         "custom_metadata": metadata.write_pairs(pairs),
     }
@@ -299,7 +299,7 @@ def _blank(numbers: BatchNumbers, pairs: Metadata, dictionary: DictionaryMark | 
     kind = RECORD_BATCH
     if dictionary is not None:
         kind, record = DICTIONARY_BATCH, {"id": dictionary.id, "data": record, "isDelta": dictionary.is_delta}
-    raw = build(SPECS, "Message", _message(kind, record, 0, pairs))
+    raw = build(SPECS, "Message", _message(kind, Built(kind, record), 0, pairs))
     root = Message(raw, SPECS, "header").root("Message")
     inner = root.union("header", kind)
     assert inner is not None

@@ -15,6 +15,8 @@ from typing import Any, Protocol, Self
 
 from bowstring.datatypes.field import Metadata, Schema
 from bowstring.errors import BowstringError, ClosedError, InvalidDataError, TruncatedError, UsageError
+from bowstring.flatbuf.codec import finish
+from bowstring.flatbuf.tables import SPECS
 from bowstring.ipc import framing, header as headers
 from bowstring.ipc.body import BatchColumns, flatten
 from bowstring.ipc.dictionaries import StreamDictionaries, WrittenDictionaries
@@ -54,14 +56,15 @@ class Encoder:
             raise UsageError(f"alignment is 8, 16, 32 or 64 bytes, not {alignment!r}")
         self.schema = schema
         self.alignment = alignment
-        self.schema_record, self.wire = write_schema(schema)
+        record, self.wire = write_schema(schema)
+        self.schema_table = finish(SPECS, headers.SCHEMA, record)
         self._layouts = [layout_of(field.type) for field in schema.fields]
         self._dictionaries = WrittenDictionaries(self.wire, may_replace)
         self._headers = HeaderWriter()
 
     def schema_message(self) -> EncodedMessage:
         """The message that begins a stream."""
-        return EncodedMessage(headers.SCHEMA, headers.schema_message(self.schema_record), [], 0)
+        return EncodedMessage(headers.SCHEMA, headers.schema_message(self.schema_table), [], 0)
 
     def encode_batch(self, batch: RecordBatch) -> list[EncodedMessage]:
         """The messages of a batch: dictionaries that are due, then the batch. `UsageError` for another schema."""
