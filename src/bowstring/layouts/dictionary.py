@@ -156,11 +156,12 @@ class DictionaryLayout(Layout):
         return Array(self, len(data), (joined_validity(arrays), made.buffers[1]), (), joined)
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
-        mine, my_keys = np.unique(self.keys(left), return_inverse=True)
-        theirs, their_keys = np.unique(self.keys(right), return_inverse=True)
-        pairs = np.unique(my_keys * len(theirs) + their_keys)
+        my_keys, their_keys = self.keys(left), self.keys(right)
         assert left.dictionary is not None
         assert right.dictionary is not None
+        mine, my_keys = _distinct(my_keys, left.dictionary.length)
+        theirs, their_keys = _distinct(their_keys, right.dictionary.length)
+        pairs, _ = _distinct(my_keys * len(theirs) + their_keys, len(mine) * len(theirs))
         my_words = left.dictionary.take(mine[pairs // len(theirs)])
         return arrays_equal(my_words, right.dictionary.take(theirs[pairs % len(theirs)]), nans_equal)
 
@@ -170,6 +171,15 @@ class DictionaryLayout(Layout):
 
     def check_full(self, array: Array) -> None:
         self.keys(array)
+
+
+def _distinct(numbers: Indices, bound: int) -> tuple[Indices, Indices]:
+    """The distinct numbers, rising, all of them from 0 to below `bound`, and where among these each number is."""
+    if bound > 4 * len(numbers):
+        return np.unique(numbers, return_inverse=True)
+    present = np.zeros(bound, np.bool_)
+    present[numbers] = True
+    return np.flatnonzero(present), (np.cumsum(present) - 1)[numbers]
 
 
 def decode(array: Array) -> Array:
