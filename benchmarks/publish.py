@@ -111,7 +111,7 @@ class _Roads:
 def _outcome(rows: int, against: str, found: dict[str, Times], names: tuple[str, ...], bound: float) -> Outcome:
     peers = tuple(found[name] for name in names)
     ratio = found[_OURS].median_s / min(times.median_s for times in peers)
-    line = f"{rows:,} rows of mixed types, until another process has summed a column: against {against}"
+    line = f"{rows:,} rows until another process has summed a column, against {against}"
     return Outcome(GROUP, line, ratio, bound, "ratio", found[_OURS], peers)
 
 
@@ -120,10 +120,10 @@ def _memory(rows: int) -> Iterator[Outcome]:
         command = [sys.executable, "-m", "benchmarks.driver_memory", master, str(rows)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=_REPOSITORY)
         grown = json.loads(done.stdout.splitlines()[-1])
-        size = f"while {grown['published'] / 1e6:,.0f} MB are published, {master}"
-        yield Outcome(GROUP, f"growth of the driver's Python {size}", grown["python"] / 1e6, bound, "MB")
-        note = "" if bound else " (its JVM is the executor, too)"
-        yield Outcome(GROUP, f"growth of the driver's JVM {size}{note}", grown["jvm"] / 1e6, bound, "MB")
+        size = f"publishing {grown['published'] / 1e6:,.0f} MB, {master}"
+        note = "" if bound else ", where it is the executor, too"
+        yield Outcome(GROUP, f"driver's Python grows, {size}", grown["python"] / 1e6, bound, "MB")
+        yield Outcome(GROUP, f"driver's JVM grows, {size}{note}", grown["jvm"] / 1e6, bound, "MB")
 
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
