@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,6 +140,23 @@ def test_a_killed_keeper_is_told_and_the_next_publish_starts_another(spark: Spar
     assert table.num_rows == 100
     with publish(spark.range(100)) as again:
         assert bs.connect(again).read_all().num_rows == 100
+
+
+def test_a_keeper_that_dies_while_the_job_runs_is_told_with_the_partitions(spark: SparkSession) -> None:
+    with publish(spark.range(1)) as other, keeper_of(other) as keeper:
+        pid = keeper.status()["pid"]
+
+    def kill(batches: Iterator[Any]) -> Iterator[Any]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        yield from batches
+        if context.partitionId() == 2:  # two run at a time: one of the others was kept before this one began
+            os.kill(pid, 9)
+
+    with pytest.raises(ConnectionLostError, match=r"has lost the partitions \["):
+        publish(spark.range(0, 300, 1, 3).mapInArrow(kill, "id long"))
 
 
 def test_a_type_without_counterpart_is_named_before_any_job_runs(spark: SparkSession) -> None:

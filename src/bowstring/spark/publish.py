@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 _RESULT = "partition int, attempt long, host string, is_here boolean, rows long, nbytes long, uri string"
 _MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
+_KEEPER_S = 120.0
+"""How long a task waits for its keeper, which a busy host may take a while to start."""
+
 _keys: dict[Process, KeeperKey] = {}
 
 
@@ -207,7 +210,7 @@ def _writer(dataset: str, key: KeeperKey) -> Callable[[Iterator[Any]], Iterator[
         region, rows = _written(batches, f"{dataset}/{partition}")
         uri = None
         if region is not None:
-            with region, Keeper.open(key) as keeper:
+            with region, Keeper.open(key, timeout_s=_KEEPER_S) as keeper:
                 uri = keeper.put(dataset, (partition, attempt), region, rows=rows, ttl_s=key.ttl_s)
         row = {
             "partition": partition,
