@@ -411,7 +411,9 @@ say((code, sum(link.num_lent for link in data._links), data.read_all().num_rows,
 
 
 def test_a_process_that_ends_with_everything_open_says_nothing(server: bs.Server) -> None:
-    code = "import sys, bowstring as bs; data = bs.connect(sys.argv[1]); table = data.read_all(); it = iter(data); next(it)"
+    code = (
+        "import sys, bowstring as bs; data = bs.connect(sys.argv[1]); all = data.read_all(); it = iter(data); next(it)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code, server.uri("t")], capture_output=True, text=True, timeout=60, check=True
     )

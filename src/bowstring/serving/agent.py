@@ -104,10 +104,9 @@ class Agent:
             try:
                 connected, _ = listener.accept()
                 transport = UnixTransport(connected, options)
-            except (OSError, BowstringError):
-                time.sleep(_TICK_S / 10)  # descriptors are short, or it was somebody else
-                continue
-            threading.Thread(target=self._serve, args=(transport,), daemon=True).start()
+                threading.Thread(target=self._serve, args=(transport,), daemon=True).start()
+            except (OSError, RuntimeError, BowstringError):
+                time.sleep(_TICK_S / 10)  # descriptors or threads are short, or it was somebody else
 
     def _serve(self, transport: UnixTransport) -> None:
         try:
