@@ -41,7 +41,7 @@ def run(folder: Path, effort: Effort) -> Iterator[Outcome]:
         spark = bowstring.spark.session("local[*]")
         try:
             roads = _Roads(frame(spark, rows), consumer, mine, folder, expected_sum(rows))
-            found = {times.name: times for times in race(roads.contenders(), effort.few())}
+            found = {times.name: times for times in race(roads.contenders(), effort.few(1 if effort.quick else 2))}
         finally:
             spark.stop()
     yield _outcome(rows, "toArrow() and IPC", found, _DRIVERS, _DRIVER_BOUND)

@@ -6,7 +6,7 @@ import gc
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 Sample: TypeAlias = Callable[[], float]
@@ -18,16 +18,17 @@ class Effort:
     """How much time may go into measuring."""
 
     rounds: int
-    """The rounds of every race, after one to warm up."""
+    """The rounds of every race, after those to warm up."""
     more_s: float = 0.0
     """A race that took less than this goes on, as short times are noisy ones."""
     max_rounds: int = 200
     quick: bool = False
     """Small data, to see that everything runs; its ratios say little."""
+    warm_ups: int = 1
 
-    def few(self) -> Effort:
+    def few(self, warm_ups: int = 1) -> Effort:
         """The same for work of many seconds."""
-        return Effort(min(self.rounds, 3), 0.0, self.max_rounds, self.quick)
+        return replace(self, rounds=min(self.rounds, 3), more_s=0.0, warm_ups=warm_ups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ _LARGE_PIECES = 300
 
 def race(contenders: Sequence[Contender], effort: Effort) -> tuple[Times, ...]:
     """Let the contenders take turns, each once a round; who begins changes from round to round."""
-    for contender in contenders:
+    for contender in (*contenders,) * effort.warm_ups:
         contender.sample()
     seconds: dict[str, list[float]] = {contender.name: [] for contender in contenders}
     start, done = time.perf_counter(), 0
