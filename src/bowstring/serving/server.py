@@ -168,7 +168,7 @@ class Server:
                 continue
             except ClosedError:
                 return
-            except (BowstringError, OSError, ValueError):  # ValueError: closed in the moment of asking
+            except (BowstringError, OSError):
                 time.sleep(_PAUSE_S)  # descriptors are short: some come back when clients go
                 continue
             with self._lock:

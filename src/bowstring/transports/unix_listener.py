@@ -64,8 +64,11 @@ class UnixListener:
             try:
                 connected, _ = self._socket.accept()
             except (BlockingIOError, ConnectionAbortedError):
+                descriptor = self._socket.fileno()
+                if descriptor < 0:  # closed by another thread
+                    break
                 poll = select.poll()
-                poll.register(self._socket, select.POLLIN)
+                poll.register(descriptor, select.POLLIN)
                 if not poll.poll(deadline.remaining_s() * 1000):
                     raise deadline.error(f"unix socket {self.address!r}: waiting for a connection") from None
             except OSError as error:
