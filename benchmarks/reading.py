@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def run(folder: Path, effort: Effort) -> Iterator[Outcome]:
 def _lines(shape: Shape, path: str, effort: Effort) -> Iterator[Outcome]:
     size = f"{shape.columns} columns × {shape.batches} batches"
     _check(path, shape)
-    for schema, before in (("a schema never met", _forget), ("a schema met before", None)):
+    for schema, before in _SCHEMAS:
         yield compare(
             (GROUP, f"all batch headers, {size}, {schema}"),
             shape.headers_bound,
@@ -68,12 +69,12 @@ def _lines(shape: Shape, path: str, effort: Effort) -> Iterator[Outcome]:
             _peers(path, (("get_batch", _peer_batches), ("read_all", _peer_table))),
             effort,
         )
-    for index in shape.chosen:
+    for index, (schema, before) in product(shape.chosen, _SCHEMAS):
         name = _name(path, index)
         yield compare(
-            (GROUP, f"one column ({name.rpartition('_')[0]}) of {size}"),
+            (GROUP, f"one column ({name.rpartition('_')[0]}) of {size}, {schema}"),
             shape.column_bound,
-            Contender("bowstring", timed(partial(_our_column, path, name), _forget)),
+            Contender("bowstring", timed(partial(_our_column, path, name), before)),
             _peers(
                 path,
                 (
@@ -103,6 +104,9 @@ def _lines(shape: Shape, path: str, effort: Effort) -> Iterator[Outcome]:
 def _forget() -> None:
     """Let no schema be known from the last round: pyarrow reads it each time."""
     schemas._known.clear()
+
+
+_SCHEMAS = (("a schema never met", _forget), ("a schema met before", None))
 
 
 def _our_batches(path: str) -> object:
