@@ -6,6 +6,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import click
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 _POLL_S = 0.1
-_CONF = {"spark.sql.shuffle.partitions": 8}
+_WARM_UP_ROWS = 1000
 
 
 class Steps:
@@ -65,6 +66,7 @@ class Steps:
 
 
 def _compute(spark: SparkSession, path: str | None, lines: int) -> DataFrame:
+    spark.conf.set("spark.sql.shuffle.partitions", 2 * spark.sparkContext.defaultParallelism)
     if path is not None:
         return inputs.read_input(spark, path)
     return corpus.python_lines(spark, corpus.installed_sources(lines))
@@ -87,24 +89,23 @@ def demo(path: str | None, master: str, lines: int) -> int:
     console = Console()
     start = time.perf_counter()
     with Steps(console) as steps:
-        spark = steps.run("Spark starts", lambda: session(master, _CONF, app_name="bowstring demo"))
+        spark = steps.run("Spark starts", lambda: session(master, app_name="bowstring demo"))
         try:
             steps.spark = spark
             frame = steps.run("Spark reads, parses, joins and aggregates", lambda: _compute(spark, path, lines).cache())
             facts = steps.run("Spark counts rows and nulls, and sums", lambda: spark_facts(frame))
-            arrivals = [
-                steps.run("The executors publish, another process attaches", lambda: roads.by_publishing(frame)),
-                steps.run("The same through the driver", lambda: roads.by_driver(frame)),
-                steps.run("The same through Parquet", lambda: roads.by_parquet(frame)),
-            ]
+            few = frame.limit(_WARM_UP_ROWS)
+            steps.run("Every road is taken once with a few rows", lambda: [take(few) for take in roads.ROADS.values()])
+            arrivals = {road: steps.run(road, partial(take, frame)) for road, take in roads.ROADS.items()}
         finally:
             spark.stop()
-    differences = arrivals[0].facts.differences(facts) if arrivals[0].facts else []
+    shared = next(iter(arrivals.values()))
+    differences = shared.facts.differences(facts) if shared.facts else []
     console.print()
-    if arrivals[0].head:
-        report.show_head(console, arrivals[0].head)
+    if shared.sample:
+        report.show_sample(console, shared.sample)
         console.print()
-    report.show_check(console, arrivals[0], differences)
+    report.show_check(console, shared, differences)
     console.print()
     report.show_roads(console, arrivals)
     console.print(f"[dim]{time.perf_counter() - start:.0f} s in all[/dim]")

@@ -10,12 +10,15 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bowstring.cli.demo.facts import batch_facts
 from bowstring.layouts.display import value_text
 
-HEAD_ROWS = 8
+if TYPE_CHECKING:
+    from bowstring.tabular.batch import RecordBatch
+
+SAMPLE_ROWS = 8
 
 
 def anonymous_bytes() -> int:
@@ -43,10 +46,19 @@ def shared(uris: list[str]) -> dict[str, Any]:
     usable, copied = time.perf_counter() - start, anonymous_bytes() - before
     facts = batch_facts(schema.names, batches)
     summed = time.perf_counter() - start
-    head = next((batch.slice(0, HEAD_ROWS) for batch in batches if batch.num_rows), None)
-    rows = [] if head is None else [[_cell(v) for v in column.to_pylist()] for column in head.columns]
-    shown = {"names": schema.names, "types": [str(t) for t in schema.types], "columns": rows}
-    return _timed(first, usable, summed, copied) | {"facts": facts.to_json(), "head": shown}
+    shown = {"names": schema.names, "types": [str(t) for t in schema.types], "rows": _samples(batches)}
+    return _timed(first, usable, summed, copied) | {"facts": facts.to_json(), "sample": shown}
+
+
+def _samples(batches: list[RecordBatch]) -> list[list[str]]:
+    """The cells of a few rows from all over the result."""
+    filled = [batch for batch in batches if batch.num_rows]
+    rows = []
+    for number in range(min(SAMPLE_ROWS, sum(batch.num_rows for batch in filled))):
+        batch = filled[number * len(filled) // SAMPLE_ROWS]
+        at = (number * batch.num_rows // SAMPLE_ROWS + number) % batch.num_rows
+        rows.append([_cell(column[at]) for column in batch.columns])
+    return rows
 
 
 def _cell(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What the demo prints: the first rows, the check against Spark, and the three roads side by side."""
+"""What the demo prints: some rows, the check against Spark, and the three roads side by side."""
 
 from __future__ import annotations
 
@@ -28,18 +28,17 @@ def time_text(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms"
 
 
-def show_head(console: Console, head: dict[str, Any]) -> None:
-    """Print the first rows, as many columns as there is room for."""
+def show_sample(console: Console, sample: dict[str, Any]) -> None:
+    """Print a few rows, as many columns as there is room for."""
     table = Table(box=None, header_style="bold", pad_edge=False)
-    shown = range(min(len(head["names"]), MAX_COLUMNS, max(console.width // 12, 1)))
+    shown = range(min(len(sample["names"]), MAX_COLUMNS, max(console.width // 12, 1)))
     for index in shown:
-        table.add_column(Text(head["names"][index]), overflow="ellipsis", no_wrap=True, max_width=32)
-    table.add_row(*(Text(head["types"][index], style="dim") for index in shown))
-    columns = head["columns"]
-    for row in range(len(columns[0]) if columns else 0):
-        table.add_row(*(Text(columns[index][row]) for index in shown))
+        table.add_column(Text(sample["names"][index]), overflow="ellipsis", no_wrap=True, max_width=32)
+    table.add_row(*(Text(sample["types"][index], style="dim") for index in shown))
+    for row in sample["rows"]:
+        table.add_row(*(Text(row[index]) for index in shown))
     console.print(table)
-    left = len(head["names"]) - len(shown)
+    left = len(sample["names"]) - len(shown)
     if left:
         console.print(f"[dim]and {left} more columns[/dim]")
 
@@ -60,15 +59,15 @@ def show_check(console: Console, arrival: Arrival, differences: list[str]) -> No
     )
 
 
-def show_roads(console: Console, arrivals: list[Arrival]) -> None:
-    """Print the roads side by side, a column each."""
+def show_roads(console: Console, arrivals: dict[str, Arrival]) -> None:
+    """Print the roads side by side, a column each, ours first."""
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 3, 0, 0))
     table.add_column("to another process")
-    for arrival in arrivals:
-        best = "bold green" if arrival is arrivals[0] else ""
-        table.add_column(arrival.road, justify="right", style=best, header_style=f"bold {best}")
+    for number, road in enumerate(arrivals):
+        style = "" if number else "bold green"
+        table.add_column(road, justify="right", style=style, header_style=f"bold {style}")
     for title, value in _LINES:
-        table.add_row(title, *(value(arrival) for arrival in arrivals))
+        table.add_row(title, *(value(arrival) for arrival in arrivals.values()))
     console.print(table)
 
 

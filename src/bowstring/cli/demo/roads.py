@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 class Arrival:
     """How a result came over one road: times in seconds, the consumer's from the moment it was told where to look."""
 
-    road: str
     rows: int
     size_bytes: int
     produced_s: float
@@ -37,7 +36,7 @@ class Arrival:
     summed_s: float
     copied_bytes: int
     facts: Facts | None = None
-    head: dict[str, Any] | None = None
+    sample: dict[str, Any] | None = None
 
     @property
     def total_s(self) -> float:
@@ -94,11 +93,11 @@ def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
     return made, time.perf_counter() - start
 
 
-def _arrival(road: str, size_bytes: int, produced_s: float, found: dict[str, Any]) -> Arrival:
+def _arrival(size_bytes: int, produced_s: float, found: dict[str, Any]) -> Arrival:
     facts = Facts.from_json(found["facts"]) if "facts" in found else None
     rows = found["rows"] if facts is None else facts.rows
     times = (found["first_s"], found["usable_s"], found["summed_s"])
-    return Arrival(road, rows, size_bytes, produced_s, *times, found["copied_bytes"], facts, found.get("head"))
+    return Arrival(rows, size_bytes, produced_s, *times, found["copied_bytes"], facts, found.get("sample"))
 
 
 def by_publishing(frame: DataFrame) -> Arrival:
@@ -107,7 +106,7 @@ def by_publishing(frame: DataFrame) -> Arrival:
         published, produced_s = _timed(lambda: publish(frame))
         with published:
             consumer.send("shared", list(published.uris))
-            return _arrival("bowstring publish", published.nbytes, produced_s, consumer.answer())
+            return _arrival(published.nbytes, produced_s, consumer.answer())
 
 
 def by_driver(frame: DataFrame) -> Arrival:
@@ -121,7 +120,7 @@ def by_driver(frame: DataFrame) -> Arrival:
         with mine.makefile("wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
             writer.write_table(table)
         mine.shutdown(socket.SHUT_WR)
-        return _arrival("driver: toArrow + IPC", table.nbytes, produced_s, consumer.answer())
+        return _arrival(table.nbytes, produced_s, consumer.answer())
 
 
 def by_parquet(frame: DataFrame) -> Arrival:
@@ -133,6 +132,13 @@ def by_parquet(frame: DataFrame) -> Arrival:
             _, produced_s = _timed(lambda: frame.write.parquet(path))
             size_bytes = sum(entry.stat().st_size for entry in os.scandir(path))
             consumer.send("parquet", path)
-            return _arrival("Parquet files", size_bytes, produced_s, consumer.answer())
+            return _arrival(size_bytes, produced_s, consumer.answer())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+ROADS: dict[str, Callable[[DataFrame], Arrival]] = {
+    "bowstring publish": by_publishing,
+    "driver: toArrow + IPC": by_driver,
+    "Parquet files": by_parquet,
+}
