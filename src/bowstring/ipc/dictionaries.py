@@ -11,7 +11,8 @@ from typing import Any
 
 from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import InvalidDataError, UsageError
-from bowstring.ipc.body import BatchColumns, DictionaryLookup, SchemaPlan, dictionaries_of
+from bowstring.ipc.body import BatchColumns, DictionaryLookup, SchemaPlan
+from bowstring.ipc.flatten import dictionaries_of
 from bowstring.ipc.header import BatchHeader
 from bowstring.ipc.metadata import V4, DictionaryId, WireSchema
 from bowstring.layouts.array import Array

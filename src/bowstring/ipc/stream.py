@@ -18,8 +18,9 @@ from bowstring.errors import BowstringError, ClosedError, InvalidDataError, Trun
 from bowstring.flatbuf.codec import finish
 from bowstring.flatbuf.tables import SPECS
 from bowstring.ipc import framing, header as headers
-from bowstring.ipc.body import BatchColumns, flatten
+from bowstring.ipc.body import BatchColumns
 from bowstring.ipc.dictionaries import StreamDictionaries, WrittenDictionaries
+from bowstring.ipc.flatten import flatten
 from bowstring.ipc.header import BatchHeader, DictionaryMark, HeaderReader, HeaderWriter
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import write_schema
