@@ -245,8 +245,25 @@ def test_what_is_no_uri_is_a_protocol_error() -> None:
         bs.connect("unix:@x")
     with pytest.raises(UsageError, match="scheme"):
         bs.connect("tcp:host?want_data=1&ticket=t")
-    with pytest.raises(UsageError):
-        bs.connect([])
+    wrong: list[Any] = [[], None, 3, b"unix:@x", {"t": "unix:@x"}]
+    for target in wrong:
+        with pytest.raises(UsageError):
+            bs.connect(target)
+
+
+def test_a_deadline_is_positive(server: bs.Server) -> None:
+    for timeout_s in (0, -1, float("nan")):
+        with pytest.raises(UsageError, match="timeout_s"):
+            bs.connect(server.uri("t"), timeout_s=timeout_s)
+
+
+def test_servers_and_data_sets_say_what_they_are(server: bs.Server) -> None:
+    assert repr(server) == f"<bowstring.Server at {server.address}: {', '.join(map(repr, server.names))}>"
+    with bs.connect(server.uri("t")) as data:
+        assert repr(data).startswith("<bowstring.Dataset 1 part>")
+    with bs.serve({}) as empty:
+        assert "nothing yet" in repr(empty)
+    assert repr(empty) == "<bowstring.Server closed>"
 
 
 def test_bad_sources_and_names_are_refused_and_leave_no_server(tmp_path: Path) -> None:
@@ -261,6 +278,10 @@ def test_bad_sources_and_names_are_refused_and_leave_no_server(tmp_path: Path) -
         bs.serve({"f": 7})  # type: ignore[dict-item]
     with pytest.raises(UsageError, match="name"):
         bs.serve({"": example()})
+    odd: list[Any] = [{3: example()}, [example()], example()]
+    for sources in odd:
+        with pytest.raises(UsageError):
+            bs.serve(sources)
     with bs.serve({"t": example()}) as server, pytest.raises(UsageError, match="already"):
         server.add("t", example())
     assert soon(lambda: threading.active_count() == threads)

@@ -100,6 +100,14 @@ def test_record_batches_readers_and_generators_are_shared_as_well(tmp_path: Path
         assert (handle.num_rows, bs.attach(handle).num_rows) == (6, 6)
 
 
+@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
+def test_tables_of_other_libraries_are_shared_and_served_as_they_are(library: str) -> None:
+    module = pytest.importorskip(library)
+    theirs = getattr(module, "table", None) or module.DataFrame
+    with bs.share(theirs({"a": [1, 2]})) as handle, bs.serve({"t": theirs({"a": [1, 2]})}) as server:
+        assert bs.attach(handle).to_pydict() == bs.connect(server.uri("t")).read_all().to_pydict() == {"a": [1, 2]}
+
+
 def test_an_empty_table_is_shared_with_its_schema() -> None:
     table = bs.table({"a": [1]}).slice(0, 0)
     with bs.share(table) as handle:

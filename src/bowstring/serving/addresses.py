@@ -61,10 +61,10 @@ class Ticket:
         return cls(name.decode("utf-8", "backslashreplace"), packed)
 
 
-def uri_for(address: str, name: str) -> str:
+def uri_for(address: str, name: object) -> str:
     """The URI of the data set `name` of the server at a unix address."""
-    if not name or "\0" in name:
-        raise UsageError(f"the name of a data set is not empty and has no zero byte: {name!r}")
+    if not isinstance(name, str) or not name or "\0" in name:
+        raise UsageError(f"the name of a data set is text that is not empty and has no zero byte, not {name!r}")
     parameters = (("error_data", str(ERROR_DATA)), ("ticket", name))
     return str(StreamURI("unix", address, WANT_DATA, FREE_DATA, parameters=parameters))
 
@@ -93,9 +93,10 @@ def parse(text: str, ticket: str | None = None) -> tuple[StreamURI, str]:
     """
     if not isinstance(text, str):
         raise UsageError(f"expected a URI, not {type(text).__name__}")
+    scheme = text.partition(":")[0]
+    if scheme.lower() != "unix" and scheme.isalnum():
+        raise UsageError(f"URI {text!r}: expected the scheme unix, found {scheme}")
     uri = parse_uri(text)
-    if uri.scheme != "unix":
-        raise UsageError(f"URI {text!r}: expected the scheme unix, found {uri.scheme}")
     ticket = uri.parameter("ticket") if ticket is None else ticket
     if not ticket:
         raise UsageError(f"URI {text!r} names no data set: give a ticket")

@@ -5,14 +5,14 @@ be shared.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias
 
 from bowstring.datatypes.field import Schema
 from bowstring.dissociated.uri import StreamURI
-from bowstring.errors import BowstringError, ClosedError, InvalidDataError, UsageError
+from bowstring.errors import BowstringError, ClosedError, ConnectionLostError, InvalidDataError, UsageError
 from bowstring.serving.addresses import Ticket, parse
 from bowstring.serving.links import Link, Stream
 from bowstring.tabular.batch import RecordBatch
@@ -131,7 +131,10 @@ class Dataset:
                 return link, link.stream(part.ticket)
             except ConnectionError:
                 pass  # the server may have started anew: a fresh connection tells
-        link = Link(part.uri, self._timeout_s)
+        try:
+            link = Link(part.uri, self._timeout_s)
+        except ConnectionLostError as error:
+            raise type(error)(f"data set {part.ticket.name!r}: {error}") from error
         with self._lock:
             self._links.add(link)
         try:
@@ -169,7 +172,8 @@ class Dataset:
         return self.read_all().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        state = "closed" if self._is_closed else f"{len(self._parts)} parts"
+        parts = "1 part" if len(self._parts) == 1 else f"{len(self._parts)} parts"
+        state = "closed" if self._is_closed else parts
         return f"<bowstring.Dataset {state}>\n{self.schema}"
 
 
@@ -186,13 +190,17 @@ def connect(target: Target, ticket: str | None = None, *, copy: bool = False, ti
 
     Raises `NotFoundError` where the server does not know the ticket, `ConnectionLostError` where nobody answers or the
     server goes away, `DeadlineError` where it is silent, `ProtocolError` for what is no URI of ours or what breaks the
-    protocol.
+    protocol, `UsageError` for anything else than a URI, and for a deadline that is not positive.
     """
     uris: Any = [target] if isinstance(target, str) else getattr(target, "uris", target)
-    if isinstance(uris, dict):
+    if isinstance(uris, Mapping):
         raise UsageError(
             "connect: expected one URI or several parts of one data set; choose one of a server's: server.uri(name)"
         )
+    if not isinstance(uris, Iterable) or isinstance(uris, bytes):
+        raise UsageError(f"connect: expected a URI, or what has `uris`, not {type(target).__name__}")
+    if not timeout_s > 0:
+        raise UsageError(f"connect: timeout_s: expected a positive number of seconds, found {timeout_s!r}")
     schema = getattr(target, "schema", None)
     parts = []
     for text in uris:

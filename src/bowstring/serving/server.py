@@ -47,6 +47,7 @@ _JOIN_S = 5.0
 _PAUSE_S = 0.2
 _REFUSAL_S = 2.0
 _REFUSALS = 16
+_NAMES_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +220,8 @@ class Server:
         self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self._is_closed else f"{len(self.names)} data sets at {self.address}"
+        names = ", ".join(map(repr, self.names[:_NAMES_SHOWN])) + (", …" if len(self.names) > _NAMES_SHOWN else "")
+        state = "closed" if self._is_closed else f"at {self.address}: {names or 'nothing yet'}"
         return f"<bowstring.Server {state}>"
 
 
@@ -326,14 +328,16 @@ def serve(sources: Mapping[str, Source], address: str | None = None, options: Se
     """Serve data sets to other processes of this machine and user; see `Server`, and `bowstring.connect` for the other
     end.
 
-    A source is a table, a record batch, record batches or a reader (each copied once, now, into memory that all
-    clients share), the path of an Arrow file (its descriptor is passed, nothing is copied), or a `Region` or `Handle`
-    of shared memory. `address` is a path for the socket; by default it gets an abstract name of its own, which leaves
-    no file behind.
+    A source is a table (of Bowstring or another library), a record batch, record batches or a reader (each copied
+    once, now, into memory that all clients share), the path of an Arrow file (its descriptor is passed, nothing is
+    copied), or a `Region` or `Handle` of shared memory. `address` is a path for the socket; by default it gets an
+    abstract name of its own, which leaves no file behind.
 
     Raises `NotFoundError` for a path that is not there, other errors of `open_file` for one that is no Arrow file,
     `ResourceError` where memory is short, `UsageError` for other sources and addresses in use.
     """
+    if not isinstance(sources, Mapping):
+        raise UsageError(f"serve: expected {{name: source}}, not {type(sources).__name__}")
     server = Server(address, options)
     try:
         for name, source in sources.items():

@@ -146,7 +146,8 @@ class Handle:
 
 
 def share(data: Batches) -> Handle:
-    """Copy a table, record batches or what a reader gives once into shared memory: a handle that can be pickled.
+    """Copy a table (of Bowstring or another library), record batches or what a reader gives once into shared memory:
+    a handle that can be pickled.
 
     What is read batch by batch is written batch by batch, so it is never there twice. Raises `UsageError` for anything
     else, `ResourceError` where memory or descriptors are short; then nothing is left behind.

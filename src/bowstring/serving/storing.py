@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from bowstring.datatypes.field import Schema
 from bowstring.dissociated.wire import AddressBody
@@ -26,11 +26,20 @@ from bowstring.memory.buffer import Memory
 from bowstring.memory.descriptors import refuse_what_does_not_fit
 from bowstring.memory.region import Region
 from bowstring.tabular.batch import RecordBatch
+from bowstring.tabular.build import table
 from bowstring.tabular.table import Table
 from bowstring.transports.regions import addresses_of
 
-Batches: TypeAlias = RecordBatch | Table | FileReader | StreamReader | Iterable[RecordBatch]
-"""What can be written into a region."""
+
+class SupportsArrowStream(Protocol):
+    """Another library's table, by the C data interface."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """A capsule with its batches."""
+
+
+Batches: TypeAlias = RecordBatch | Table | FileReader | StreamReader | SupportsArrowStream | Iterable[RecordBatch]
+"""What can be written into a region: ours, or another library's table."""
 
 _FIRST_MESSAGE = len(framing.FILE_START)
 
@@ -61,6 +70,8 @@ def as_batches(source: Batches) -> tuple[Schema, Iterable[RecordBatch]]:
         return source.schema, source.to_batches()
     if isinstance(source, FileReader | StreamReader):
         return source.schema, source
+    if hasattr(source, "__arrow_c_stream__"):
+        return as_batches(table(source))
     if hasattr(source, "__iter__"):
         held = iter(source)
         first = next(held, None)
