@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import pickle
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +22,7 @@ from tests.spark.test_faults import fails
 from tests.spark.test_round_trip import EVERYTHING
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
@@ -93,6 +96,21 @@ def test_empty_frames_and_partitions_keep_their_schema(spark: SparkSession, part
         table = bs.connect(published).read_all()
         assert table.to_pydict() == {"id": [1] if partitions == 5 else []}
         assert table.schema == published.schema
+
+
+def test_names_with_dots_and_names_used_twice_arrive(spark: SparkSession) -> None:
+    frame = spark.range(3).selectExpr("id as `a.b`", "-id as `a.b`", "named_struct('x.y', id) as ` `")
+    with publish(frame) as published:
+        table = bs.connect(published).read_all()
+    assert table.schema == published.schema
+    assert table.schema.names == ["a.b", "a.b", " "]
+    assert table.column(1).to_pylist() == [0, -1, -2]
+    assert table.column(2).to_pylist() == [{"x.y": 0}, {"x.y": 1}, {"x.y": 2}]
+
+
+def test_rows_of_a_frame_without_columns_are_counted(spark: SparkSession) -> None:
+    with publish(spark.range(5).select()) as published:
+        assert published.num_rows == bs.connect(published).read_all().num_rows == 5
 
 
 def test_attempts_that_fail_leave_no_row_twice_and_no_memory(spark: SparkSession) -> None:
@@ -175,6 +193,36 @@ def test_settings_of_the_session_are_as_before(spark: SparkSession) -> None:
         assert spark.conf.get(name) == "1000000"
     finally:
         spark.conf.set(name, str(before))
+
+
+def test_threads_that_publish_at_once_leave_the_settings_as_they_were(spark: SparkSession) -> None:
+    name = "spark.sql.execution.arrow.maxBytesPerBatch"
+    before = spark.conf.get(name)
+    spark.conf.set(name, "1000000")
+    both = threading.Barrier(2)
+
+    def slowly(batches: Iterator[Any]) -> Iterator[Any]:
+        time.sleep(0.5)
+        yield from batches
+
+    def one(frame: DataFrame) -> int:
+        both.wait(30)
+        with publish(frame) as published:
+            return bs.connect(published).read_all().num_rows
+
+    frames = [spark.range(10), spark.range(20).mapInArrow(slowly, "id long")]
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            assert list(pool.map(one, frames)) == [10, 20]
+        assert spark.conf.get(name) == "1000000"
+    finally:
+        spark.conf.set(name, str(before))
+
+
+def test_what_is_no_data_frame_is_refused() -> None:
+    wrong: Any = [1, 2]
+    with pytest.raises(UsageError, match="not list"):
+        publish(wrong)
 
 
 @pytest.mark.parametrize("options", [{"ttl_s": 0}, {"ttl_s": -1}, {"name": "a/b"}, {"name": ""}])

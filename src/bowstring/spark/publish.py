@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -42,6 +43,8 @@ _KEEPER_S = 120.0
 """How long a task waits for its keeper, which a busy host may take a while to start."""
 
 _keys: dict[Process, KeeperKey] = {}
+_changed: dict[tuple[int, str], tuple[int, str | None]] = {}
+_setting = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,24 +134,34 @@ def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TT
 
     Raises: UnsupportedTypeError: a column's type has no counterpart in Arrow; told before any job runs, with the
     column's path. ConnectionLostError: a keeper died with its partitions while the job ran. UsageError: `ttl_s` is not
-    positive, or `name` has other characters than letters, digits, "_", "-" and ".".
+    positive, `name` has other characters than letters, digits, "_", "-" and ".", or `df` is no data frame.
     """
     if not ttl_s > 0:
         raise UsageError(f"ttl_s: expected a positive number of seconds, found {ttl_s!r}")
     if name is not None and not (name.isascii() and name.replace("_", "").replace("-", "").replace(".", "").isalnum()):
         raise UsageError(f"name: expected letters, digits, '_', '-' and '.', found {name!r}")
+    if not hasattr(df, "mapInArrow"):
+        raise UsageError(f"publish: expected a Spark data frame, not {type(df).__name__}")
     spark = df.sparkSession
     schema = arrow_schema(df.schema, spark.conf.get("spark.sql.session.timeZone") or "UTC")
     dataset = f"{name or 'data'}-{secrets.token_hex(8)}"
     key = _keeper_key(ttl_s)
     try:
         with _set(spark, _MAX_BYTES, str(BEST_MAX_BYTES_PER_BATCH)):
-            rows = sorted(df.mapInArrow(_writer(dataset, key), _RESULT).collect(), key=lambda row: row.partition)
+            job = _numbered(df).mapInArrow(_writer(dataset, key, df.columns), _RESULT)
+            rows = sorted(job.collect(), key=lambda row: row.partition)
         _commit(dataset, key, {row.partition: row.attempt for row in rows if row.is_here and row.uri is not None})
     except BaseException:
         _drop(dataset, key)
         raise
     return Published(dataset, schema, [Partition(r.partition, r.uri, r.host, r.rows, r.nbytes) for r in rows], key)
+
+
+def _numbered(df: DataFrame) -> DataFrame:
+    """`df` with numbers for names: mapInArrow fails on a name with a dot, or one used twice, and forgets the rows of a
+    frame without columns, which so gets one.
+    """
+    return df.toDF(*map(str, range(len(df.columns)))) if df.columns else df.selectExpr("null")
 
 
 def _keeper_key(ttl_s: float) -> KeeperKey:
@@ -162,15 +175,23 @@ def _keeper_key(ttl_s: float) -> KeeperKey:
 
 @contextmanager
 def _set(spark: SparkSession, setting: str, value: str) -> Iterator[None]:
-    before = spark.conf.get(setting, None)
-    spark.conf.set(setting, value)
+    """Change a setting while any thread publishes from this session; the last one puts back what the first found."""
+    place = (id(spark), setting)
+    with _setting:
+        users, before = _changed.get(place) or (0, spark.conf.get(setting, None))
+        spark.conf.set(setting, value)
+        _changed[place] = (users + 1, before)
     try:
         yield
     finally:
-        if before is None:
-            spark.conf.unset(setting)
-        else:
-            spark.conf.set(setting, before)
+        with _setting:
+            users, before = _changed.pop(place)
+            if users > 1:
+                _changed[place] = (users - 1, before)
+            elif before is None:
+                spark.conf.unset(setting)
+            else:
+                spark.conf.set(setting, before)
 
 
 def _commit(dataset: str, key: KeeperKey, attempts: dict[int, int]) -> None:
@@ -197,7 +218,7 @@ def _drop(dataset: str, key: KeeperKey) -> None:
         pass  # nothing was kept, or it is gone already
 
 
-def _writer(dataset: str, key: KeeperKey) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _writer(dataset: str, key: KeeperKey, names: Sequence[str]) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """What runs on the executors for each partition: its batches in, one row about it out."""
 
     def write(batches: Iterator[Any]) -> Iterator[Any]:
@@ -207,7 +228,7 @@ def _writer(dataset: str, key: KeeperKey) -> Callable[[Iterator[Any]], Iterator[
         context = TaskContext.get()
         assert context is not None
         partition, attempt = context.partitionId(), context.taskAttemptId()
-        region, rows = _written(batches, f"{dataset}/{partition}")
+        region, rows = _written((_named(batch, names) for batch in batches), f"{dataset}/{partition}")
         uri = None
         if region is not None:
             with region, Keeper.open(key, timeout_s=_KEEPER_S) as keeper:
@@ -226,6 +247,10 @@ def _writer(dataset: str, key: KeeperKey) -> Callable[[Iterator[Any]], Iterator[
         yield pa.RecordBatch.from_pylist([row], pa.schema(fields))
 
     return write
+
+
+def _named(theirs: Any, names: Sequence[str]) -> Any:
+    return theirs.select(range(len(names))).rename_columns(names)
 
 
 def _written(batches: Iterator[Any], name: str) -> tuple[Region | None, int]:
