@@ -199,6 +199,19 @@ class Table:
         message = self.message
         return Table(message, message.specs[spec], message.follow(at, name))
 
+    def children_span(self, name: str) -> tuple[int, int]:
+        """Where the offsets of a vector of tables begin, and how many there are; (0, 0) if absent."""
+        at = self.locate(self.spec.slots[name].number, 4)
+        return self.message.vector(at, 4, name) if at else (0, 0)
+
+    def child_at(self, name: str, index: int) -> Table:
+        """One table of a vector of tables; `index` is less than their number."""
+        kind = self.spec.slots[name].kind
+        assert isinstance(kind, Children)
+        start, _ = self.children_span(name)
+        message = self.message
+        return Table(message, message.specs[kind.spec], message.follow(start + 4 * index, name))
+
     def span(self, name: str) -> tuple[int, int]:
         """Where a number or the items of a vector of structs begin, and how many there are; (0, 0) if absent."""
         slot = self.spec.slots[name]

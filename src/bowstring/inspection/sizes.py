@@ -42,7 +42,7 @@ class _Columns:
     @classmethod
     def of(cls, wire: WireSchema, version: int) -> _Columns:
         plan = SchemaPlan(wire, version == V4)
-        starts = [(c.first_node, c.first_buffer, c.first_variadic) for c in plan.columns]
+        starts = [(c.first_node, c.first_buffer, c.first_variadic) for c in plan]
         table = np.array([*starts, (plan.node_count, plan.buffer_count, plan.variadic_count)], np.int64)
         return cls(plan, table[:-1, 0], table[:, 1], table[:, 2])
 

@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, overload
 
+import numpy as np
+
 from bowstring.datatypes.types import Union
 from bowstring.errors import InvalidDataError, UnsupportedError
+from bowstring.ipc.deferred import DeferredSchema
 from bowstring.ipc.header import BatchHeader
 from bowstring.ipc.metadata import DictionaryId, WireSchema
 from bowstring.layouts.array import Array
@@ -23,6 +26,8 @@ from bowstring.memory.buffer import Buffer
 
 DictionaryLookup: TypeAlias = Callable[[DictionaryId], Array | None]
 """Gives the dictionary as of a batch; None where it has not been defined."""
+ReadSchema: TypeAlias = DeferredSchema | WireSchema
+"""A schema as a reader has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,39 +48,61 @@ class ColumnPlan:
     buffers: struct.Struct
 
 
-class SchemaPlan:
-    """What a reader compiles out of a schema; `legacy_unions`: unions have a validity buffer, as in version 4."""
+class SchemaPlan(Sequence[ColumnPlan]):
+    """What a reader compiles out of a schema: the plan of each column, made when it is asked for.
 
-    __slots__ = ("buffer_count", "columns", "legacy_unions", "node_count", "variadic_count", "wire")
+    `legacy_unions`: unions have a validity buffer, as in version 4.
+    """
 
-    def __init__(self, wire: WireSchema, legacy_unions: bool = False) -> None:
+    __slots__ = ("_made", "_starts", "buffer_count", "legacy_unions", "node_count", "variadic_count", "wire")
+
+    def __init__(self, wire: ReadSchema, legacy_unions: bool = False) -> None:
         self.wire = wire
         self.legacy_unions = legacy_unions
-        self.node_count = self.buffer_count = self.variadic_count = 0
-        columns = []
-        for field, dictionaries in zip(wire.schema.fields, wire.dictionaries, strict=True):
-            layout = layout_of(field.type)
-            nodes, buffers, variadic = self._count(layout)
-            columns.append(
-                ColumnPlan(
-                    field.name,
-                    layout,
-                    dictionaries,
-                    self.node_count,
-                    nodes,
-                    self.buffer_count,
-                    buffers,
-                    self.variadic_count,
-                    variadic,
-                    nodes == 1 and buffers in (2, 3) and not variadic and not dictionaries and layout.has_validity,
-                    struct.Struct(f"<{2 * nodes}q"),
-                    struct.Struct(f"<{2 * buffers}q"),
-                )
-            )
-            self.node_count += nodes
-            self.buffer_count += buffers
-            self.variadic_count += variadic
-        self.columns = tuple(columns)
+        self._made: list[ColumnPlan | None] = [None] * len(wire)
+        counts = wire.counts().copy() if isinstance(wire, DeferredSchema) else np.full((len(wire), 3), -1, np.int64)
+        for index in np.flatnonzero(counts[:, 0] < 0).tolist():
+            counts[index] = self._count(layout_of(wire.entry(index)[0].type))
+        self._starts = np.zeros((len(wire) + 1, 3), np.int64)
+        np.cumsum(counts, axis=0, out=self._starts[1:])
+        self.node_count, self.buffer_count, self.variadic_count = self._starts[-1].tolist()
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    @overload
+    def __getitem__(self, index: int) -> ColumnPlan: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[ColumnPlan]: ...
+    def __getitem__(self, index: int | slice) -> ColumnPlan | list[ColumnPlan]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self._made)))]
+        made = self._made[index]
+        if made is None:
+            made = self._made[index] = self._make(index)
+        return made
+
+    def _make(self, index: int) -> ColumnPlan:
+        field, dictionaries = self.wire.entry(index)
+        layout = layout_of(field.type)
+        start, stop = self._starts[index].tolist(), self._starts[index + 1].tolist()
+        nodes, buffers, variadic = (end - begin for begin, end in zip(start, stop, strict=True))
+        if (nodes, buffers, variadic) != self._count(layout):
+            raise InvalidDataError(f"field {field.name!r}: {field.type} does not lie as the type that the schema names")
+        return ColumnPlan(
+            field.name,
+            layout,
+            dictionaries,
+            start[0],
+            nodes,
+            start[1],
+            buffers,
+            start[2],
+            variadic,
+            nodes == 1 and buffers in (2, 3) and not variadic and not dictionaries and layout.has_validity,
+            struct.Struct(f"<{2 * nodes}q"),
+            struct.Struct(f"<{2 * buffers}q"),
+        )
 
     def _count(self, layout: Layout) -> tuple[int, int, int]:
         below = [self._count(child) for child in layout.children]
@@ -133,7 +160,7 @@ class BatchColumns(Sequence[Array]):
         self.body_at = body.offset
         self.dictionaries = dictionaries
         self.where = where
-        self._plans = plan.columns if selection is None else selection
+        self._plans: Sequence[ColumnPlan] = plan if selection is None else selection
         self._made: dict[int, Array] | None = None
 
     def __len__(self) -> int:

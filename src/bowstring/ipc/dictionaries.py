@@ -11,7 +11,7 @@ from typing import Any
 
 from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import InvalidDataError, UsageError
-from bowstring.ipc.body import BatchColumns, DictionaryLookup, SchemaPlan
+from bowstring.ipc.body import BatchColumns, DictionaryLookup, ReadSchema, SchemaPlan
 from bowstring.ipc.flatten import dictionaries_of
 from bowstring.ipc.header import BatchHeader
 from bowstring.ipc.metadata import V4, DictionaryId, WireSchema
@@ -63,7 +63,7 @@ class StreamDictionaries:
         return None if entry is None else entry.array()
 
     def with_batch(
-        self, wire: WireSchema, header: BatchHeader, body: Buffer, where: tuple[object, ...]
+        self, wire: ReadSchema, header: BatchHeader, body: Buffer, where: tuple[object, ...]
     ) -> StreamDictionaries:
         """The table after a dictionary batch: a new dictionary, a replacement, or a longer one."""
         node = known(wire, header, where)
@@ -89,7 +89,7 @@ class FileDictionaries:
     __slots__ = ("_blocks", "_entries", "_found", "_wire")
 
     def __init__(
-        self, wire: WireSchema, blocks: Callable[[], Iterator[tuple[BatchHeader, Buffer, tuple[object, ...]]]]
+        self, wire: ReadSchema, blocks: Callable[[], Iterator[tuple[BatchHeader, Buffer, tuple[object, ...]]]]
     ) -> None:
         self._wire = wire
         self._blocks = blocks
@@ -121,7 +121,7 @@ class FileDictionaries:
         return found
 
 
-def known(wire: WireSchema, header: BatchHeader, where: tuple[object, ...]) -> DictionaryId:
+def known(wire: ReadSchema, header: BatchHeader, where: tuple[object, ...]) -> DictionaryId:
     """The dictionary that a batch is for; raises `InvalidDataError` if the schema knows no such id."""
     node = wire.by_id.get(header.shape.dictionary_id)
     if node is None:

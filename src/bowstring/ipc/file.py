@@ -59,7 +59,7 @@ class FileReader:
         self._dictionaries_at, self.num_dictionary_batches = self._footer.span("dictionaries")
         self._dictionaries: FileDictionaries | None = None
         if columns is not None:
-            _ = self.schema  # a wrong name is told at once
+            _ = self._known  # a wrong name is told at once
 
     # What the footer says
 
@@ -81,19 +81,18 @@ class FileReader:
                 pieces.append(self._raw[start:at])
                 start = max(start, end)
             self._known_schema = known_schema(b"".join((*pieces, self._raw[start:])), table, self._limits)
-            positions = self._known_schema.positions(self._wanted)
-            whole = self._known_schema.wire.schema
-            self._schema = whole if positions is None else whole.select(positions)
-            self._positions = positions
+            self._positions = self._known_schema.positions(self._wanted)
         return self._known_schema
 
     @property
     def schema(self) -> Schema:
         """The schema of the chosen columns."""
         if self._schema is None:
-            _ = self._known
-            assert self._schema is not None
+            self._schema = self._known.schema(self._positions)
         return self._schema
+
+    def _read_schema(self) -> Schema:
+        return self.schema
 
     @property
     def metadata(self) -> dict[bytes, bytes]:
@@ -188,9 +187,8 @@ class FileReader:
         if dictionaries is None:
             dictionaries = self._dictionaries = FileDictionaries(known.wire, self.dictionary_messages)
         where = ("record batch", index)
-        return make_batch(
-            self.schema, header, BatchColumns(selected[0], header, body, dictionaries, where, selected[1])
-        )
+        columns = BatchColumns(selected[0], header, body, dictionaries, where, selected[1])
+        return make_batch(self._schema or self._read_schema, header, columns)
 
     def column(self, key: str | int) -> ChunkedArray:
         """One column of all batches, without copying; raises `NotFoundError` where there is none."""

@@ -51,6 +51,13 @@ class WireSchema:
                 )
         object.__setattr__(self, "by_id", found)
 
+    def __len__(self) -> int:
+        return len(self.dictionaries)
+
+    def entry(self, index: int) -> tuple[Field, tuple[DictionaryId, ...]]:
+        """One field, and the dictionaries that a walk over its array meets."""
+        return self.schema.fields[index], self.dictionaries[index]
+
 
 def _every(nodes: Iterator[DictionaryId] | tuple[DictionaryId, ...]) -> Iterator[DictionaryId]:
     for node in nodes:
@@ -61,23 +68,21 @@ def _every(nodes: Iterator[DictionaryId] | tuple[DictionaryId, ...]) -> Iterator
 # Reading
 
 
-def read_schema(table: Table, limits: Limits) -> WireSchema:
-    """The schema of a `Schema` table.
-
-    Raises `InvalidDataError` naming the field, `LimitError` for types nested too deep, `UnsupportedError` for
-    big-endian data.
-    """
+def check_endianness(table: Table) -> None:
+    """Raise `UnsupportedError` where a `Schema` table says that its data is big-endian."""
     endianness = table["endianness"]
     if endianness == BIG:
         raise UnsupportedError(f"{table.message.where}: big-endian data is not supported yet")
     if endianness != LITTLE:
         raise InvalidDataError(f"{table.message.where}: endianness {endianness} is neither little (0) nor big (1)")
-    return read_fields(table, limits)
 
 
 def read_fields(table: Table, limits: Limits) -> WireSchema:
-    """The schema of a `Schema` table whatever the endianness of its data: no header depends on it."""
-    read = [_read_field(child, limits.max_nesting, limits.max_nesting) for child in table["fields"]]
+    """The schema of a `Schema` table whatever the endianness of its data: no header depends on it.
+
+    Raises `InvalidDataError` naming the field, `LimitError` for types nested too deep.
+    """
+    read = [read_field(child, limits.max_nesting) for child in table["fields"]]
     schema = Schema(tuple(f for f, _ in read), read_pairs(table))
     return WireSchema(schema, tuple(nodes for _, nodes in read))
 
@@ -85,6 +90,11 @@ def read_fields(table: Table, limits: Limits) -> WireSchema:
 def read_pairs(table: Table) -> Metadata:
     """The custom metadata of a table, in order («Custom Application Metadata»)."""
     return tuple((pair["key"] or b"", pair["value"] or b"") for pair in table["custom_metadata"])
+
+
+def read_field(table: Table, max_depth: int) -> tuple[Field, tuple[DictionaryId, ...]]:
+    """The field of a `Field` table, and the dictionaries that a walk over its array meets; errors as `read_fields`."""
+    return _read_field(table, max_depth, max_depth)
 
 
 def _read_field(table: Table, depth: int, max_depth: int) -> tuple[Field, tuple[DictionaryId, ...]]:

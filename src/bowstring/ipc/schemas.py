@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bowstring.datatypes.extension import NAME_KEY
+from bowstring.datatypes.field import Schema
 from bowstring.errors import UsageError
 from bowstring.flatbuf.codec import Table
 from bowstring.ipc.body import ColumnPlan, SchemaPlan
+from bowstring.ipc.deferred import DeferredSchema
 from bowstring.ipc.limits import Limits
-from bowstring.ipc.metadata import V4, WireSchema, read_schema
+from bowstring.ipc.metadata import V4
 
 _MAX_KNOWN = 64
 _MAX_KEY_BYTES = 4 << 20
@@ -21,7 +23,7 @@ class KnownSchema:
 
     __slots__ = ("_plans", "raw", "wire")
 
-    def __init__(self, wire: WireSchema, raw: bytes) -> None:
+    def __init__(self, wire: DeferredSchema, raw: bytes) -> None:
         self.wire = wire
         self.raw = raw
         self._plans: dict[bool, SchemaPlan] = {}
@@ -40,12 +42,16 @@ class KnownSchema:
             return None
         if isinstance(columns, str | int):
             raise UsageError(f"columns is a list of names or positions, not {columns!r}: write [{columns!r}]")
-        return tuple(self.wire.schema.index(key) for key in columns)
+        return tuple(self.wire.index(key) for key in columns)
+
+    def schema(self, positions: tuple[int, ...] | None) -> Schema:
+        """The schema of the columns at these positions."""
+        return self.wire.schema if positions is None else self.wire.select(positions)
 
     def selected(self, positions: tuple[int, ...] | None, version: int) -> Sequence[ColumnPlan]:
         """The plans of the columns at these positions."""
-        all_columns = self.plan(version).columns
-        return all_columns if positions is None else tuple(all_columns[i] for i in positions)
+        plan = self.plan(version)
+        return plan if positions is None else tuple(plan[index] for index in positions)
 
 
 _known: dict[tuple[object, ...], KnownSchema] = {}
@@ -57,11 +63,11 @@ def known_schema(raw: bytes, table: Table, limits: Limits) -> KnownSchema:
     One that names an extension is read anew each time, as its types depend on what is registered now.
     """
     if len(raw) > _MAX_KEY_BYTES or NAME_KEY in raw:
-        return KnownSchema(read_schema(table, limits), b"")
+        return KnownSchema(DeferredSchema(table, limits), b"")
     key = (len(raw), raw[:_EDGE], raw[-_EDGE:], limits)
     known = _known.get(key)
     if known is None or known.raw != raw:
-        known = KnownSchema(read_schema(table, limits), raw)
+        known = KnownSchema(DeferredSchema(table, limits), raw)
         if len(_known) >= _MAX_KNOWN:
             _known.clear()
         _known[key] = known

@@ -8,7 +8,7 @@ writes a stream.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -141,7 +141,7 @@ class Decoder:
         known = known_schema(raw[skip:], read, self.limits)
         self._positions = known.positions(self._wanted)
         self._known = known
-        self._schema = known.wire.schema if self._positions is None else known.wire.schema.select(self._positions)
+        self._schema = known.schema(self._positions)
         self.messages += 1
         return None
 
@@ -167,7 +167,7 @@ class Decoder:
         return None if header is None else self.finish(header, body)
 
 
-def make_batch(schema: Schema, header: BatchHeader, columns: BatchColumns) -> RecordBatch:
+def make_batch(schema: Schema | Callable[[], Schema], header: BatchHeader, columns: BatchColumns) -> RecordBatch:
     """A record batch over columns that are made when they are asked for."""
     return RecordBatch(schema, header.length, columns, header.shape.pairs)
 

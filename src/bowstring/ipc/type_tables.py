@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias, get_args
 
 from bowstring.datatypes import types
@@ -117,6 +117,20 @@ _PARAMETERS: dict[str, tuple[type[DataType], _Read, _Write]] = {
 """Types with parameters and without children: the class, and both ways."""
 
 
+_EXAMPLES: tuple[DataType, ...] = (
+    types.Int(8),
+    types.FloatingPoint(16),
+    types.Decimal(1, 0),
+    types.Date("day"),
+    types.Time("s"),
+    types.Timestamp("s"),
+    types.Interval("year_month"),
+    types.Duration("s"),
+    types.FixedSizeBinary(1),
+)
+"""One of each of them."""
+
+
 def _read_union(table: Table, children: _Children) -> types.Union:
     ids = table["typeIds"].tolist() if table.span("typeIds")[0] else range(len(children))
     return types.Union(_pick("union mode", _UNION_MODES, table["mode"]), tuple(children), tuple(ids))
@@ -178,6 +192,13 @@ def read_type(field: Table, children: Sequence[Field]) -> DataType:
         return _NESTED[name][1](table, children)
     _exactly(children, 0)
     return _PLAIN[name]() if name in _PLAIN else _PARAMETERS[name][1](table)
+
+
+def flat_examples() -> Iterator[tuple[str, DataType]]:
+    """A data type of each kind that has no children, with the name of its table."""
+    yield from ((name, made()) for name, made in _PLAIN.items())
+    for example in _EXAMPLES:
+        yield _NAMES[type(example)][0], example
 
 
 def write_type(type_: DataType) -> Built | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from bowstring.datatypes.field import Field, Metadata, Schema
@@ -17,14 +17,17 @@ if TYPE_CHECKING:
 class RecordBatch:
     """Columns of one length, with a schema; immutable.
 
-    `columns` may be any sequence: a reader hands in one that makes an array when it is asked for. `pairs` is the custom
-    metadata of the message that the batch came in or will go out with.
+    `schema` may be a function that gives it, and `columns` any sequence: a reader hands in those that read the schema,
+    and make an array, when they are asked for. `pairs` is the custom metadata of the message that the batch came in or
+    will go out with.
     """
 
-    __slots__ = ("_columns", "num_rows", "pairs", "schema")
+    __slots__ = ("_columns", "_schema", "num_rows", "pairs")
 
-    def __init__(self, schema: Schema, num_rows: int, columns: Sequence[Array], pairs: Metadata = ()) -> None:
-        self.schema = schema
+    def __init__(
+        self, schema: Schema | Callable[[], Schema], num_rows: int, columns: Sequence[Array], pairs: Metadata = ()
+    ) -> None:
+        self._schema = schema
         self.num_rows = num_rows
         self._columns = columns
         self.pairs = pairs
@@ -52,9 +55,17 @@ class RecordBatch:
         return cls(schema, num_rows, tuple(arrays))
 
     @property
+    def schema(self) -> Schema:
+        """The names and types of the columns."""
+        schema = self._schema
+        if not isinstance(schema, Schema):
+            schema = self._schema = schema()
+        return schema
+
+    @property
     def num_columns(self) -> int:
         """How many columns there are."""
-        return len(self.schema)
+        return len(self._columns)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -83,11 +94,13 @@ class RecordBatch:
 
     def column(self, key: int | str) -> Array:
         """A column, by index or name; raises `NotFoundError`."""
-        return self._columns[key if type(key) is int and 0 <= key < len(self.schema) else self.schema.index(key)]
+        if isinstance(key, int) and 0 <= key < len(self._columns):
+            return self._columns[key]
+        return self._columns[self.schema.index(key)]
 
     def with_metadata(self, pairs: Metadata) -> RecordBatch:
         """The same batch with other custom metadata for its message."""
-        return RecordBatch(self.schema, self.num_rows, self._columns, pairs)
+        return RecordBatch(self._schema, self.num_rows, self._columns, pairs)
 
     def select(self, keys: Iterable[str | int]) -> RecordBatch:
         """The batch of some of the columns, in the order given; nothing is copied."""
@@ -100,7 +113,7 @@ class RecordBatch:
             raise UsageError(f"a slice begins at 0 or later and is not negative: offset {offset}, length {length}")
         offset = min(offset, self.num_rows)
         length = self.num_rows - offset if length is None else min(length, self.num_rows - offset)
-        return RecordBatch(self.schema, length, _Sliced(self._columns, offset, length), self.pairs)
+        return RecordBatch(self._schema, length, _Sliced(self._columns, offset, length), self.pairs)
 
     def to_pydict(self) -> dict[str, list[Any]]:
         """The columns as lists of Python values, by name."""
