@@ -12,6 +12,7 @@ from bowstring.tabular import display
 
 if TYPE_CHECKING:
     from bowstring.layouts.array import Array
+    from bowstring.tabular.chunked import ChunkedArray
 
 
 class RecordBatch:
@@ -40,19 +41,8 @@ class RecordBatch:
 
         Raises `UsageError` where lengths, number or types do not agree.
         """
-        if schema is None:
-            if names is None or len(names) != len(arrays):
-                raise UsageError(f"{len(arrays)} arrays need as many names, or a schema")
-            schema = Schema(tuple(Field(name, array.type) for name, array in zip(names, arrays, strict=True)))
-        if len(schema) != len(arrays):
-            raise UsageError(f"a schema of {len(schema)} fields does not fit {len(arrays)} arrays")
-        num_rows = arrays[0].length if arrays else 0
-        for field, array in zip(schema, arrays, strict=True):
-            if array.length != num_rows:
-                raise UsageError(f"column {field.name!r} has {array.length} values, the first column has {num_rows}")
-            if array.type != field.type:
-                raise UsageError(f"column {field.name!r} is {array.type}, its field says {field.type}")
-        return cls(schema, num_rows, tuple(arrays))
+        schema = fitting_schema(arrays, names, schema)
+        return cls(schema, arrays[0].length if arrays else 0, tuple(arrays))
 
     @property
     def schema(self) -> Schema:
@@ -180,6 +170,26 @@ class RecordBatch:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RecordBatch, (self.schema, self.num_rows, self.columns, self.pairs)
+
+
+def fitting_schema(
+    columns: Sequence[Array | ChunkedArray], names: Sequence[str] | None, schema: Schema | None
+) -> Schema:
+    """The schema for columns, which is given or made of names; raises `UsageError` where it does not fit them, or they
+    are not of one length.
+    """
+    if schema is None:
+        if names is None or len(names) != len(columns):
+            raise UsageError(f"{len(columns)} columns need as many names, or a schema")
+        schema = Schema(tuple(Field(name, column.type) for name, column in zip(names, columns, strict=True)))
+    if len(schema) != len(columns):
+        raise UsageError(f"a schema of {len(schema)} fields does not fit {len(columns)} columns")
+    for field, column in zip(schema, columns, strict=True):
+        if len(column) != len(columns[0]):
+            raise UsageError(f"column {field.name!r} has {len(column)} values, the first column has {len(columns[0])}")
+        if column.type != field.type:
+            raise UsageError(f"column {field.name!r} is {column.type}, its field says {field.type}")
+    return schema
 
 
 class _Lazy(Sequence["Array"]):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bowstring.datatypes import types
-from bowstring.datatypes.field import Field, MetadataLike, Schema, field
+from bowstring.datatypes.field import MetadataLike, Schema, field
 from bowstring.datatypes.types import DataType
 from bowstring.errors import DataTypeError, UnsupportedError, UsageError
 from bowstring.layouts.array import Array
@@ -22,7 +22,7 @@ from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.scalars.temporal import DayTime, MonthDayNano, zone_of
 from bowstring.layouts.struct_ import StructLayout
-from bowstring.tabular.batch import RecordBatch
+from bowstring.tabular.batch import RecordBatch, fitting_schema
 from bowstring.tabular.chunked import ChunkedArray
 from bowstring.tabular.table import Table
 
@@ -270,11 +270,7 @@ def _columns(data: Any, schema: Schema | None, names: Sequence[str] | None) -> t
         raise UsageError(f"a schema of {len(schema)} fields does not fit {len(data)} columns")
     wanted = [None] * len(data) if schema is None else schema.types
     made = [v if isinstance(v, ChunkedArray) else array(v, t) for v, t in zip(data, wanted, strict=True)]
-    if schema is None:
-        if names is None or len(names) != len(made):
-            raise UsageError(f"{len(made)} columns need as many names, or a schema")
-        schema = Schema(tuple(Field(name, column.type) for name, column in zip(names, made, strict=True)))
-    return made, schema
+    return made, fitting_schema(made, names, schema)
 
 
 def record_batch(

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bowstring.datatypes.field import Field, Schema
+from bowstring.datatypes.field import Schema
 from bowstring.errors import UsageError
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import place
 from bowstring.layouts.registry import layout_of
 from bowstring.tabular import display
-from bowstring.tabular.batch import RecordBatch
+from bowstring.tabular.batch import RecordBatch, fitting_schema
 from bowstring.tabular.chunked import ChunkedArray
 
 if TYPE_CHECKING:
@@ -52,19 +52,7 @@ class Table:
         copied.
         """
         columns = [ChunkedArray([a], a.type) if isinstance(a, Array) else a for a in arrays]
-        if schema is None:
-            if names is None or len(names) != len(columns):
-                raise UsageError(f"{len(columns)} columns need as many names, or a schema")
-            schema = Schema(tuple(Field(name, c.type) for name, c in zip(names, columns, strict=True)))
-        if len(schema) != len(columns):
-            raise UsageError(f"a schema of {len(schema)} fields does not fit {len(columns)} columns")
-        for field, column in zip(schema, columns, strict=True):
-            if column.type != field.type:
-                raise UsageError(f"column {field.name!r} is {column.type}, its field says {field.type}")
-            if len(column) != len(columns[0]):
-                raise UsageError(
-                    f"column {field.name!r} has {len(column)} values, the first column has {len(columns[0])}"
-                )
+        schema = fitting_schema(columns, names, schema)
         edges = np.unique(np.concatenate([column._starts for column in columns])).tolist() if columns else [0]
         spans = list(pairwise(edges))
         return cls(schema, [RecordBatch.from_arrays([c._within(*s) for c in columns], schema=schema) for s in spans])
