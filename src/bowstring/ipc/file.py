@@ -127,6 +127,8 @@ class FileReader:
             raise NotFoundError(
                 f"{self._source.name}: there is no record batch {index}: there are {self.num_record_batches}"
             )
+        if self._source.is_closed:
+            raise ClosedError(f"{self._source.name}: the reader is closed")
         index %= self.num_record_batches
         return self._message(self._batches_at + BLOCK.itemsize * index, headers.RECORD_BATCH, ("record batch", index))
 
@@ -290,7 +292,11 @@ class _Writer:
         """Write a message; where it begins, and the length of its framed metadata."""
         start = self._sink.position
         framed = framing.framed(message.metadata, start, self._encoder.alignment)
-        self._sink.write([framed, *message.parts], len(framed) + message.body_bytes)
+        try:
+            self._sink.write([framed, *message.parts], len(framed) + message.body_bytes)
+        except BaseException:  # an unknown part of the message is out: nothing sound can follow
+            self.abandon()
+            raise
         return start, len(framed)
 
     def _end(self) -> None:

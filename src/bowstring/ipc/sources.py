@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import mmap
 import os
 import socket
@@ -13,12 +14,14 @@ from typing import Any
 import numpy as np
 
 from bowstring.errors import (
+    BowstringError,
     ClosedError,
     ConnectionLostError,
     DeadlineError,
     LimitError,
     NotFoundError,
     ResourceError,
+    TruncatedError,
     UsageError,
 )
 from bowstring.memory.buffer import EMPTY, Buffer, Memory, allocate
@@ -46,6 +49,11 @@ class MemorySource:
         self._view: memoryview | None = memory.bytes.data
 
     @property
+    def is_closed(self) -> bool:
+        """Whether it was closed; the memory can be read for as long as somebody holds it."""
+        return self._view is None
+
+    @property
     def descriptor(self) -> int:
         """The descriptor of the file behind the memory, -1 for none."""
         return self._descriptor
@@ -53,22 +61,32 @@ class MemorySource:
     def read_at(self, offset: int, size_bytes: int) -> bytes:
         """The bytes from byte `offset` on; the caller has checked that they are there."""
         if self._descriptor >= 0:
+            return self._pread(offset, size_bytes)
+        return bytes(self.memory.bytes[offset : offset + size_bytes].data)
+
+    def _pread(self, offset: int, size_bytes: int) -> bytes:
+        try:
             held = os.pread(self._descriptor, size_bytes, offset)
             if len(held) == size_bytes:
                 return held
+            now_bytes = os.fstat(self._descriptor).st_size
+        except OSError as error:
+            raise ResourceError(f"{self.name}: cannot be read: {error.strerror}") from None
+        if now_bytes < offset + size_bytes:  # to touch the mapping there would end the process
+            raise TruncatedError(
+                f"{self.name}: expected {size_bytes} bytes at byte {offset}, found a file that was cut to {now_bytes} "
+                f"bytes after it had been opened"
+            )
         return bytes(self.memory.bytes[offset : offset + size_bytes].data)
 
     def peek(self, offset: int, size_bytes: int) -> bytes | memoryview | FarBytes:
         """The bytes from byte `offset` on, read in part if they are many; the caller has checked the bounds."""
-        if self._view is None:
-            raise ClosedError(f"{self.name}: the reader is closed")
         if size_bytes <= _COPY_UP_TO:
-            if self._descriptor >= 0:
-                held = os.pread(self._descriptor, size_bytes, offset)
-                if len(held) == size_bytes:
-                    return held
             return self.read_at(offset, size_bytes)
-        return FarBytes(self, offset, size_bytes) if self._descriptor >= 0 else self._view[offset : offset + size_bytes]
+        if self._descriptor >= 0:
+            return FarBytes(self, offset, size_bytes)
+        view = self.memory.bytes.data if self._view is None else self._view
+        return view[offset : offset + size_bytes]
 
     def read(self, size_bytes: int) -> bytes:
         """The next bytes; fewer only at the end."""
@@ -181,8 +199,12 @@ def random_access(source: Any) -> MemorySource:
     if memory is not None:
         return memory
     descriptor = _descriptor_of(source)
-    if descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return mapped_descriptor(os.dup(descriptor), _name_of(source))
+    try:
+        own = os.dup(descriptor) if descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+    except OSError as error:
+        raise ResourceError(f"{_name_of(source)}: cannot be read: {error.strerror}") from None
+    if own is not None:
+        return mapped_descriptor(own, _name_of(source))
     if callable(getattr(source, "seekable", None)) and source.seekable():
         source.seek(0)
     return MemorySource(Memory(_everything(in_order(source))), _name_of(source))
@@ -199,14 +221,13 @@ def in_order(source: Any) -> MemorySource | PulledSource:
         return memory
     if isinstance(source, socket.socket):
         return PulledSource(_guarded(source.recv_into, "socket"), "socket")
-    if isinstance(source, int):
+    if _is_descriptor(source):
         return PulledSource(
             _guarded(lambda view: os.readv(source, [view]), f"descriptor {source}"), f"descriptor {source}"
         )
-    source = getattr(source, "buffer", source)  # standard input as text has its bytes behind it
-    name = _name_of(source)
-    if callable(getattr(source, "readinto", None)):
-        return PulledSource(_guarded(lambda view: source.readinto(view) or 0, name), name)
+    name = _name_of(_binary(source))
+    if callable(getattr(_binary(source), "readinto", None)):
+        return PulledSource(_guarded(lambda view: _fill(_binary(source), view), name), name)
     if callable(getattr(source, "read", None)):
         return PulledSource(_guarded(lambda view: _read_into(source, view), name), name)
     raise UsageError(
@@ -234,6 +255,8 @@ def _mapped_path(path: str | os.PathLike[str]) -> MemorySource | PulledSource:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     except FileNotFoundError:
         raise NotFoundError(f"{name}: there is no such file") from None
+    except ValueError as error:
+        raise UsageError(f"{name!r} is no path: {error}") from None
     except OSError as error:
         raise ResourceError(f"{name}: cannot be opened: {error.strerror}") from None
     mode = os.fstat(descriptor).st_mode
@@ -246,6 +269,8 @@ def _mapped_path(path: str | os.PathLike[str]) -> MemorySource | PulledSource:
 
 
 def _as_memory(source: Any) -> MemorySource | None:
+    if getattr(source, "closed", False) is True:
+        raise ClosedError(f"{_name_of(source)}: the file object is closed")
     if isinstance(source, Memory):
         return MemorySource(source, "memory")
     if isinstance(source, Buffer):
@@ -263,16 +288,28 @@ def _as_memory(source: Any) -> MemorySource | None:
         view = memoryview(source)
     except TypeError:
         return None
+    except ValueError as error:
+        raise ClosedError(f"{type(source).__name__}: {error}") from None
+    if not view.c_contiguous:
+        raise UsageError(f"expected bytes that lie end to end, found a {type(source).__name__} with strides")
     return MemorySource(Memory(view), type(source).__name__)
 
 
 def _descriptor_of(source: Any) -> int | None:
-    if isinstance(source, int):
-        return source
-    try:
-        return int(source.fileno())
-    except (AttributeError, OSError, ValueError):
-        return None
+    """The descriptor whose bytes are those that `source` gives; a file object that decompresses has none."""
+    if _is_descriptor(source):
+        return int(source)
+    raw = getattr(_binary(source), "raw", _binary(source))
+    return raw.fileno() if isinstance(raw, io.FileIO) else None
+
+
+def _is_descriptor(source: Any) -> bool:
+    return isinstance(source, int) and not isinstance(source, bool)
+
+
+def _binary(source: Any) -> Any:
+    """The bytes behind a file object that gives text, such as standard input; any other object as it is."""
+    return getattr(source, "buffer", source)
 
 
 def _name_of(source: Any) -> str:
@@ -281,13 +318,23 @@ def _name_of(source: Any) -> str:
     if source is getattr(sys.stdin, "buffer", None):
         return "standard input"
     name = getattr(source, "name", None)
-    return name if isinstance(name, str) else type(source).__name__
+    return name if isinstance(name, str) and name else type(source).__name__
+
+
+def _fill(source: Any, view: memoryview) -> int:
+    filled = source.readinto(view)
+    if filled is None:
+        raise BlockingIOError
+    return int(filled)
 
 
 def _read_into(source: Any, view: memoryview) -> int:
-    held = source.read(min(len(view), _AT_ONCE))
+    wanted = min(len(view), _AT_ONCE)
+    held = source.read(wanted)
     if not isinstance(held, bytes | bytearray | memoryview):
         raise UsageError(f"expected a binary file object, but reading gave {type(held).__name__}")
+    if len(held) > wanted:
+        raise UsageError(f"{_name_of(source)}: was asked for up to {wanted} bytes, and gave {len(held)}")
     view[: len(held)] = held
     return len(held)
 
@@ -304,6 +351,14 @@ def _guarded(pull: Callable[[memoryview], int], name: str) -> Callable[[memoryvi
             raise ConnectionLostError(f"{name}: {error}") from None
         except OSError as error:
             raise ResourceError(f"{name}: cannot be read: {error.strerror or error}") from None
+        except EOFError as error:
+            raise TruncatedError(f"{name}: {error}") from None
+        except BowstringError:
+            raise
+        except Exception as error:  # whatever a file object of the caller's raises, a decompressor's own errors too
+            if isinstance(error, ValueError) and "closed" in str(error):
+                raise ClosedError(f"{name}: {error}") from None
+            raise ResourceError(f"{name}: cannot be read: {type(error).__name__}: {error}") from error
 
     return guarded
 

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from bowstring.datatypes.field import Metadata, Schema
-from bowstring.errors import BowstringError, ClosedError, InvalidDataError, TruncatedError, UsageError
+from bowstring.errors import ClosedError, InvalidDataError, LimitError, TruncatedError, UsageError
 from bowstring.flatbuf.codec import finish
 from bowstring.flatbuf.tables import SPECS
 from bowstring.ipc import framing, header as headers
@@ -79,12 +79,13 @@ class Encoder:
                 raise UsageError(
                     f"column {field.name!r} has {column.length} values in a batch of {batch.num_rows} rows"
                 )
-        out = []
-        if self.wire.by_id:
-            for number, values in self._dictionaries.due(columns):
-                out.append(self._message(values.length, [values], (), DictionaryMark(number)))
-        out.append(self._message(batch.num_rows, columns, batch.pairs, None))
-        return out
+        whole = self._message(
+            batch.num_rows, columns, batch.pairs, None
+        )  # first: a dictionary is due until it goes out
+        if not self.wire.by_id:
+            return [whole]
+        due = self._dictionaries.due(columns)
+        return [*(self._message(values.length, [values], (), DictionaryMark(id_)) for id_, values in due), whole]
 
     def _message(
         self, length: int, arrays: Sequence[Array], pairs: Metadata, mark: DictionaryMark | None
@@ -231,7 +232,9 @@ class StreamReader:
                 if batch is not None:
                     assert isinstance(batch, RecordBatch)
                     return batch
-        except BowstringError:
+        except StopIteration:
+            raise
+        except BaseException:  # after an interrupt, too: what comes next would be the middle of a message
             self.close()
             raise
 
@@ -273,7 +276,7 @@ class StreamReader:
         if header is None:
             return None
         if header.body_bytes > decoder.limits.max_body_bytes:
-            raise InvalidDataError(
+            raise LimitError(
                 f"{where}: a body of {header.body_bytes} bytes, more than the limit of {decoder.limits.max_body_bytes}"
             )
         body = source.read_buffer(header.body_bytes)
