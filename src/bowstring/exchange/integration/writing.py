@@ -1,0 +1,110 @@
+"""«Data file» of the JSON test data format, written: schema, dictionaries, record batches.
+
+The format has one dictionary an id for all batches, so dictionaries that differ from batch to batch are brought
+together first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from bowstring.datatypes.field import Field, Schema
+from bowstring.exchange.integration.columns import write_column
+from bowstring.exchange.integration.data import Json
+from bowstring.exchange.integration.schemas import write_schema
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import Layout
+from bowstring.layouts.registry import layout_of
+from bowstring.tabular.batch import RecordBatch
+
+
+def document(schema: Schema, batches: Iterable[RecordBatch]) -> Json:
+    """The integration JSON document of these batches, as Python objects for `json.dumps`.
+
+    Copies everything. Raises `UnsupportedTypeError` naming the column path for what JSON cannot say,
+    `InvalidDataError` where an array's buffers do not hold values of its type, and `DataTypeError` where dictionaries
+    that differ from batch to batch are together too large for their indices.
+    """
+    held = list(batches)
+    numbers: dict[int, int] = {}
+    found: list[Array] = []
+    ids: list[int] = []
+    columns: list[list[Array]] = []
+    for index, field in enumerate(schema):
+        layout = layout_of(field.type)
+        own = [batch.column(index) for batch in held]
+        if _has_dictionary(layout):
+            own, dictionaries = _with_common_dictionaries(layout, own)
+            for dictionary in dictionaries:
+                if numbers.setdefault(id(dictionary), len(found)) == len(found):
+                    found.append(dictionary)
+                ids.append(numbers[id(dictionary)])
+        columns.append(own)
+    written: Json = {"schema": write_schema(schema, iter(ids)), "batches": []}
+    for number, batch in enumerate(held):
+        pairs = zip(schema, columns, strict=True)
+        said = [write_column(field, arrays[number]) for field, arrays in pairs]
+        written["batches"].append({"count": batch.num_rows, "columns": said})
+    if found:
+        written["dictionaries"] = [_write_dictionary(number, array) for number, array in enumerate(found)]
+    return written
+
+
+def write(sink: Any, schema: Schema, batches: Iterable[RecordBatch]) -> None:
+    """Write the document to a path or a binary file object; errors as `document`, before anything is written.
+
+    A value that JSON has no word for (NaN, the infinities) is written as Python and JavaScript write it.
+    """
+    text = json.dumps(document(schema, batches), ensure_ascii=False, separators=(",", ":")).encode()
+    if isinstance(sink, (str, os.PathLike)):
+        with open(sink, "wb") as file:
+            file.write(text)
+    else:
+        sink.write(text)
+
+
+def _write_dictionary(number: int, array: Array) -> Json:
+    column = write_column(Field(f"DICT{number}", array.type), array)
+    return {"id": number, "data": {"count": array.length, "columns": [column]}}
+
+
+def _has_dictionary(layout: Layout) -> bool:
+    return layout.dictionary is not None or any(map(_has_dictionary, layout.children))
+
+
+def _with_common_dictionaries(layout: Layout, columns: Sequence[Array]) -> tuple[list[Array], list[Array]]:
+    """The columns, and the dictionaries that serve all of them, in the order of the schema's walk."""
+    shown = list(columns) or [layout.build([])]
+    choices = [_longest(choice) for choice in zip(*map(_dictionaries, shown), strict=True)]
+    if None in choices:
+        joined = layout.concat(shown)
+        ends = [0]
+        for column in shown:
+            ends.append(ends[-1] + column.length)
+        shown = [joined.slice(start, column.length) for start, column in zip(ends, shown, strict=False)]
+        choices = list(_dictionaries(joined))
+    return shown[: len(columns)], [choice for choice in choices if choice is not None]
+
+
+def _dictionaries(array: Array) -> Iterator[Array]:
+    """The dictionaries that a walk over an array meets, those inside a dictionary before it."""
+    held = array.layout.dictionary
+    if held is None:
+        for child in array.children:
+            yield from _dictionaries(child)
+        return
+    dictionary = held.build([]) if array.dictionary is None else array.dictionary
+    yield from _dictionaries(dictionary)
+    yield dictionary
+
+
+def _longest(choice: Sequence[Array]) -> Array | None:
+    """The dictionary of which all others are a beginning, if there is one."""
+    longest = max(choice, key=len)
+    for dictionary in {id(d): d for d in choice}.values():
+        if dictionary is not longest and not dictionary.equals(longest.slice(0, len(dictionary)), nans_equal=True):
+            return None
+    return longest
