@@ -7,14 +7,17 @@ nodes and buffers of each column begin, so that a column is made when it is aske
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeAlias, overload
 
 import numpy as np
 
 from bowstring.datatypes.types import Union
 from bowstring.errors import InvalidDataError, UnsupportedError
+from bowstring.ipc.byte_order import in_other_order
+from bowstring.ipc.compression import Unpacking, in_threads
 from bowstring.ipc.deferred import DeferredSchema
 from bowstring.ipc.header import BatchHeader
 from bowstring.ipc.metadata import DictionaryId, WireSchema
@@ -129,7 +132,19 @@ class BatchColumns(Sequence[Array]):
     buffers do not fit the column or the body.
     """
 
-    __slots__ = ("_made", "_plans", "body_at", "dictionaries", "header", "memory", "plan", "variadic", "where")
+    __slots__ = (
+        "_made",
+        "_plans",
+        "_unpacked",
+        "_unpacking",
+        "body_at",
+        "dictionaries",
+        "header",
+        "memory",
+        "plan",
+        "variadic",
+        "where",
+    )
 
     def __init__(
         self,
@@ -150,8 +165,6 @@ class BatchColumns(Sequence[Array]):
                 f"{_text(where)}: expected {plan.node_count} nodes and {buffer_count} buffers for its schema, found "
                 f"{shape.node_count} and {shape.buffer_count}"
             )
-        if shape.compression is not None:
-            raise UnsupportedError(f"{_text(where)}: a body compressed with {shape.compression} is not supported yet")
         if header.body_bytes > body.size:
             raise InvalidDataError(f"{_text(where)}: expected a body of {header.body_bytes} bytes, found {body.size}")
         self.plan = plan
@@ -162,6 +175,10 @@ class BatchColumns(Sequence[Array]):
         self.where = where
         self._plans: Sequence[ColumnPlan] = plan if selection is None else selection
         self._made: dict[int, Array] | None = None
+        self._unpacking: Unpacking | None = None
+        self._unpacked: dict[int, list[Buffer]] = {}
+        if shape.compression is not None:
+            self._unpacking = Unpacking(shape.compression, header.body_bytes, plan.wire.limits)
 
     def __len__(self) -> int:
         return len(self._plans)
@@ -186,9 +203,34 @@ class BatchColumns(Sequence[Array]):
         return made
 
     def __iter__(self) -> Iterator[Array]:
-        return map(self.__getitem__, range(len(self._plans)))
+        every = range(len(self._plans))
+        unpack_together([(self, every)])
+        return map(self.__getitem__, every)
 
     def _make(self, column: ColumnPlan) -> Array:
+        header, unpacking = self.header, self._unpacking
+        nodes, spans = self._numbers(column)
+        if nodes[0] != header.length:
+            raise self._error(column, f"{nodes[0]} slots in a batch of {header.length} rows")
+        if column.is_flat and unpacking is None:
+            array = self._flat(column, nodes[0], nodes[1], spans)
+        else:
+            for length, null_count in zip(nodes[::2], nodes[1::2], strict=True):
+                if not 0 <= null_count <= length:
+                    raise self._error(column, f"a node of {length} slots, {null_count} of them null")
+            buffers = self._unpacked.pop(column.first_node, None)
+            if buffers is None:
+                buffers = self._buffers(column, spans)
+                if unpacking is not None:
+                    try:
+                        buffers = unpacking.all(buffers)
+                    except InvalidDataError as error:
+                        raise type(error)(f"{_text(self.where)}, column {column.name!r}: {error}") from None
+            array = _Walk(self, column, nodes, buffers).array(column.layout)
+        return in_other_order(array, is_native=False) if self.plan.wire.is_big_endian else array
+
+    def _numbers(self, column: ColumnPlan) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Lengths and null counts, offsets and sizes, in turn."""
         header, shape = self.header, self.header.shape
         nodes = header.unpack(column.nodes, shape.nodes_at + 16 * column.first_node)
         first_buffer, buffers = column.first_buffer, column.buffers
@@ -197,19 +239,17 @@ class BatchColumns(Sequence[Array]):
             extra = sum(self._own_variadic(column))
             if extra:
                 buffers = struct.Struct(f"<{2 * (column.buffer_count + extra)}q")
-        spans = header.unpack(buffers, shape.buffers_at + 16 * first_buffer)
-        if nodes[0] != header.length:
-            raise self._error(column, f"{nodes[0]} slots in a batch of {header.length} rows")
-        if column.is_flat:
-            return self._flat(column, nodes[0], nodes[1], spans)
-        limit = header.body_bytes
+        return nodes, header.unpack(buffers, shape.buffers_at + 16 * first_buffer)
+
+    def _buffers(self, column: ColumnPlan, spans: tuple[int, ...]) -> list[Buffer]:
+        """The stretches of the body, compressed where it is."""
+        limit, memory, base = self.header.body_bytes, self.memory, self.body_at
+        out = []
         for offset, size in zip(spans[::2], spans[1::2], strict=True):
             if offset < 0 or size < 0 or offset + size > limit:
                 raise self._error(column, f"a buffer of {size} bytes at byte {offset} of a body of {limit}")
-        for length, null_count in zip(nodes[::2], nodes[1::2], strict=True):
-            if not 0 <= null_count <= length:
-                raise self._error(column, f"a node of {length} slots, {null_count} of them null")
-        return _Walk(self, column, nodes, spans).array(column.layout)
+            out.append(Buffer(memory, base + offset, size))
+        return out
 
     def _flat(self, column: ColumnPlan, length: int, null_count: int, spans: tuple[int, ...]) -> Array:
         """A column of validity and one or two buffers, the frequent case."""
@@ -226,7 +266,9 @@ class BatchColumns(Sequence[Array]):
             second = (Buffer(memory, base + last, last_size),)
         if least < 0 or worst > limit:
             raise self._error(column, f"buffers (offset, size, …) {spans} in a body of {limit} bytes")
-        validity = None if null_count == 0 else self._validity(column, length, null_count, validity_at, validity_size)
+        validity = None
+        if null_count:
+            validity = self._validity(column, length, null_count, Buffer(memory, base + validity_at, validity_size))
         return Array(
             column.layout, length, (validity, Buffer(memory, base + offset, size), *second), (), None, null_count
         )
@@ -234,13 +276,51 @@ class BatchColumns(Sequence[Array]):
     def _own_variadic(self, column: ColumnPlan) -> tuple[int, ...]:
         return self.variadic[column.first_variadic : column.first_variadic + column.variadic_count]
 
-    def _validity(self, column: ColumnPlan, length: int, null_count: int, offset: int, size: int) -> Buffer:
-        if size < bitmap.size_bytes(length):
-            raise self._error(column, f"{null_count} of {length} slots are null, but the bitmap has {size} bytes")
-        return Buffer(self.memory, self.body_at + offset, size)
+    def _validity(self, column: ColumnPlan, length: int, null_count: int, bits: Buffer) -> Buffer:
+        if bits.size < bitmap.size_bytes(length):
+            raise self._error(column, f"{null_count} of {length} slots are null, but the bitmap has {bits.size} bytes")
+        return bits
 
     def _error(self, column: ColumnPlan, problem: str) -> InvalidDataError:
         return InvalidDataError(f"{_text(self.where)}, column {column.name!r}: {problem}")
+
+
+def unpack_together(wanted: Iterable[tuple[BatchColumns, Iterable[int]]]) -> None:
+    """Decompress columns of batches by several threads, for when they are made; what is wrong is told then.
+
+    `wanted` are positions of columns in each batch. Where nothing is compressed, nothing is done.
+    """
+    places: list[tuple[BatchColumns, int, int]] = []
+    jobs: list[tuple[Unpacking, Buffer, int]] = []
+    for columns, positions in wanted:
+        unpacking = columns._unpacking
+        if unpacking is None:
+            continue
+        for index in positions:
+            column = columns._plans[index]
+            if column.first_node in columns._unpacked or (columns._made and index in columns._made):
+                continue
+            try:
+                found = columns._buffers(column, columns._numbers(column)[1])
+                claims = unpacking.claims(found)
+            except InvalidDataError:
+                continue
+            places.append((columns, column.first_node, len(found)))
+            jobs += [(unpacking, buffer, claim) for buffer, claim in zip(found, claims, strict=True)]
+    try:
+        done = iter(in_threads(_unpack, jobs, [max(claim, 0) for _, _, claim in jobs]))
+    except InvalidDataError:
+        for columns, _, _ in places:
+            assert columns._unpacking is not None
+            columns._unpacking.start_anew()
+        return
+    for columns, first_node, count in places:
+        columns._unpacked[first_node] = list(islice(done, count))
+
+
+def _unpack(job: tuple[Unpacking, Buffer, int]) -> Buffer:
+    unpacking, buffer, claim = job
+    return unpacking.open(buffer, claim)
 
 
 class _Walk:
@@ -248,16 +328,18 @@ class _Walk:
 
     __slots__ = ("_buffers", "_column", "_columns", "_dictionaries", "_nodes", "_variadic")
 
-    def __init__(self, columns: BatchColumns, column: ColumnPlan, nodes: Sequence[int], spans: Sequence[int]) -> None:
+    def __init__(
+        self, columns: BatchColumns, column: ColumnPlan, nodes: Sequence[int], buffers: Iterable[Buffer]
+    ) -> None:
         self._columns = columns
         self._column = column
         self._nodes = iter(zip(nodes[::2], nodes[1::2], strict=True))
-        self._buffers = iter(zip(spans[::2], spans[1::2], strict=True))
+        self._buffers = iter(buffers)
         self._variadic = iter(columns._own_variadic(column))
         self._dictionaries = iter(column.dictionaries)
 
     def array(self, layout: Layout) -> Array:
-        columns, memory, base = self._columns, self._columns.memory, self._columns.body_at
+        columns = self._columns
         length, null_count = next(self._nodes)
         if columns.plan.has_extra_validity(layout):
             next(self._buffers)
@@ -265,15 +347,13 @@ class _Walk:
                 raise UnsupportedError(f"{_text(columns.where)}: a union of metadata version 4 with nulls of its own")
         buffers: list[Buffer | None] = []
         for spec in layout.buffers:
-            offset, size = next(self._buffers)
+            buffer = next(self._buffers)
             if spec is layout.buffers[0] and layout.has_validity:
-                has_nulls = null_count != 0
-                buffers.append(columns._validity(self._column, length, null_count, offset, size) if has_nulls else None)
+                buffers.append(columns._validity(self._column, length, null_count, buffer) if null_count else None)
             else:
-                buffers.append(Buffer(memory, base + offset, size))
+                buffers.append(buffer)
         if layout.VARIADIC:
-            spans = [next(self._buffers) for _ in range(next(self._variadic))]
-            buffers += [Buffer(memory, base + offset, size) for offset, size in spans]
+            buffers += islice(self._buffers, next(self._variadic))
         dictionary = None if layout.dictionary is None else self._dictionary(layout.dictionary, length == null_count)
         children = tuple([self.array(child) for child in layout.children])
         known = null_count if layout.has_validity else -1

@@ -19,7 +19,7 @@ from bowstring.datatypes.field import Field, Metadata, Schema
 from bowstring.flatbuf.codec import Table
 from bowstring.flatbuf.tables import SPECS, TYPES
 from bowstring.ipc.limits import Limits
-from bowstring.ipc.metadata import DictionaryId, WireSchema, check_endianness, read_field, read_pairs
+from bowstring.ipc.metadata import DictionaryId, WireSchema, read_endianness, read_field, read_pairs
 from bowstring.ipc.type_tables import flat_examples
 from bowstring.layouts.registry import layout_of
 
@@ -37,9 +37,9 @@ class DeferredSchema:
     """What `WireSchema` tells, read when it is asked for; each reading may raise what reading the whole raises."""
 
     def __init__(self, table: Table, limits: Limits) -> None:
-        check_endianness(table)
+        self.is_big_endian = read_endianness(table)
+        self.limits = limits
         self._table = table
-        self._limits = limits
         self._places = _Places.of(table)
         self._entries: dict[int, tuple[Field, tuple[DictionaryId, ...]]] = {}
 
@@ -51,7 +51,7 @@ class DeferredSchema:
         entry = self._entries.get(index)
         if entry is None:
             table = self._table.child_at("fields", index)
-            entry = self._entries[index] = read_field(table, self._limits.max_nesting)
+            entry = self._entries[index] = read_field(table, self.limits.max_nesting)
         return entry
 
     @cached_property
@@ -63,9 +63,8 @@ class DeferredSchema:
     def whole(self) -> WireSchema:
         """All of it."""
         entries = [self.entry(index) for index in range(len(self))]
-        return WireSchema(
-            Schema(tuple(field for field, _ in entries), self.pairs), tuple(nodes for _, nodes in entries)
-        )
+        schema = Schema(tuple(field for field, _ in entries), self.pairs)
+        return WireSchema(schema, tuple(nodes for _, nodes in entries), self.is_big_endian, self.limits)
 
     @property
     def schema(self) -> Schema:

@@ -20,11 +20,13 @@ from bowstring.memory.buffer import Buffer
 
 
 def read_values(
-    node: DictionaryId, header: BatchHeader, body: Buffer, lookup: DictionaryLookup, where: tuple[object, ...]
+    wire: ReadSchema, header: BatchHeader, body: Buffer, lookup: DictionaryLookup, where: tuple[object, ...]
 ) -> Array:
     """The values in one dictionary batch; `lookup` gives the dictionaries inside them."""
-    wire = WireSchema(Schema((Field("values", node.value_type),)), (node.inside,))
-    plan = SchemaPlan(wire, header.shape.version == V4)
+    node = known(wire, header, where)
+    schema = Schema((Field("values", node.value_type),))
+    own = WireSchema(schema, (node.inside,), wire.is_big_endian, wire.limits)
+    plan = SchemaPlan(own, header.shape.version == V4)
     return BatchColumns(plan, header, body, lookup, where)[0]
 
 
@@ -67,7 +69,7 @@ class StreamDictionaries:
     ) -> StreamDictionaries:
         """The table after a dictionary batch: a new dictionary, a replacement, or a longer one."""
         node = known(wire, header, where)
-        values = read_values(node, header, body, self, where)
+        values = read_values(wire, header, body, self, where)
         entry = self._entries.get(node.id)
         if not header.shape.is_delta:
             entry = Entry((values,))
@@ -105,7 +107,7 @@ class FileDictionaries:
             parts = self._found.get(node.id)
             if parts is None:
                 return None
-            read = tuple(read_values(node, header, body, self, where) for header, body, where in parts)
+            read = tuple(read_values(self._wire, header, body, self, where) for header, body, where in parts)
             values = self._entries[node.id] = Entry(read).array()
         return values
 

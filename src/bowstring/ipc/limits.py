@@ -15,19 +15,30 @@ class Limits:
 
     - `max_metadata_bytes`: the flatbuffer of one message, or a footer
     - `max_body_bytes`: the body of one message where it has to be received into fresh memory
+    - `max_decompressed_bytes`: what may come out of one compressed body
+    - `max_decompression_ratio`: how many times its own bytes may come out of a compressed body, beyond 256 MiB
     - `max_nesting`: how deep types may be nested (at most 200)
     - `max_tables`: how many flatbuffer tables one message may hold
     """
 
     max_metadata_bytes: int = 256 << 20
     max_body_bytes: int = 64 << 30
+    max_decompressed_bytes: int = 64 << 30
+    max_decompression_ratio: int = 1000
     max_nesting: int = 64
     max_tables: int = 1_000_000
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_nesting <= _DEEPEST:
             raise UsageError(f"max_nesting is 1 to {_DEEPEST}, not {self.max_nesting}")
-        if min(self.max_metadata_bytes, self.max_body_bytes, self.max_tables) < 0:
+        least = min(
+            self.max_metadata_bytes,
+            self.max_body_bytes,
+            self.max_decompressed_bytes,
+            self.max_decompression_ratio,
+            self.max_tables,
+        )
+        if least < 0:
             raise UsageError(f"limits are not negative: {self}")
 
 

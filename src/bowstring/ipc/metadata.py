@@ -18,7 +18,7 @@ from bowstring.datatypes.types import DataType, Dictionary
 from bowstring.errors import InvalidDataError, LimitError, UnsupportedError, UnsupportedTypeError, UsageError
 from bowstring.flatbuf.codec import Table
 from bowstring.flatbuf.tables import TYPES
-from bowstring.ipc.limits import Limits
+from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.type_tables import read_int, read_type, write_int, write_type
 
 LITTLE, BIG = 0, 1
@@ -36,10 +36,14 @@ class DictionaryId:
 
 @dataclass(frozen=True, slots=True)
 class WireSchema:
-    """A schema with what only the wire knows: for each field the dictionaries that a walk over its array meets."""
+    """A schema with what only the wire knows: for each field the dictionaries that a walk over its array meets, whether
+    numbers in bodies are big-endian, and what bodies may make a reader do.
+    """
 
     schema: Schema
     dictionaries: tuple[tuple[DictionaryId, ...], ...]
+    is_big_endian: bool = False
+    limits: Limits = DEFAULT_LIMITS
     by_id: dict[int, DictionaryId] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -68,13 +72,12 @@ def _every(nodes: Iterator[DictionaryId] | tuple[DictionaryId, ...]) -> Iterator
 # Reading
 
 
-def check_endianness(table: Table) -> None:
-    """Raise `UnsupportedError` where a `Schema` table says that its data is big-endian."""
-    endianness = table["endianness"]
-    if endianness == BIG:
-        raise UnsupportedError(f"{table.message.where}: big-endian data is not supported yet")
-    if endianness != LITTLE:
+def read_endianness(table: Table) -> bool:
+    """Whether a `Schema` table says that its data is big-endian; raises `InvalidDataError` for an unknown order."""
+    endianness: int = table["endianness"]
+    if endianness not in (LITTLE, BIG):
         raise InvalidDataError(f"{table.message.where}: endianness {endianness} is neither little (0) nor big (1)")
+    return endianness == BIG
 
 
 def read_fields(table: Table, limits: Limits) -> WireSchema:

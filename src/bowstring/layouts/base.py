@@ -46,13 +46,15 @@ class BufferSpec:
     """One buffer of a layout: what it is for and what it is made of.
 
     `dtype` is the NumPy type of an element, None where an element is a bit. A buffer has an element for each slot and
-    `extra` ones; one that is not `per_slot` has as many as the other buffers refer to.
+    `extra` ones; one that is not `per_slot` has as many as the other buffers refer to. Elements that are `is_opaque`
+    are strings of bytes: they have no byte order, whatever their width.
     """
 
     role: Role
     dtype: np.dtype[Any] | None = None
     extra: int = 0
     per_slot: bool = True
+    is_opaque: bool = False
 
     def size_bytes(self, slots: int) -> int:
         """The least size for so many slots."""

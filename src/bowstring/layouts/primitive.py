@@ -46,7 +46,7 @@ class PrimitiveLayout(Layout):
     __slots__ = ("dtype", "scalars")
 
     def __init__(self, type: DataType, scalars: Scalars) -> None:
-        super().__init__(type, (VALIDITY, BufferSpec(Role.DATA, scalars.dtype)))
+        super().__init__(type, (VALIDITY, BufferSpec(Role.DATA, scalars.dtype, is_opaque=scalars.IS_OPAQUE)))
         self.scalars = scalars
         self.dtype = scalars.dtype
 

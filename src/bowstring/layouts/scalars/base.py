@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -20,6 +20,9 @@ class Scalars(ABC):
     """
 
     __slots__ = ("dtype", "fill")
+
+    IS_OPAQUE: ClassVar[bool] = False
+    """Whether slots are strings of bytes, which have no byte order."""
 
     def __init__(self, dtype: Any, fill: Any = 0) -> None:
         self.dtype: np.dtype[Any] = np.dtype(dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array as machine_array
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -113,6 +113,8 @@ class FixedBytes(Scalars):
     """Byte strings of one width; NumPy's void type of that width, since its byte strings lose trailing zeros."""
 
     __slots__ = ()
+
+    IS_OPAQUE: ClassVar[bool] = True
 
     def __init__(self, type: FixedSizeBinary) -> None:
         super().__init__(np.dtype((np.void, type.byte_width)), bytes(type.byte_width))

@@ -1,0 +1,58 @@
+"""Byte order («Schema message», endianness): what a foreign byte order means for each declared buffer of a layout.
+
+Only bodies depend on it: flatbuffers and the prefixes of compressed buffers are little-endian always.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import BufferSpec, Role
+from bowstring.layouts.binary_view import INLINE_BYTES, VIEW
+from bowstring.memory.buffer import Buffer
+
+
+def in_other_order(array: Array, is_native: bool) -> Array:
+    """The array with every number of its buffers in the other byte order, copied; bitmaps and bytes stay as they are.
+
+    `is_native` says in which order `array` is: the machine's, or the foreign one. A dictionary is not touched: it is an
+    array of its own. Elements that a buffer's end cuts off are left out.
+    """
+    layout = array.layout
+    declared = zip(layout.buffers, array.buffers, strict=False)
+    buffers = [None if b is None else _swapped(b, spec, is_native) for spec, b in declared]
+    children = tuple([in_other_order(child, is_native) for child in array.children])
+    return Array(
+        layout,
+        array.length,
+        (*buffers, *array.buffers[len(layout.buffers) :]),
+        children,
+        array.dictionary,
+        array.null_count if layout.has_validity else -1,
+        array.offset,
+    )
+
+
+def _swapped(buffer: Buffer, spec: BufferSpec, is_native: bool) -> Buffer:
+    dtype = spec.dtype
+    if dtype is None or dtype.itemsize < 2 or spec.is_opaque or not buffer.size:
+        return buffer
+    values = buffer.view(dtype)
+    if spec.role is Role.VIEWS:
+        return _swapped_views(buffer, is_native)
+    if dtype.kind == "V" and dtype.names is None:  # a number wider than NumPy's
+        digits = values.view(np.uint8).reshape(-1, dtype.itemsize)
+        return Buffer.of(np.ascontiguousarray(digits[:, ::-1]))
+    return Buffer.of(values.byteswap())
+
+
+def _swapped_views(buffer: Buffer, is_native: bool) -> Buffer:
+    """Views hold bytes or numbers after their length, as it says."""
+    views = buffer.view(VIEW).copy()
+    lengths = views["length"].byteswap()
+    far = (views["length"] if is_native else lengths) > INLINE_BYTES
+    views["length"] = lengths
+    for name in ("buffer", "offset"):
+        views[name] = np.where(far, views[name].byteswap(), views[name])
+    return Buffer.of(views)

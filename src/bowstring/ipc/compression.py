@@ -1,0 +1,254 @@
+"""Compressed bodies («Compression»): LZ4 frames and Zstandard, buffer by buffer.
+
+A compressed buffer begins with the length of what is in it, a little-endian 64-bit integer; -1 says that the bytes
+after it are as they were. The codecs are optional packages, imported here and nowhere else. They let go of the
+interpreter lock, so buffers are worked on by several threads where there is enough to do.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from bowstring.errors import InvalidDataError, LimitError, MissingExtraError, UsageError
+from bowstring.ipc.header import CODECS
+from bowstring.ipc.limits import Limits
+from bowstring.memory.buffer import EMPTY, Buffer
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+EXTRA = "compression"
+PREFIX = struct.Struct("<q")
+RAW = -1
+
+Compress: TypeAlias = Callable[[Any], bytes]
+
+_LEVELS = {"lz4": (-1000, 16), "zstd": (-131072, 22)}
+_DEFAULT_LEVEL = {"lz4": 0, "zstd": 1}
+_CHUNK_BYTES = 1 << 18
+_MOST_THREADS = 16
+_WORTH_THREADS_BYTES = 1 << 20
+_IN_ANY_CASE_BYTES = 256 << 20
+
+_Job = TypeVar("_Job")
+_Result = TypeVar("_Result")
+
+
+def compressor(codec: str, level: int | None = None) -> Compress:
+    """A function that compresses bytes; several threads may call it.
+
+    `level` is -1000 to 16 for "lz4" (from 3 on it searches longer) and -131072 to 22 for "zstd"; None for the quick
+    default. Raises `UsageError` for another codec or level, `MissingExtraError` where its package is not installed.
+    """
+    if codec not in CODECS:
+        raise UsageError(f"compression is None, 'lz4' or 'zstd', not {codec!r}")
+    least, most = _LEVELS[codec]
+    chosen = _DEFAULT_LEVEL[codec] if level is None else level
+    if not least <= chosen <= most:
+        raise UsageError(f"compression_level of {codec} is {least} to {most}, not {level!r}")
+    if codec == "lz4":
+        compress = _lz4().compress
+        return lambda data: compress(data, compression_level=chosen, store_size=False)
+    module, own = _zstandard(), threading.local()
+
+    def compress_zstd(data: Any) -> bytes:
+        if not hasattr(own, "context"):
+            own.context = module.ZstdCompressor(level=chosen)
+        return own.context.compress(data)  # type: ignore[no-any-return]
+
+    return compress_zstd
+
+
+def packed(buffers: Sequence[Buffer | None], compress: Compress) -> list[list[Any]]:
+    """Buffers as they lie in a compressed body, each as its parts: nothing for an empty one, else prefix and bytes.
+
+    A buffer that compressing makes no smaller is not copied and stays as it is, behind the prefix -1.
+    """
+
+    def pack(buffer: Buffer) -> list[Any]:
+        data = buffer.bytes.data
+        small = compress(data)
+        return [PREFIX.pack(buffer.size), small] if len(small) < buffer.size else [PREFIX.pack(RAW), data]
+
+    filled = [buffer for buffer in buffers if buffer is not None and buffer.size]
+    done = iter(in_threads(pack, filled, [buffer.size for buffer in filled]))
+    return [next(done) if buffer is not None and buffer.size else [] for buffer in buffers]
+
+
+class Unpacking:
+    """Decompresses buffers of one body and keeps account of how much has come out of it.
+
+    Raises `MissingExtraError` where the codec's package is not installed.
+    """
+
+    __slots__ = ("_codec", "_decompress", "_left", "_limit")
+
+    def __init__(self, codec: str, body_bytes: int, limits: Limits) -> None:
+        self._codec = codec
+        self._decompress = _decompress_lz4 if codec == "lz4" else _decompress_zstd
+        (_lz4 if codec == "lz4" else _zstandard)()
+        in_proportion = max(_IN_ANY_CASE_BYTES, body_bytes * limits.max_decompression_ratio)
+        self._left = self._limit = min(limits.max_decompressed_bytes, in_proportion)
+
+    def start_anew(self) -> None:
+        """Forget what has come out."""
+        self._left = self._limit
+
+    def claims(self, buffers: Sequence[Buffer]) -> list[int]:
+        """What the buffers' prefixes say: the length that comes out, -1 where it is not compressed, 0 for nothing.
+
+        Raises `InvalidDataError` for a length that makes no sense, `LimitError` where the body as a whole goes beyond
+        the limits.
+        """
+        before = self._left
+        try:
+            return [self._claim(buffer) for buffer in buffers]
+        except InvalidDataError:
+            self._left = before
+            raise
+
+    def _claim(self, buffer: Buffer) -> int:
+        if not buffer.size:
+            return 0
+        if buffer.size < PREFIX.size:
+            raise InvalidDataError(f"a compressed buffer of {buffer.size} bytes has no room for its length")
+        length: int = PREFIX.unpack_from(buffer.bytes.data)[0]
+        if length < RAW:
+            raise InvalidDataError(f"a compressed buffer that claims to hold {length} bytes")
+        if length > self._left:
+            raise LimitError(
+                f"a buffer of {buffer.size} compressed bytes claims to hold {length}: more than the "
+                f"{self._limit} bytes that may come out of this body (Limits: max_decompressed_bytes, "
+                "max_decompression_ratio)"
+            )
+        self._left -= max(length, 0)
+        return length
+
+    def all(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        """Buffers of the body as they were before they were compressed; without copying where they are not."""
+        claims = self.claims(buffers)
+        jobs = list(zip(buffers, claims, strict=True))
+        return in_threads(lambda job: self.open(*job), jobs, [max(claim, 0) for claim in claims])
+
+    def open(self, buffer: Buffer, length: int) -> Buffer:
+        """One buffer whose prefix claims `length`."""
+        if length == RAW:
+            return buffer.slice(PREFIX.size)
+        if not length:
+            return EMPTY
+        data = buffer.bytes[PREFIX.size :].data
+        try:
+            held = self._decompress(data, length)
+        except (MemoryError, OverflowError):
+            raise LimitError(f"no memory for the {length} bytes that a compressed buffer claims to hold") from None
+        if len(held) != length:
+            raise InvalidDataError(f"a buffer claims to hold {length} bytes, but {self._codec} gives {len(held)}")
+        return Buffer.of(held)
+
+
+def _decompress_lz4(data: Any, length: int) -> bytes:
+    lz4 = _lz4()
+    try:
+        context = lz4.create_decompression_context()
+        held, _, at_end = lz4.decompress_chunk(context, data, max_length=length)
+    except RuntimeError as error:
+        raise InvalidDataError(f"a buffer is no LZ4 frame: {error}") from None
+    if not at_end:
+        raise InvalidDataError(f"an LZ4 frame does not end with the {length} bytes that its buffer claims to hold")
+    return held  # type: ignore[no-any-return]
+
+
+_contexts = threading.local()
+
+
+def _decompress_zstd(data: Any, length: int) -> bytes:
+    zstandard = _zstandard()
+    try:
+        inside = zstandard.frame_content_size(data)
+        if inside not in (-1, length):  # it would be allocated whatever we claim
+            raise InvalidDataError(f"a buffer claims to hold {length} bytes, its Zstandard frame {inside}")
+        if not hasattr(_contexts, "zstd"):
+            _contexts.zstd = zstandard.ZstdDecompressor()
+        return _contexts.zstd.decompress(data, max_output_size=length)  # type: ignore[no-any-return]
+    except zstandard.ZstdError as error:
+        raise InvalidDataError(f"a buffer is no Zstandard frame of {length} bytes: {error}") from None
+
+
+# Threads
+
+
+def in_threads(work: Callable[[_Job], _Result], jobs: Sequence[_Job], sizes_bytes: Sequence[int]) -> list[_Result]:
+    """`work` done on each of the jobs, by several threads where there is enough of it; raises the first error."""
+    chunks = _chunks(jobs, sizes_bytes) if len(jobs) > 1 and sum(sizes_bytes) >= _WORTH_THREADS_BYTES else []
+    pool = _threads.pool() if len(chunks) > 1 else None
+    if pool is None:
+        return [work(job) for job in jobs]
+    try:
+        done = pool.map(lambda chunk: [work(job) for job in chunk], chunks)
+    except RuntimeError:  # the interpreter is shutting down
+        return [work(job) for job in jobs]
+    return [result for chunk in done for result in chunk]
+
+
+def _chunks(jobs: Sequence[_Job], sizes_bytes: Sequence[int]) -> list[list[_Job]]:
+    """Jobs in groups that are worth a hand-over each."""
+    chunks: list[list[_Job]] = [[]]
+    held = 0
+    for job, size_bytes in zip(jobs, sizes_bytes, strict=True):
+        if held >= _CHUNK_BYTES:
+            chunks.append([])
+            held = 0
+        chunks[-1].append(job)
+        held += size_bytes
+    return chunks
+
+
+class _Threads:
+    """The threads of this process, begun when there is work for them."""
+
+    def __init__(self) -> None:
+        self.forget()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.forget)
+
+    def forget(self) -> None:
+        """A forked child has none of its parent's threads."""
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+
+    def pool(self) -> ThreadPoolExecutor | None:
+        cores = os.cpu_count() or 1
+        if cores < 2:
+            return None
+        from concurrent.futures import ThreadPoolExecutor  # it is only loaded where there is work for it
+
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(min(cores, _MOST_THREADS), "bowstring-codec")
+            return self._pool
+
+
+_threads = _Threads()
+
+
+# The packages
+
+
+def _lz4() -> Any:
+    try:
+        import lz4.frame
+    except ImportError:
+        raise MissingExtraError.of("lz4", EXTRA) from None
+    return lz4.frame
+
+
+def _zstandard() -> Any:
+    try:
+        import zstandard
+    except ImportError:
+        raise MissingExtraError.of("zstandard", EXTRA) from None
+    return zstandard

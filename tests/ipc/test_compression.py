@@ -1,0 +1,225 @@
+"""Compressed bodies: what pyarrow writes is read, what we write is read by pyarrow, and lies about lengths are told."""
+
+from __future__ import annotations
+
+import io
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import bowstring as bs
+from bowstring import errors
+from bowstring.ipc import compression
+
+CODECS = pytest.mark.parametrize("codec", ["lz4", "zstd"])
+ROWS = 300_000
+
+
+def peer_file(table: pa.Table, codec: str, **options: Any) -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec, **options)) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def peer_table(rows: int = ROWS) -> pa.Table:
+    chance = np.random.default_rng(3)
+    return pa.table(
+        {
+            "steps": pa.array(np.arange(rows), pa.int64()),
+            "noise": pa.array(chance.integers(0, 1 << 62, rows)),
+            "few": pa.array([None if i % 7 == 0 else i % 3 for i in range(rows)], pa.int16()),
+            "text": pa.array([f"row {i % 1000}" for i in range(rows)]),
+            "none": pa.nulls(rows, pa.float64()),
+        }
+    )
+
+
+@CODECS
+def test_what_pyarrow_compresses_is_read_column_by_column_and_all_at_once(codec: str) -> None:
+    expected = peer_table()
+    data = peer_file(expected, codec)
+    one = bs.open_file(data, columns=["text"]).read_all()
+    assert one["text"].to_pylist() == expected["text"].to_pylist()
+    batch = bs.open_file(data).get_batch(0)
+    columns = batch.columns
+    batch.validate(full=True)
+    assert columns[3].to_pylist() == expected["text"].to_pylist()
+    assert pa.table(batch).equals(expected)
+
+
+@CODECS
+def test_only_the_columns_that_are_asked_for_are_decompressed(codec: str) -> None:
+    data = bytearray(peer_file(peer_table(1000), codec))
+    header, body = bs.open_file(bytes(data)).batch_message(0)
+    first = int(header.buffers()["offset"][1])
+    at = body.offset + first + compression.PREFIX.size
+    data[at : at + 8] = bytes(8)
+    batch = bs.open_file(bytes(data)).get_batch(0)
+    assert batch.column("text").length == 1000
+    with pytest.raises(errors.InvalidDataError, match=r"record batch 0, column .steps.: a buffer is no"):
+        batch.column("steps")
+    with pytest.raises(errors.InvalidDataError, match="steps"):
+        _ = bs.open_file(bytes(data)).get_batch(0).columns
+
+
+@CODECS
+def test_a_buffer_that_does_not_shrink_is_read_where_it_lies(codec: str) -> None:
+    noise = np.random.default_rng(5).integers(0, 1 << 62, 10_000)
+    data = peer_file(pa.table({"noise": noise}), codec, use_threads=False)
+    column = bs.open_file(data).get_batch(0).column(0)
+    assert np.array_equal(column.to_numpy(), noise)
+
+
+@CODECS
+@pytest.mark.parametrize("is_prefixed", [True, False])
+def test_an_empty_buffer_may_have_a_prefix_or_none(codec: str, is_prefixed: bool) -> None:
+    packed = compression.PREFIX.pack(0) if is_prefixed else b""
+    buffer = bs.Buffer.of(packed)
+    (opened,) = compression.Unpacking(codec, len(packed), bs.Limits()).all([buffer])
+    assert opened.size == 0
+
+
+def frame(codec: str, data: bytes) -> bytes:
+    return compression.compressor(codec)(data)
+
+
+def opened(codec: str, packed: bytes, limits: bs.Limits | None = None) -> bytes:
+    unpacking = compression.Unpacking(codec, len(packed), limits or bs.Limits())
+    return unpacking.all([bs.Buffer.of(packed)])[0].to_bytes()
+
+
+LIES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "a prefix cut short": (lambda whole: b"\x05\0\0", "no room"),
+    "a negative length": (lambda whole: struct.pack("<q", -2) + whole, "claims to hold -2"),
+    "a length too small": (lambda whole: struct.pack("<q", 999) + whole, "frame"),
+    "a length too large": (lambda whole: struct.pack("<q", 1001) + whole, "claims to hold 1001|frame"),
+    "a frame cut short": (lambda whole: struct.pack("<q", 1000) + whole[:-9], "frame"),
+    "no frame": (lambda whole: struct.pack("<q", 1000), "frame"),
+    "other bytes": (lambda whole: struct.pack("<q", 1000) + b"no frame at all" * 3, "frame"),
+    "a length beyond memory": (lambda whole: struct.pack("<q", 1 << 62) + whole, "max_decompress"),
+}
+
+
+@CODECS
+@pytest.mark.parametrize("lie", LIES)
+def test_a_buffer_that_lies_is_refused(codec: str, lie: str) -> None:
+    make, message = LIES[lie]
+    whole = frame(codec, bytes(range(250)) * 4)
+    assert opened(codec, struct.pack("<q", 1000) + whole) == bytes(range(250)) * 4
+    with pytest.raises(errors.InvalidDataError, match=message):
+        opened(codec, make(whole))
+
+
+@CODECS
+def test_flipped_bits_in_compressed_buffers_give_an_error_of_ours_or_bytes(codec: str) -> None:
+    packed = struct.pack("<q", 5000) + frame(codec, bytes(range(250)) * 20)
+    refused = 0
+    for bit in range(8 * len(packed)):
+        mutated = bytearray(packed)
+        mutated[bit // 8] ^= 1 << bit % 8
+        try:
+            opened(codec, bytes(mutated))
+        except errors.InvalidDataError:
+            refused += 1
+    assert refused > 100
+
+
+@CODECS
+def test_what_comes_out_of_a_body_is_bounded_by_limits_that_options_raise(codec: str) -> None:
+    packed = struct.pack("<q", 5000) + frame(codec, bytes(5000))
+    with pytest.raises(errors.LimitError, match="max_decompressed_bytes"):
+        opened(codec, packed, bs.Limits(max_decompressed_bytes=4999))
+    assert opened(codec, packed, bs.Limits(max_decompressed_bytes=5000)) == bytes(5000)
+    huge = struct.pack("<q", (256 << 20) + 1) + frame(codec, bytes(5000))
+    with pytest.raises(errors.LimitError, match="max_decompression_ratio"):
+        opened(codec, huge)
+    with pytest.raises(errors.InvalidDataError) as told:
+        opened(codec, huge, bs.Limits(max_decompression_ratio=1 << 30))
+    assert not isinstance(told.value, errors.LimitError)
+
+
+def test_all_buffers_of_a_body_count_together() -> None:
+    packed = bs.Buffer.of(struct.pack("<q", 5000) + frame("zstd", bytes(5000)))
+    unpacking = compression.Unpacking("zstd", packed.size, bs.Limits(max_decompressed_bytes=12_000))
+    with pytest.raises(errors.LimitError):
+        unpacking.all([packed, packed, packed])
+    assert len(unpacking.all([packed, packed])) == 2
+
+
+BOMB = """
+import resource, struct, sys
+import bowstring as bs
+from bowstring.ipc import compression
+import zstandard, lz4.frame
+zeros = bytes(64 << 20)
+whole = {"lz4": lz4.frame.compress(zeros * 8), "zstd": zstandard.ZstdCompressor().compress(zeros * 8)}
+del zeros
+resource.setrlimit(resource.RLIMIT_AS, (700 << 20, 700 << 20))
+for codec, frame in whole.items():
+    for claim in (8, 1 << 20, 512 << 20, 1 << 40, 2**63 - 1):
+        for ratio in (1000, 1 << 50):
+            limits = bs.Limits(max_decompression_ratio=ratio, max_decompressed_bytes=2**63 - 1)
+            try:
+                packed = bs.Buffer.of(struct.pack("<q", claim) + frame)
+                held = compression.Unpacking(codec, packed.size, limits).all([packed])
+                assert held[0].size == claim == 512 << 20
+                del held
+            except bs.errors.InvalidDataError as error:
+                assert str(error)
+"""
+
+
+def test_bombs_end_in_an_error_in_little_memory() -> None:
+    done = subprocess.run([sys.executable, "-c", BOMB], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@CODECS
+def test_threads_may_share_a_reader(codec: str) -> None:
+    expected = peer_table(50_000)
+    reader = bs.open_file(peer_file(expected, codec, use_threads=True))
+    barrier = threading.Barrier(4)
+
+    def read(_: int) -> bool:
+        barrier.wait(10)
+        return bool(pa.table(reader.get_batch(0)).equals(expected))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(read, range(4)))
+
+
+def test_a_forked_child_decompresses_with_threads_of_its_own() -> None:
+    code = """
+import os, io, numpy as np, pyarrow as pa, bowstring as bs
+table = pa.table({f"c{i}": np.arange(200_000) // 3 for i in range(6)})
+sink = io.BytesIO()
+with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+    writer.write_table(table)
+read = lambda: len(bs.open_file(sink.getvalue()).get_batch(0).columns)
+assert read() == 6
+import warnings
+warnings.simplefilter("ignore")
+child = os.fork()
+if not child:
+    os._exit(0 if read() == 6 else 1)
+assert os.waitpid(child, 0)[1] == 0
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_codec_that_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = peer_file(peer_table(10), "lz4")
+    monkeypatch.setitem(sys.modules, "lz4.frame", None)
+    monkeypatch.setitem(sys.modules, "lz4", None)
+    with pytest.raises(errors.MissingExtraError, match=r"lz4.*bowstring\[compression\]"):
+        bs.open_file(data).get_batch(0)
