@@ -68,6 +68,15 @@ def test_an_interrupt_has_its_own_status(failing_with: Callable[[BaseException],
     assert main(["fail"]) == 130
 
 
+@pytest.mark.parametrize("error", [RuntimeError("the call was cancelled"), OSError("the connection is closed")])
+def test_what_comes_of_an_interrupt_is_an_interrupt(
+    failing_with: Callable[[BaseException], None], error: Exception
+) -> None:
+    error.__context__ = KeyboardInterrupt()
+    failing_with(error)
+    assert main(["fail"]) == 130
+
+
 @pytest.mark.parametrize("arguments", [["no-such-command"], ["--no-such-option"]])
 def test_a_wrong_call_has_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2

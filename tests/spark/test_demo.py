@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -71,6 +76,49 @@ def test_the_command_shows_the_rows_the_check_and_the_roads(shared_folder: Path)
     assert "10,000 rows" in done.stdout
     for road in ("bowstring publish", "driver: toArrow + IPC", "Parquet files"):
         assert road in done.stdout
+
+
+@pytest.mark.parametrize("begun", ["SparkSubmit", "pyspark.daemon"])
+def test_an_interrupt_ends_it_with_all_that_it_began_and_says_nothing(tmp_path: Path, begun: str) -> None:
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "bowstring", "demo", "--lines", "200000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    try:
+        assert soon(lambda: any(begun in line for line in commands_of(demo.pid)), 120)
+        os.killpg(demo.pid, signal.SIGINT)
+        out, problems = demo.communicate(timeout=60)
+        assert (demo.returncode, out.strip()) == (130, "")
+        assert not re.search(r"Traceback|Exception|Error|ERROR|\tat ", problems), problems
+        assert soon(lambda: not commands_of(demo.pid), 30), commands_of(demo.pid)
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        if commands_of(demo.pid):
+            os.killpg(demo.pid, signal.SIGKILL)
+        demo.wait()
+
+
+def commands_of(session: int) -> list[str]:
+    """The command lines of a session's processes."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.getsid(int(folder.name)) == session:
+                found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return found
+
+
+def soon(condition: Callable[[], bool], within_s: float) -> bool:
+    end = time.monotonic() + within_s
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.1)
+    return condition()
 
 
 def test_facts_differ_where_rows_nulls_or_sums_do() -> None:

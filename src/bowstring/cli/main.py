@@ -1,7 +1,6 @@
 """Where the command `bowstring` starts, and where every failure becomes one line and an exit status.
 
-This module imports no optional package, so that it
-can say which one is missing.
+This module imports no optional package, so that it can say which one is missing.
 """
 
 from __future__ import annotations
@@ -28,10 +27,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except (BowstringError, OSError) as error:
+        if _is_interrupted(error):
+            return INTERRUPTED
         if settings.debug:
             raise
         sys.stderr.write(one_line(error) + "\n")
         return FAILED
+    except Exception as error:
+        if _is_interrupted(error):
+            return INTERRUPTED
+        raise
+
+
+def _is_interrupted(error: BaseException | None) -> bool:
+    """Whether an error came of an interrupt, as py4j's do when it is interrupted in the middle of a call."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def one_line(error: Exception) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Iterable
+import signal
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -40,6 +41,32 @@ def parent_of(pid: int) -> int:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
     except (OSError, ValueError, IndexError):
         return 0
+
+
+def end_children(words: Sequence[str], timeout_s: float) -> None:
+    """End the children of this process whose command line has one of the words: politely, and after `timeout_s` not."""
+    watched = [(pid, os.pidfd_open(pid)) for pid in _children() if any(word in _command_line(pid) for word in words)]
+    for pid, descriptor in watched:
+        for signal_number in (signal.SIGTERM, signal.SIGKILL):
+            if not has_ended(descriptor, timeout_s if signal_number == signal.SIGKILL else 0):
+                signal.pidfd_send_signal(descriptor, signal_number)
+        os.close(descriptor)
+        try:
+            os.waitpid(pid, 0)
+        except ChildProcessError:
+            pass  # who started it has asked for its end already
+
+
+def _children() -> list[int]:
+    pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
+    return [pid for pid in pids if parent_of(pid) == os.getpid()]
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +119,11 @@ class Process:
         return None
 
 
-def has_ended(watched: int) -> bool:
-    """Whether the process behind a descriptor of `Process.watch` is gone."""
+def has_ended(watched: int, timeout_s: float = 0) -> bool:
+    """Whether the process behind a descriptor of `Process.watch` is gone, or goes within `timeout_s`."""
     poll = select.poll()
     poll.register(watched, select.POLLIN)
-    return bool(poll.poll(0))
+    return bool(poll.poll(timeout_s * 1000))
 
 
 def let_go_of(descriptors: Iterable[int]) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bowstring.errors import EnvironmentProblemError, MissingExtraError, UsageError
+from bowstring.serving.processes import end_children
 from bowstring.spark.java import use_java
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ BEST_MAX_BYTES_PER_BATCH = 2147483647
 MAX_RECORDS_PER_BATCH = 65_536
 """Rows a batch, since nothing else bounds a batch then: a string column ends at 2 GiB, so at 32 KiB a row on
 average."""
+
+_LAUNCHERS = ("spark-submit", "spark-class", "SparkSubmit")
+_END_S = 5.0
 
 # The root's level is the one that Spark's shell would set, and announce, if it were another.
 _QUIET_LOG4J = """\
@@ -87,6 +91,10 @@ def session(
     except PySparkException as problem:
         reason = f" with the Java of {java.home}" if running is None else ""
         raise EnvironmentProblemError(f"Spark did not start{reason}: {problem}") from problem
+    except KeyboardInterrupt:
+        if SparkContext._gateway is None:
+            end_children(_LAUNCHERS, _END_S)  # PySpark forgets a Java that is starting, which then stays for ever
+        raise
     if running is None and master.startswith("local-cluster"):
         _remove_worker_folder_at_exit(spark)
     return register(spark)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 import click
 from rich.console import Console
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 Made = TypeVar("Made")
 _POLL_S = 0.1
 _WARM_UP_ROWS = 1000
+_WIDE = 200
 
 
 class Steps:
@@ -30,7 +34,7 @@ class Steps:
 
     def __init__(self, console: Console) -> None:
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"))
-        self._progress = Progress(*columns, TimeElapsedColumn(), console=console, transient=not console.is_terminal)
+        self._progress = Progress(*columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal)
         self.spark: SparkSession | None = None
 
     def run(self, title: str, work: Callable[[], Made]) -> Made:
@@ -72,6 +76,33 @@ def _compute(spark: SparkSession, path: str | None, lines: int) -> DataFrame:
     return corpus.python_lines(spark, corpus.installed_sources(lines))
 
 
+@contextmanager
+def _running(spark: SparkSession) -> Iterator[None]:
+    """Stop Spark at the end. Let an interrupt be one, whatever py4j makes of it in the middle of a call, and nobody
+    log what it cuts short.
+    """
+    came = threading.Event()
+
+    def interrupted(_signal: int, _frame: object) -> NoReturn:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the end is on its way
+        came.set()
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, interrupted)
+    try:
+        try:
+            yield
+        finally:
+            if came.is_set():
+                spark.sparkContext.setLogLevel("OFF")
+            spark.stop()
+    except Exception as error:
+        if came.is_set():
+            raise KeyboardInterrupt from error
+        raise
+
+
 @click.command()
 @click.option("--input", "path", metavar="PATH", help="Take the rows of this Parquet, CSV, JSON or Arrow path instead.")
 @click.option("--master", default="local[*]", show_default=True, help="The Spark cluster to compute on.")
@@ -86,19 +117,20 @@ def demo(path: str | None, master: str, lines: int) -> int:
     to shared memory by the executors, through the driver, and through Parquet files.
     """
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)  # none is used here
+    logging.disable(logging.CRITICAL)  # py4j and PySpark log the errors that they raise
     console = Console()
+    if not console.is_terminal:
+        console.width = _WIDE  # whoever reads a pipe wants whole lines
     start = time.perf_counter()
     with Steps(console) as steps:
         spark = steps.run("Spark starts", lambda: session(master, app_name="bowstring demo"))
-        try:
+        with _running(spark):
             steps.spark = spark
             frame = steps.run("Spark reads, parses, joins and aggregates", lambda: _compute(spark, path, lines).cache())
             facts = steps.run("Spark counts rows and nulls, and sums", lambda: spark_facts(frame))
             few = frame.limit(_WARM_UP_ROWS)
             steps.run("Every road is taken once with a few rows", lambda: [take(few) for take in roads.ROADS.values()])
             arrivals = {road: steps.run(road, partial(take, frame)) for road, take in roads.ROADS.items()}
-        finally:
-            spark.stop()
     shared = next(iter(arrivals.values()))
     differences = shared.facts.differences(facts) if shared.facts else []
     console.print()

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rich.filesize import decimal
+from rich.cells import cell_len
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
+
+from bowstring.inspection.text import human_bytes, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,11 +18,8 @@ if TYPE_CHECKING:
     from bowstring.cli.demo.roads import Arrival
 
 MAX_COLUMNS = 10
-
-
-def size_text(size_bytes: int) -> str:
-    """Bytes in the unit that reads best."""
-    return decimal(int(size_bytes))
+MAX_CELLS = 32
+_GAP = 2
 
 
 def time_text(seconds: float) -> str:
@@ -30,17 +29,35 @@ def time_text(seconds: float) -> str:
 
 def show_sample(console: Console, sample: dict[str, Any]) -> None:
     """Print a few rows, as many columns as there is room for."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    shown = range(min(len(sample["names"]), MAX_COLUMNS, max(console.width // 12, 1)))
-    for index in shown:
-        table.add_column(Text(sample["names"][index]), overflow="ellipsis", no_wrap=True, max_width=32)
-    table.add_row(*(Text(sample["types"][index], style="dim") for index in shown))
-    for row in sample["rows"]:
-        table.add_row(*(Text(row[index]) for index in shown))
+    columns = [
+        [printable(cell) for cell in cells]
+        for cells in zip(sample["names"], sample["types"], *sample["rows"], strict=True)
+    ]
+    shown = _fitting(columns, console.width)
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, _GAP, 0, 0))
+    for name, *_ in shown:
+        table.add_column(Text(name), overflow="ellipsis", no_wrap=True, max_width=MAX_CELLS)
+    for number, cells in enumerate(zip(*(column[1:] for column in shown), strict=True)):
+        table.add_row(*(Text(cell, style="" if number else "dim") for cell in cells))
     console.print(table)
-    left = len(sample["names"]) - len(shown)
-    if left:
-        console.print(f"[dim]and {left} more columns[/dim]")
+    if len(columns) > len(shown):
+        console.print(f"[dim]and {len(columns) - len(shown)} more columns[/dim]")
+
+
+def _fitting(columns: list[list[str]], width: int) -> list[list[str]]:
+    """The first columns, one at the least, that stand side by side without being cut to less than `MAX_CELLS`."""
+    fitting = columns[:1]
+    left = width - sum(map(_width, fitting))
+    for column in columns[1:MAX_COLUMNS]:
+        left -= _width(column) + _GAP
+        if left < 0:
+            break
+        fitting.append(column)
+    return fitting
+
+
+def _width(column: list[str]) -> int:
+    return min(MAX_CELLS, max(map(cell_len, column)))
 
 
 def show_check(console: Console, arrival: Arrival, differences: list[str]) -> None:
@@ -73,11 +90,11 @@ def show_roads(console: Console, arrivals: dict[str, Arrival]) -> None:
 
 _LINES: tuple[tuple[str, Callable[[Arrival], str]], ...] = (
     ("rows", lambda a: f"{a.rows:,}"),
-    ("bytes", lambda a: size_text(a.size_bytes)),
+    ("bytes", lambda a: human_bytes(a.size_bytes)),
     ("Spark hands it over", lambda a: time_text(a.produced_s)),
     ("time to first batch", lambda a: time_text(a.first_s)),
     ("time until usable", lambda a: time_text(a.usable_s)),
     ("time until summed", lambda a: time_text(a.summed_s)),
-    ("bytes copied there", lambda a: size_text(a.copied_bytes)),
+    ("bytes copied there", lambda a: human_bytes(a.copied_bytes)),
     ("all in all", lambda a: time_text(a.total_s)),
 )

@@ -51,7 +51,12 @@ class Consumer:
         command = [sys.executable, "-m", "bowstring.cli.demo.consumer", *arguments]
         passed = () if descriptor is None else (descriptor,)
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, pass_fds=passed, env=os.environ
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            pass_fds=passed,
+            process_group=0,  # an interrupt is for the demo, which ends its consumers
         )
         self._line()
 

@@ -1,0 +1,74 @@
+"""What the demo prints, on wide and narrow terminals."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import Any
+
+import pytest
+
+pytest.importorskip("rich")
+pytest.importorskip("pyspark")
+
+from rich.cells import cell_len
+from rich.console import Console
+
+from bowstring.cli.demo import report
+from bowstring.cli.demo.facts import ColumnFacts, Facts
+from bowstring.cli.demo.roads import Arrival
+
+FACTS = Facts(200_000, (ColumnFacts("a", 0, "1"), ColumnFacts("b", 7, None)))
+ARRIVAL = Arrival(200_000, 1_600_000, 1.25, 0.1, 0.11, 0.14, 290_000, FACTS)
+SAMPLE: dict[str, Any] = {
+    "names": ["Airport Name", "n", "Aircraft Make Model"] * 4,
+    "types": ["string", "double", "string"] * 4,
+    "rows": [["BARKSDALE AIR FORCE BASE ARPT, LOUISIANA", "1.5", "日本語"] * 4] * 2,
+}
+
+
+def console(width: int) -> tuple[Console, StringIO]:
+    written = StringIO()
+    return Console(width=width, file=written), written
+
+
+@pytest.mark.parametrize(("width", "columns"), [(20, 1), (60, 2), (80, 3), (200, 9)])
+def test_a_sample_has_the_columns_that_fit_and_says_how_many_do_not(width: int, columns: int) -> None:
+    out, written = console(width)
+    report.show_sample(out, SAMPLE)
+    lines = written.getvalue().splitlines()
+    assert all(cell_len(line) <= width for line in lines)
+    assert "…" not in lines[0].replace("Airport Name", "")
+    assert lines[1].split() == (["string", "double", "string"] * 4)[:columns]
+    assert lines[-1] == f"and {12 - columns} more columns"
+
+
+def test_a_name_in_the_data_reaches_the_terminal_as_escapes_only() -> None:
+    out, written = console(80)
+    report.show_sample(out, {"names": ["a\x1b[2Jb\n"], "types": ["string"], "rows": [["[red]\x07"]]})
+    assert "\x1b" not in written.getvalue()
+    assert r"a\x1b[2Jb\n" in written.getvalue()
+    assert r"[red]\x07" in written.getvalue()
+
+
+def test_an_empty_result_is_shown_too() -> None:
+    out, written = console(80)
+    report.show_sample(out, {"names": ["a"], "types": ["int64"], "rows": []})
+    report.show_sample(out, {"names": [], "types": [], "rows": []})
+    assert "int64" in written.getvalue()
+
+
+def test_what_spark_says_otherwise_is_told_column_by_column() -> None:
+    out, written = console(80)
+    report.show_check(out, ARRIVAL, [])
+    report.show_check(out, ARRIVAL, FACTS.differences(Facts(200_000, (FACTS.columns[0], ColumnFacts("b", 8, None)))))
+    assert "✓ 200,000 rows" in written.getvalue()
+    assert "column 'b': 7 nulls and sum None, not 8 and None" in written.getvalue()
+
+
+def test_the_roads_stand_side_by_side_with_sizes_as_info_writes_them() -> None:
+    out, written = console(80)
+    report.show_roads(out, {"ours": ARRIVAL, "theirs": ARRIVAL})
+    lines = [line.split() for line in written.getvalue().splitlines()]
+    assert lines[0] == ["to", "another", "process", "ours", "theirs"]
+    assert ["bytes", "1.53", "MiB", "1.53", "MiB"] in lines
+    assert ["all", "in", "all", "1.39", "s", "1.39", "s"] in lines
