@@ -156,3 +156,16 @@ def test_text_that_is_all_wrong_fails_at_once() -> None:
     array = made(bs.string(), 1 << 24, [None, np.arange((1 << 24) + 1, dtype=np.int32), data])
     with pytest.raises(bs.errors.InvalidDataError, match=r"values\[0\] is no UTF-8"):
         array.validate(full=True)
+
+
+@pytest.mark.parametrize("of", [bs.null(), bs.int64(), bs.struct({"a": bs.string()})], ids=str)
+def test_no_lists_of_an_enormous_size_take_no_memory(of: bs.DataType) -> None:
+    enormous = bs.list_(of, (1 << 31) - 1)
+    empty = bs.array([], enormous)
+    assert bs.concat_arrays([empty, empty]).to_pylist() == []
+    assert bs.table({"a": empty}).slice(0, 0).combine_chunks().num_rows == 0
+
+
+def test_a_null_among_lists_of_an_enormous_size_is_refused() -> None:
+    with pytest.raises(bs.errors.LimitError, match="values"):
+        bs.array([None], bs.list_(bs.null(), (1 << 31) - 1))

@@ -79,9 +79,8 @@ class Encoder:
                 raise UsageError(
                     f"column {field.name!r} has {column.length} values in a batch of {batch.num_rows} rows"
                 )
-        whole = self._message(
-            batch.num_rows, columns, batch.pairs, None
-        )  # first: a dictionary is due until it goes out
+        # A dictionary counts as written once it was due, so what may fail comes before that.
+        whole = self._message(batch.num_rows, columns, batch.pairs, None)
         if not self.wire.by_id:
             return [whole]
         due = self._dictionaries.due(columns)

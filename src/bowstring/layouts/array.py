@@ -8,6 +8,7 @@ nothing.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
@@ -200,6 +201,7 @@ class Array:
         """The `length` slots from slot `offset` on (to the end by default), without copying; cut to the array's own
         end.
         """
+        offset, length = _whole(offset), None if length is None else _whole(length)
         if offset < 0 or (length is not None and length < 0):
             raise UsageError(f"a slice begins at 0 or later and is not negative: offset {offset}, length {length}")
         offset = min(offset, self.length)
@@ -277,6 +279,13 @@ class Array:
         own = self.rebased()
         buffers = tuple(None if b is None else b.to_bytes() for b in own.buffers)
         return _restore, (own.type, own.length, buffers, own.children, own.dictionary)
+
+
+def _whole(number: Any) -> int:
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise UsageError(f"a slice is given by whole numbers, not by {number!r}") from None
 
 
 def _restore(*parts: Any) -> Array:

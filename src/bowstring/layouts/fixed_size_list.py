@@ -28,7 +28,7 @@ from bowstring.layouts.base import (
     with_nulls,
 )
 from bowstring.layouts.equality import arrays_equal
-from bowstring.layouts.gather import take_stretches
+from bowstring.layouts.gather import check_values, take_stretches
 from bowstring.layouts.list_ import flatten
 
 if TYPE_CHECKING:
@@ -56,7 +56,9 @@ class FixedSizeListLayout(Layout):
         return child.slice(first, count)
 
     def build(self, values: Sequence[Any]) -> Array:
-        filled, mask = split_nulls(values, (None,) * self.size)
+        count = sum(value is None for value in values)
+        check_values(count * self.size, len(values))
+        filled, mask = split_nulls(values, (None,) * self.size if count else ())
         elements, lengths = flatten(filled, self.type)
         for index, length in enumerate(lengths):
             if length != self.size:

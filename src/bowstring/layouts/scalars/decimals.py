@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bowstring.layouts.base import Values
 
 _EXACT = Context(prec=160, Emax=1 << 34, Emin=-(1 << 34), traps=[Inexact])
+_MOST_DIGITS = 76
 
 
 class Decimals(Scalars):
@@ -39,9 +40,13 @@ class Decimals(Scalars):
             raise TypeError("not a decimal, an integer or a string")
         try:
             scaled = _EXACT.scaleb(_EXACT.create_decimal(value), self._scale)
-            digits = int(scaled)
         except ArithmeticError as error:
             raise ValueError("not a finite decimal") from error
+        if not scaled.is_finite():
+            raise ValueError("not a finite decimal")
+        if scaled and scaled.adjusted() > _MOST_DIGITS:  # to spell it out could take for ever
+            raise OverflowError("more digits than the precision allows")
+        digits = int(scaled)
         if digits != scaled:
             raise ValueError(f"more than {self._scale} digits behind the point")
         if not -self._bound < digits < self._bound:

@@ -199,6 +199,8 @@ class Timestamps(_Microseconds):
     def _count(self, value: Any) -> int:
         if not isinstance(value, datetime):
             raise TypeError("not a datetime")
+        if value != value:  # as pandas' NaT, which is a datetime
+            raise ValueError("NaT is no value: give None for null")
         nanoseconds = getattr(value, "nanosecond", 0)
         moment = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
         if nanoseconds:

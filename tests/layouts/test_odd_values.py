@@ -1,0 +1,53 @@
+"""Values that nobody expects: exponents without end, times that are none, slices that are no whole numbers."""
+
+from __future__ import annotations
+
+import time
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bowstring as bs
+from bowstring import errors
+
+
+@pytest.mark.parametrize("value", [Decimal("1E+999999999"), "1e999999999", "-9E+99999999"], ids=str)
+@pytest.mark.parametrize("make", [bs.decimal32, bs.decimal256])
+def test_a_decimal_with_an_enormous_exponent_is_refused_at_once(value: Any, make: Any) -> None:
+    start = time.monotonic()
+    with pytest.raises(errors.DataTypeError, match="digits"):
+        bs.array([value], make(9, 2))
+    assert time.monotonic() - start < 2
+
+
+def test_a_zero_with_an_enormous_exponent_is_a_zero() -> None:
+    assert bs.array([Decimal("0E+999999")], bs.decimal32(9, 2)).to_pylist() == [Decimal("0.00")]
+
+
+def test_the_largest_decimals_come_back() -> None:
+    largest = Decimal("9" * 76)
+    assert bs.array([largest, largest.copy_negate()], bs.decimal256(76, 0)).to_pylist() == [
+        largest,
+        largest.copy_negate(),
+    ]
+    shifted = Decimal("9" * 76 + "E+5")
+    assert bs.array([shifted], bs.decimal256(76, -5)).to_pylist() == [shifted]
+
+
+def test_a_time_that_pandas_has_not_got_is_named_as_such() -> None:
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(errors.DataTypeError, match="NaT is no value"):
+        bs.array([pandas.NaT], bs.timestamp("ns"))
+
+
+@pytest.mark.parametrize("bounds", [(1.5,), (0, 1.5), ("1",), (None,)], ids=str)
+def test_a_slice_takes_whole_numbers_only(bounds: Any) -> None:
+    with pytest.raises(errors.UsageError, match="whole numbers"):
+        bs.array([1, 2, 3]).slice(*bounds)
+
+
+def test_a_slice_takes_numpy_s_whole_numbers() -> None:
+    bounds: Any = (np.int64(1), np.uint8(1))
+    assert bs.array([1, 2, 3]).slice(*bounds).to_pylist() == [2]
