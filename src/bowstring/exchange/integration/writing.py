@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from bowstring.datatypes.field import Field, Schema
+from bowstring.errors import ResourceError
 from bowstring.exchange.integration.columns import write_column
 from bowstring.exchange.integration.data import Json
 from bowstring.exchange.integration.schemas import write_schema
@@ -53,17 +54,21 @@ def document(schema: Schema, batches: Iterable[RecordBatch]) -> Json:
     return written
 
 
-def write(sink: Any, schema: Schema, batches: Iterable[RecordBatch]) -> None:
-    """Write the document to a path or a binary file object; errors as `document`, before anything is written.
+def write(sink: Any, document: Json) -> None:
+    """Write a document as text to a path or a binary file object.
 
-    A value that JSON has no word for (NaN, the infinities) is written as Python and JavaScript write it.
+    A value that JSON has no word for (NaN, the infinities) is written as Python and JavaScript write it. Raises
+    `ResourceError` where the path cannot be written.
     """
-    text = json.dumps(document(schema, batches), ensure_ascii=False, separators=(",", ":")).encode()
-    if isinstance(sink, (str, os.PathLike)):
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+    if not isinstance(sink, (str, os.PathLike)):
+        sink.write(text)
+        return
+    try:
         with open(sink, "wb") as file:
             file.write(text)
-    else:
-        sink.write(text)
+    except OSError as error:
+        raise ResourceError(f"{os.fspath(sink)}: cannot be written: {error.strerror}") from None
 
 
 def _write_dictionary(number: int, array: Array) -> Json:

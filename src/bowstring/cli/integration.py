@@ -1,0 +1,297 @@
+"""`bowstring integration`: the part of a tester in Arrow's integration harness, by the arguments that its testers take.
+
+The commands have names of their own; the harness calls one executable with `--mode`, `--json` and `--arrow`, and the
+group takes that, too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, BinaryIO, TypeVar
+
+import click
+
+from bowstring.cli.settings import FAILED
+from bowstring.datatypes.types import DataType, Date, Decimal, Dictionary, Time
+from bowstring.errors import FormatMismatchError
+from bowstring.exchange import integration as exchange
+from bowstring.ipc.api import new_file, new_stream, open_file, open_stream
+from bowstring.ipc.framing import is_file
+from bowstring.layouts.base import place
+from bowstring.tabular.batch import RecordBatch
+
+_DIFFERENCES_SHOWN = 20
+_HEAD_BYTES = 8
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class _Quirks:
+    """What a full validation judges beside the structure: older versions wrote decimals, dates and times that are out
+    of range, and a reader has to take them.
+    """
+
+    decimals: bool = False
+    date64: bool = False
+    times: bool = False
+
+    def allow(self, kind: DataType) -> bool:
+        """Whether the values of this type are to be judged, those of its children included."""
+        if isinstance(kind, Decimal):
+            return self.decimals
+        if isinstance(kind, Date):
+            return self.date64 or kind.bit_width != 64
+        if isinstance(kind, Time):
+            return self.times
+        if isinstance(kind, Dictionary):
+            return self.allow(kind.value_type)
+        return all(self.allow(field.type) for field in kind.fields)
+
+
+def _options(*which: str) -> Callable[[_Command], _Command]:
+    """The options of these names."""
+    known = {
+        "json": click.option("-j", "--json", "json_path", metavar="FILE", help="The integration JSON (- for a pipe)."),
+        "arrow": click.option("-a", "--arrow", "arrow_path", metavar="FILE", help="The Arrow file (- for a pipe)."),
+        "decimals": _quirk("decimals", "decimals keep to their precision"),
+        "date64": _quirk("date64", "64-bit dates are whole days"),
+        "times": _quirk("times", "times of day are less than a day"),
+        "format": click.option(
+            "--format",
+            "kind",
+            type=click.Choice(["file", "stream"]),
+            default="file",
+            show_default=True,
+            help="What to write.",
+        ),
+    }
+
+    def decorate(command: _Command) -> _Command:
+        for name in reversed(which):
+            command = known[name](command)
+        return command
+
+    return decorate
+
+
+def _quirk(name: str, what: str) -> Callable[[_Command], _Command]:
+    return click.option(
+        f"--validate_{name}",
+        f"--validate-{name}",
+        f"validate_{name}",
+        type=click.BOOL,
+        default=False,
+        help=f"Whether to check that {what} (older versions of Arrow wrote others).",
+    )
+
+
+def _both(paths: Sequence[str], given: dict[str, str | None]) -> tuple[str, str]:
+    """A path for each of two names: those given as options, the others in order."""
+    left = iter(paths)
+    found = {name: path if path is not None else next(left, None) for name, path in given.items()}
+    missing = [name for name, path in found.items() if path is None]
+    if missing:
+        raise click.UsageError(f"give a path for {' and '.join(missing)}")
+    if next(left, None) is not None:
+        raise click.UsageError(f"expected a path each for {' and '.join(given)}, found more")
+    first, second = (path or "" for path in found.values())
+    return first, second
+
+
+def _one(path: str | None) -> str:
+    if path is None:
+        raise click.UsageError("give a path for --arrow")
+    return path
+
+
+@click.group(invoke_without_command=True)
+@click.option("--integration", "in_harness", is_flag=True, help="Taken as a sign of the harness; changes nothing.")
+@click.option("-c", "--mode", default="VALIDATE", show_default=True, help="The command, for calls without one.")
+@_options("json", "arrow", "decimals", "date64", "times")
+@click.pass_context
+def integration(
+    ctx: click.Context,
+    /,
+    *,
+    mode: str,
+    in_harness: bool,  # noqa: ARG001 -- the harness passes it
+    json_path: str | None,
+    arrow_path: str | None,
+    **quirks: bool,
+) -> int | None:
+    """Convert between Arrow and its integration JSON, and compare: what a tester does in Arrow's integration harness.
+
+    Without a command, --mode names it as the harness does (JSON_TO_ARROW, ARROW_TO_JSON, VALIDATE, STREAM_TO_FILE,
+    FILE_TO_STREAM), with --json and --arrow.
+    """
+    if ctx.invoked_subcommand is not None:
+        return None
+    command = mode.lower().replace("_", "-")
+    if command == "stream-to-file":
+        return _stream_to_file("-", _one(arrow_path))
+    if command == "file-to-stream":
+        return _file_to_stream(_one(arrow_path), "-")
+    json_file, arrow_file = _both((), {"--json": json_path, "--arrow": arrow_path})
+    if command == "json-to-arrow":
+        return _json_to_arrow(json_file, arrow_file, "file")
+    if command == "arrow-to-json":
+        return _arrow_to_json(arrow_file, json_file)
+    if command == "validate":
+        return _validate(json_file, arrow_file, _quirks(quirks))
+    raise click.UsageError(f"there is no mode {mode!r}")
+
+
+def _quirks(given: dict[str, bool]) -> _Quirks:
+    return _Quirks(**{name.removeprefix("validate_"): judged for name, judged in given.items()})
+
+
+@integration.command("json-to-arrow")
+@click.argument("paths", nargs=-1, metavar="[JSON] [ARROW]")
+@_options("json", "arrow", "format")
+def json_to_arrow(paths: tuple[str, ...], *, json_path: str | None, arrow_path: str | None, kind: str) -> int:
+    """Write the data of an integration JSON document (gzip or not) as an Arrow file."""
+    return _json_to_arrow(*_both(paths, {"JSON": json_path, "ARROW": arrow_path}), kind)
+
+
+@integration.command("arrow-to-json")
+@click.argument("paths", nargs=-1, metavar="[ARROW] [JSON]")
+@_options("json", "arrow")
+def arrow_to_json(paths: tuple[str, ...], *, json_path: str | None, arrow_path: str | None) -> int:
+    """Write the data of an Arrow file or stream as integration JSON."""
+    return _arrow_to_json(*_both(paths, {"ARROW": arrow_path, "JSON": json_path}))
+
+
+@integration.command()
+@click.argument("paths", nargs=-1, metavar="[JSON] [ARROW]")
+@_options("json", "arrow", "decimals", "date64", "times")
+def validate(paths: tuple[str, ...], *, json_path: str | None, arrow_path: str | None, **quirks: bool) -> int:
+    """Tell whether an Arrow file or stream holds what an integration JSON document says; exit status 1 where not.
+
+    Both are validated first, and every difference in schema, metadata and values is a line.
+    """
+    return _validate(*_both(paths, {"JSON": json_path, "ARROW": arrow_path}), _quirks(quirks))
+
+
+@integration.command("stream-to-file")
+@click.argument("stream", default="-")
+@click.argument("file", default="-")
+def stream_to_file(stream: str, file: str) -> int:
+    """Write an Arrow stream as a file; standard input and output by default."""
+    return _stream_to_file(stream, file)
+
+
+@integration.command("file-to-stream")
+@click.argument("file", default="-")
+@click.argument("stream", default="-")
+def file_to_stream(file: str, stream: str) -> int:
+    """Write an Arrow file as a stream; standard input and output by default."""
+    return _file_to_stream(file, stream)
+
+
+# What the commands do
+
+
+def _json_to_arrow(json_path: str, arrow_path: str, kind: str) -> int:
+    held = exchange.read(_source(json_path))
+    with _sink(arrow_path) as sink, (new_file if kind == "file" else new_stream)(sink, held.schema) as writer:
+        for batch in held.batches:
+            writer.write_batch(batch)
+    return 0
+
+
+def _arrow_to_json(arrow_path: str, json_path: str) -> int:
+    with _opened(arrow_path) as reader:
+        document = exchange.document(reader.schema, reader)
+    with _sink(json_path) as sink:
+        exchange.write(sink, document)
+    return 0
+
+
+def _stream_to_file(stream_path: str, file_path: str) -> int:
+    with (
+        open_stream(_source(stream_path)) as reader,
+        _sink(file_path) as sink,
+        new_file(sink, reader.schema) as writer,
+    ):
+        for batch in reader:
+            writer.write_batch(batch)
+    return 0
+
+
+def _file_to_stream(file_path: str, stream_path: str) -> int:
+    with (
+        open_file(_source(file_path)) as reader,
+        _sink(stream_path) as sink,
+        new_stream(sink, reader.schema) as writer,
+    ):
+        for batch in reader:
+            writer.write_batch(batch)
+    return 0
+
+
+def _validate(json_path: str, arrow_path: str, quirks: _Quirks) -> int:
+    expected = exchange.read(_source(json_path))
+    with _opened(arrow_path) as reader:
+        batches = list(reader)
+        for name, data in ((json_path, expected.batches), (arrow_path, batches)):
+            with place(name):
+                _validate_batches(data, quirks)
+        found = exchange.differences(expected.schema, expected.batches, reader.schema, batches)
+        shown = list(islice(found, _DIFFERENCES_SHOWN + 1))
+    for difference in shown[:_DIFFERENCES_SHOWN]:
+        click.echo(f"{arrow_path}: {_printable(difference)}", err=True)
+    if len(shown) > _DIFFERENCES_SHOWN:
+        click.echo(f"{arrow_path}: and more", err=True)
+    if not shown:
+        rows = sum(batch.num_rows for batch in batches)
+        click.echo(f"{arrow_path}: {len(batches)} record batches of {rows} rows are as {json_path} says")
+    return FAILED if shown else 0
+
+
+def _validate_batches(batches: Sequence[RecordBatch], quirks: _Quirks) -> None:
+    for number, batch in enumerate(batches):
+        for index, field in enumerate(batch.schema):
+            with place(f"record batch {number}: column {field.name!r}"):
+                batch.column(index).validate(full=quirks.allow(field.type))
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
+# Paths and pipes
+
+
+def _source(path: str) -> Any:
+    if path != "-":
+        return path
+    if sys.stdin.isatty():
+        raise click.UsageError("standard input is a terminal: give a path, or send the bytes through a pipe")
+    return sys.stdin.buffer
+
+
+@contextmanager
+def _sink(path: str) -> Iterator[str | BinaryIO]:
+    if path != "-":
+        yield path
+        return
+    if sys.stdout.isatty():
+        raise click.UsageError("standard output is a terminal: give a path, or send the bytes through a pipe")
+    yield sys.stdout.buffer
+    sys.stdout.buffer.flush()
+
+
+def _opened(path: str) -> Any:
+    """A reader of a file or a stream, told apart by content."""
+    source = _source(path)
+    if source is not path:
+        held = source.read()
+        return open_file(held) if is_file(held[:_HEAD_BYTES]) else open_stream(held)
+    try:
+        return open_file(path)
+    except FormatMismatchError:
+        return open_stream(path)

@@ -1,0 +1,128 @@
+"""`bowstring integration`: what Arrow's integration harness calls, with its arguments and exit codes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+import bowstring as bs
+from bowstring.cli.main import main
+from bowstring.exchange import integration
+
+SCHEMA = bs.schema(
+    [
+        bs.field("id", bs.int64(), nullable=False, metadata={"unit": "none"}),
+        bs.field("name", bs.dictionary(bs.int8(), bs.string())),
+    ],
+    metadata={"source": "test"},
+)
+
+
+@pytest.fixture
+def batch() -> bs.RecordBatch:
+    names = bs.array(["b", None, "a"], SCHEMA.field("name").type)
+    return bs.RecordBatch.from_arrays([bs.array([1, 2, 1 << 60], bs.int64()), names], schema=SCHEMA)
+
+
+@pytest.fixture
+def truth(tmp_path: Path, batch: bs.RecordBatch) -> Path:
+    path = tmp_path / "truth.json"
+    integration.write(path, integration.document(SCHEMA, [batch, batch.slice(1)]))
+    return path
+
+
+def test_the_harness_makes_a_file_out_of_json_and_validates_it(tmp_path: Path, truth: Path) -> None:
+    made = tmp_path / "made.arrow"
+    call = ["integration", "--integration", f"--arrow={made}", f"--json={truth}"]
+    assert main([*call, "--mode=JSON_TO_ARROW"]) == 0
+    assert main([*call, "--mode=VALIDATE", "--validate_decimals=false", "--validate_times=false"]) == 0
+    assert bs.open_file(made).schema.equals(SCHEMA, check_metadata=True)
+
+
+def test_the_short_options_of_other_testers_do_the_same(tmp_path: Path, truth: Path) -> None:
+    made = tmp_path / "made.arrow"
+    assert main(["integration", "-a", str(made), "-j", str(truth), "-c", "JSON_TO_ARROW"]) == 0
+    assert main(["integration", "-a", str(made), "-j", str(truth), "-c", "VALIDATE"]) == 0
+
+
+def test_each_mode_is_a_command_with_paths_in_order_or_by_option(tmp_path: Path, truth: Path) -> None:
+    made, again = tmp_path / "made.arrow", tmp_path / "again.json"
+    assert main(["integration", "json-to-arrow", str(truth), str(made)]) == 0
+    assert main(["integration", "arrow-to-json", "--json", str(again), str(made)]) == 0
+    assert main(["integration", "validate", "--arrow", str(made), str(again)]) == 0
+    assert json.loads(again.read_bytes()) == json.loads(truth.read_bytes())
+
+
+def test_a_stream_becomes_a_file_and_a_file_a_stream_through_pipes(tmp_path: Path, truth: Path) -> None:
+    def run(*arguments: str, data: bytes = b"") -> bytes:
+        command = [sys.executable, "-m", "bowstring", "integration", *arguments]
+        return subprocess.run(command, input=data, capture_output=True, check=True, timeout=60).stdout
+
+    stream = run("json-to-arrow", "--format", "stream", "-", "-", data=gzip.compress(truth.read_bytes()))
+    file = run("stream-to-file", data=stream)
+    assert file.startswith(b"ARROW1")
+    back = tmp_path / "back.arrows"
+    back.write_bytes(run("file-to-stream", data=file))
+    assert main(["integration", "validate", str(truth), str(back)]) == 0
+
+
+def test_a_file_and_a_stream_change_places_by_path(tmp_path: Path, truth: Path) -> None:
+    file, stream, again = (str(tmp_path / name) for name in ("one.arrow", "two.arrows", "three.arrow"))
+    assert main(["integration", "json-to-arrow", str(truth), file]) == 0
+    assert main(["integration", "file-to-stream", file, stream]) == 0
+    assert main(["integration", "stream-to-file", stream, again]) == 0
+    assert main(["integration", "validate", str(truth), again]) == 0
+
+
+def test_a_difference_is_named_and_the_status_is_1(
+    tmp_path: Path, truth: Path, batch: bs.RecordBatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.arrow"
+    changed = bs.RecordBatch(SCHEMA, 3, [bs.array([1, 2, 3], bs.int64()), batch.column("name")])
+    with bs.new_file(other, SCHEMA) as writer:
+        writer.write(batch)
+        writer.write(changed)
+    assert main(["integration", "validate", str(truth), str(other)]) == 1
+    assert capsys.readouterr().err == f"{other}: record batch 1: expected 2 rows, found 3\n"
+    with bs.new_file(other, SCHEMA) as writer:
+        writer.write(changed)
+    assert main(["integration", "validate", str(truth), str(other)]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        f"{other}: record batch 0: column 0 ('id') differs from row 2 on",
+        f"{other}: record batch 1: expected 2 rows, found none",
+    ]
+
+
+def test_decimals_beyond_their_precision_are_judged_only_when_asked(tmp_path: Path) -> None:
+    column = bs.array([Decimal("1.5")], bs.decimal128(2, 1))
+    wide = integration.document(bs.schema({"d": column.type}), [bs.record_batch({"d": column})])
+    wide["batches"][0]["columns"][0]["DATA"] = ["12345"]
+    truth, made = tmp_path / "wide.json", tmp_path / "wide.arrow"
+    truth.write_text(json.dumps(wide))
+    assert main(["integration", "json-to-arrow", str(truth), str(made)]) == 0
+    assert main(["integration", "validate", str(truth), str(made)]) == 0
+    assert main(["integration", "validate", str(truth), str(made), "--validate_decimals=true"]) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["validate", "one"], ["validate", "1", "2", "3"], ["--mode=DANCE", "-j1", "-a2"]]
+)
+def test_a_call_that_lacks_a_path_has_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["integration", *arguments]) == 2
+    assert "Usage: bowstring integration" in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there_is_one_line_and_status_1(
+    tmp_path: Path, truth: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["integration", "validate", str(truth), str(tmp_path / "gone.arrow")]) == 1
+    assert main(["integration", "validate", str(tmp_path / "gone.json"), str(truth)]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert all("gone." in line for line in lines)
