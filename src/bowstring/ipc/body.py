@@ -180,6 +180,11 @@ class BatchColumns(Sequence[Array]):
         if shape.compression is not None:
             self._unpacking = Unpacking(shape.compression, header.body_bytes, plan.wire.limits)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all columns of the schema, in its order."""
+        return self._plans is self.plan
+
     def __len__(self) -> int:
         return len(self._plans)
 

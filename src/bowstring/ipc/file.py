@@ -293,7 +293,7 @@ class _Writer:
         start = self._sink.position
         framed = framing.framed(message.metadata, start, self._encoder.alignment)
         try:
-            self._sink.write([framed, *message.parts], len(framed) + message.body_bytes)
+            self._sink.write_message(framed, message.parts, message.body_bytes)
         except BaseException:  # an unknown part of the message is out: nothing sound can follow
             self.abandon()
             raise

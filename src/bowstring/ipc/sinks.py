@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from bowstring.errors import ConnectionLostError, DeadlineError, NotFoundError, ResourceError, UsageError
+from bowstring.memory.parts import Parts, after, write_vectors
 
 _IOV_MAX = 1024
 _SMALL = 1 << 15
@@ -24,6 +25,9 @@ class Sink(Protocol):
     def write(self, parts: Sequence[Any], size_bytes: int) -> None:
         """Take the parts, `size_bytes` in all. Nothing of the caller's memory is kept."""
 
+    def write_message(self, head: bytes, body: Sequence[Any], body_bytes: int) -> None:
+        """Take a message: its head, and the parts of its body, `body_bytes` in all. Nothing of them is kept."""
+
     def finish(self) -> None:
         """Everything is written: make it visible."""
 
@@ -34,22 +38,23 @@ class Sink(Protocol):
 class VectorSink:
     """Writes by vectored calls; many small pieces are gathered first, as a call costs more than copying them.
 
-    `send` is os.writev with a descriptor, or a socket's sendmsg. With `gather` off everything goes out at once.
+    `send` is os.writev with a descriptor, or a socket's sendmsg. `file` is the descriptor of a regular file: elsewhere
+    somebody waits for what is written, so nothing is gathered.
     """
 
-    __slots__ = ("_gather", "_held", "_name", "_send", "position")
+    __slots__ = ("_file", "_held", "_name", "_send", "position")
 
-    def __init__(self, send: Callable[[Sequence[Any]], int], name: str, gather: bool) -> None:
+    def __init__(self, send: Callable[[Sequence[Any]], int], name: str, file: int | None = None) -> None:
         self._send = send
         self._name = name
-        self._gather = gather
+        self._file = file
         self._held = bytearray()
         self.position = 0
 
     def write(self, parts: Sequence[Any], size_bytes: int) -> None:
         """Take the parts, `size_bytes` in all."""
         self.position += size_bytes
-        if self._gather and size_bytes <= _SMALL:
+        if self._file is not None and size_bytes <= _SMALL:
             self._held += b"".join(parts)
             if len(self._held) >= _GATHER:
                 self._flush()
@@ -57,6 +62,20 @@ class VectorSink:
         if self._held:
             self._flush()
         self._out(parts)
+
+    def write_message(self, head: bytes, body: Sequence[Any], body_bytes: int) -> None:
+        """Take a message; the body goes from where it lies to a regular file without an object for each buffer."""
+        file = self._file
+        if file is None or body_bytes <= _SMALL or not isinstance(body, Parts):
+            self.write([head, *body], len(head) + body_bytes)
+            return
+        self.position += len(head) + body_bytes
+        self._held += head
+        self._flush()
+        vectors = body.vectors()
+        while len(vectors):
+            sent = self._call(lambda some: write_vectors(file, some), vectors[:_IOV_MAX])
+            vectors = after(vectors, sent)
 
     def _flush(self) -> None:
         held, self._held = self._held, bytearray()
@@ -68,14 +87,14 @@ class VectorSink:
             some = parts[start : start + _IOV_MAX] if len(parts) > _IOV_MAX else parts
             left = sum(map(len, some))
             while left:
-                sent = self._call(some)
+                sent = self._call(self._send, some)
                 left -= sent
                 if left:
                     some = _rest(some, sent)
 
-    def _call(self, parts: Sequence[Any]) -> int:
+    def _call(self, send: Callable[[Any], int], parts: Any) -> int:
         try:
-            return self._send(parts)
+            return send(parts)
         except TimeoutError:
             raise DeadlineError(f"{self._name}: could not be written in time") from None
         except ConnectionError as error:
@@ -116,7 +135,7 @@ class PathSink(VectorSink):
             raise NotFoundError(f"{os.fspath(path)}: there is no folder {folder}") from None
         except OSError as error:
             raise ResourceError(f"{os.fspath(path)}: cannot be created: {error.strerror}") from None
-        super().__init__(lambda parts: os.writev(self._descriptor, parts), os.fspath(path), True)
+        super().__init__(lambda parts: os.writev(self._descriptor, parts), os.fspath(path), self._descriptor)
 
     def finish(self) -> None:
         """Write what was gathered and put the file in its place."""
@@ -161,6 +180,10 @@ class ObjectSink:
             else:
                 self._flush()
                 self._out(part)
+
+    def write_message(self, head: bytes, body: Sequence[Any], body_bytes: int) -> None:
+        """Take a message."""
+        self.write([head, *body], len(head) + body_bytes)
 
     def _flush(self) -> None:
         held, self._held = self._held, bytearray()
@@ -210,9 +233,9 @@ def sink_for(sink: Any) -> Sink:
         except OSError as error:
             raise ResourceError(f"{path}: cannot be opened: {error.strerror}") from None
     if isinstance(sink, int):
-        return VectorSink(_writer(sink), f"descriptor {sink}", _is_file(sink))
+        return VectorSink(_writer(sink), f"descriptor {sink}", sink if _is_file(sink) else None)
     if isinstance(sink, socket.socket):
-        return VectorSink(sink.sendmsg, "socket", False)
+        return VectorSink(sink.sendmsg, "socket")
     sink = getattr(sink, "buffer", sink)  # standard output as text has its bytes behind it
     if callable(getattr(sink, "write", None)):
         return ObjectSink(sink)
@@ -228,7 +251,7 @@ class _DescriptorSink(VectorSink):
 
     def __init__(self, descriptor: int, path: str) -> None:
         self._descriptor = descriptor
-        super().__init__(_writer(descriptor), path, False)
+        super().__init__(_writer(descriptor), path)
 
     def finish(self) -> None:
         super().finish()

@@ -15,18 +15,15 @@ from typing import Any, Protocol, Self
 
 from bowstring.datatypes.field import Metadata, Schema
 from bowstring.errors import ClosedError, InvalidDataError, LimitError, TruncatedError, UsageError
-from bowstring.flatbuf.codec import finish
-from bowstring.flatbuf.tables import SPECS
 from bowstring.ipc import framing, header as headers
 from bowstring.ipc.body import BatchColumns
 from bowstring.ipc.dictionaries import StreamDictionaries, WrittenDictionaries
-from bowstring.ipc.flatten import flatten
+from bowstring.ipc.flatten import FlatBody, flatten
 from bowstring.ipc.header import BatchHeader, DictionaryMark, HeaderReader, HeaderWriter
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
-from bowstring.ipc.metadata import write_schema
 from bowstring.ipc.schemas import KnownSchema, known_schema
+from bowstring.ipc.written import written_schema
 from bowstring.layouts.array import Array
-from bowstring.layouts.registry import layout_of
 from bowstring.memory.buffer import EMPTY, Buffer
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.table import Table
@@ -41,7 +38,7 @@ class EncodedMessage:
 
     kind: str
     metadata: bytes
-    parts: list[Any]
+    parts: Sequence[Any]
     body_bytes: int
 
 
@@ -57,9 +54,9 @@ class Encoder:
             raise UsageError(f"alignment is 8, 16, 32 or 64 bytes, not {alignment!r}")
         self.schema = schema
         self.alignment = alignment
-        record, self.wire = write_schema(schema)
-        self.schema_table = finish(SPECS, headers.SCHEMA, record)
-        self._layouts = [layout_of(field.type) for field in schema.fields]
+        written = written_schema(schema)
+        self.wire, self.schema_table = written.wire, written.table
+        self._layouts, self._relay = written.layouts, written.relay
         self._dictionaries = WrittenDictionaries(self.wire, may_replace)
         self._headers = HeaderWriter()
 
@@ -71,6 +68,9 @@ class Encoder:
         """The messages of a batch: dictionaries that are due, then the batch. `UsageError` for another schema."""
         if batch.schema is not self.schema and batch.schema != self.schema:
             raise UsageError(f"a batch of another schema: expected {self.schema!r}, found {batch.schema!r}")
+        passed = None if self._relay is None else self._relay.body(batch.source, self.alignment)
+        if passed is not None and passed.numbers.length == batch.num_rows:
+            return [self._framed(passed, batch.pairs, None)]
         columns = batch.columns
         for field, layout, column in zip(self.schema.fields, self._layouts, columns, strict=True):
             if column.layout is not layout and column.type != field.type:
@@ -89,7 +89,9 @@ class Encoder:
     def _message(
         self, length: int, arrays: Sequence[Array], pairs: Metadata, mark: DictionaryMark | None
     ) -> EncodedMessage:
-        body = flatten(length, arrays, self.alignment)
+        return self._framed(flatten(length, arrays, self.alignment), pairs, mark)
+
+    def _framed(self, body: FlatBody, pairs: Metadata, mark: DictionaryMark | None) -> EncodedMessage:
         metadata = self._headers.write(body.numbers, body.size_bytes, pairs, mark)
         kind = headers.RECORD_BATCH if mark is None else headers.DICTIONARY_BATCH
         return EncodedMessage(kind, metadata, body.parts, body.size_bytes)

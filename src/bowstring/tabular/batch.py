@@ -73,6 +73,11 @@ class RecordBatch:
         return list(self._columns)
 
     @property
+    def source(self) -> Sequence[Array]:
+        """The columns as they were handed in: a reader's are made when they are asked for."""
+        return self._columns
+
+    @property
     def custom_metadata(self) -> dict[bytes, bytes]:
         """The custom metadata of the batch's message."""
         return dict(self.pairs)

@@ -1,0 +1,82 @@
+"""Bodies, passed on («RecordBatch message»): a batch that was read goes out by its header, no column is made for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bowstring.ipc.body import BatchColumns, SchemaPlan
+from bowstring.ipc.flatten import FlatBody
+from bowstring.ipc.header import BatchNumbers
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import BufferSpec, Layout, Role
+from bowstring.memory.parts import Numbers, Parts
+
+_LEAST_COLUMNS = 16
+
+
+class RelayPlan:
+    """What the buffers of flat columns measure where they hold their slots and nothing else.
+
+    Only for schemas without nested, dictionary-encoded and variadic columns, and wide enough to be worth it.
+    """
+
+    __slots__ = ("_is_free", "_layouts", "_met", "_spec_of", "_specs", "_validity_at")
+
+    def __init__(self, layouts: Sequence[Layout]) -> None:
+        listed = [spec for layout in layouts for spec in layout.buffers]
+        specs: dict[int, BufferSpec] = {id(spec): spec for spec in listed}
+        numbered = {key: number for number, key in enumerate(specs)}
+        self._layouts = list(layouts)
+        self._met: SchemaPlan | None = None
+        self._specs = list(specs.values())
+        self._spec_of = np.array([numbered[id(spec)] for spec in listed], np.intp)
+        is_validity = np.array([spec.role is Role.VALIDITY for spec in self._specs], bool)
+        self._is_free = np.array([not spec.per_slot for spec in self._specs], bool)[self._spec_of]
+        self._validity_at = np.flatnonzero(is_validity[self._spec_of])
+
+    @classmethod
+    def of(cls, layouts: Sequence[Layout]) -> RelayPlan | None:
+        """The plan for a schema's layouts; None where columns have to be walked."""
+        return cls(layouts) if len(layouts) >= _LEAST_COLUMNS and all(map(_is_flat, layouts)) else None
+
+    def body(self, columns: Sequence[Array], alignment: int) -> FlatBody | None:
+        """The body of all columns of a batch that was read, its buffers at multiples of `alignment` bytes.
+
+        It is the one that `flatten` would make of the columns. None where they would have to be changed or refused:
+        `flatten`, or making the column, does that.
+        """
+        if not isinstance(columns, BatchColumns) or not columns.is_whole:
+            return None
+        if columns.plan is not self._met:
+            if [column.layout for column in columns.plan] != self._layouts:
+                return None
+            self._met = columns.plan
+        header, length = columns.header, columns.header.length
+        if header.shape.compression is not None or columns.plan.wire.is_big_endian:
+            return None
+        nodes = header.nodes().view(np.int64).reshape(-1, 2)
+        spans = header.buffers().view(np.int64).reshape(-1, 2)
+        null_counts = nodes[:, 1]
+        offsets, held = spans[:, 0], spans[:, 1]
+        limit = header.body_bytes
+        if ((nodes[:, 0] != length) | (null_counts < 0) | (null_counts > length)).any():
+            return None
+        if ((offsets < 0) | (held < 0) | (offsets > limit - held)).any():
+            return None
+        wanted = np.array([spec.size_bytes(length) for spec in self._specs], np.int64)[self._spec_of]
+        sizes: Numbers = held.copy()
+        no_nulls = self._validity_at[null_counts == 0]
+        sizes[no_nulls] = wanted[no_nulls] = 0
+        if ((sizes != wanted) & ~self._is_free).any():
+            return None
+        padded = (sizes + (alignment - 1)) & -alignment
+        ends = np.cumsum(padded)
+        numbers = BatchNumbers(length, nodes, np.stack((ends - padded, sizes), 1), np.empty(0, np.int64))
+        parts = Parts(columns.memory, columns.body_at + offsets, sizes, padded - sizes)
+        return FlatBody(numbers, parts, int(ends[-1]))
+
+
+def _is_flat(layout: Layout) -> bool:
+    return layout.has_validity and not (layout.children or layout.VARIADIC or layout.dictionary)

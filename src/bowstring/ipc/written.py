@@ -1,0 +1,46 @@
+"""Schemas as they are written («Schema message»): compiled once for all files that one schema object goes into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bowstring.datatypes.field import Schema
+from bowstring.flatbuf.codec import Finished, finish
+from bowstring.flatbuf.tables import SPECS
+from bowstring.ipc.header import SCHEMA
+from bowstring.ipc.metadata import WireSchema, write_schema
+from bowstring.ipc.relay import RelayPlan
+from bowstring.layouts.base import Layout
+from bowstring.layouts.registry import layout_of
+
+_MAX_KEPT = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WrittenSchema:
+    """What an encoder needs of a schema: its flatbuffer table, the dictionary ids given out, the fields' layouts."""
+
+    schema: Schema
+    table: Finished
+    wire: WireSchema
+    layouts: list[Layout]
+    relay: RelayPlan | None
+
+
+_kept: dict[int, WrittenSchema] = {}
+
+
+def written_schema(schema: Schema) -> WrittenSchema:
+    """The schema, compiled; kept for the same object, as many files are often written with one.
+
+    Raises `UnsupportedTypeError` naming the column path for a type that the format has no words for.
+    """
+    made = _kept.get(id(schema))  # kept with its schema, so that the id belongs to no other object
+    if made is None or made.schema is not schema:
+        record, wire = write_schema(schema)
+        layouts = [layout_of(field.type) for field in schema.fields]
+        made = WrittenSchema(schema, finish(SPECS, SCHEMA, record), wire, layouts, RelayPlan.of(layouts))
+        if len(_kept) >= _MAX_KEPT:
+            _kept.clear()
+        _kept[id(schema)] = made
+    return made
