@@ -139,10 +139,10 @@ class _Collected:
     def add(self, array: Array) -> None:
         """Go through an array that begins at offset 0."""
         layout = array.layout
-        self.nodes += (array.length, array.null_count)
+        self.nodes.extend((array.length, array.null_count))
         if self.has_legacy_unions and isinstance(layout.storage.type, Union):
             self.buffers.append(None)
-        self.buffers += array.buffers
+        self.buffers.extend(array.buffers)
         if layout.VARIADIC:
             self.variadic.append(len(array.buffers) - len(layout.buffers))
         for child in array.children:

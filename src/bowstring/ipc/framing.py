@@ -2,7 +2,7 @@
 output.
 
 Since format version 0.15 a message begins with the marker 0xFFFFFFFF; before, it began with the length itself. Both are
-read, the current one is written.
+read; the current one is written, and the older one by option.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ MAGIC = b"ARROW1"
 FILE_START = MAGIC + b"\0\0"
 CONTINUATION = b"\xff\xff\xff\xff"
 END_OF_STREAM = CONTINUATION + bytes(4)
+LEGACY_END_OF_STREAM = bytes(4)
 PREFIX_BYTES = 8
 LEGACY_PREFIX_BYTES = 4
 
@@ -55,10 +56,14 @@ def metadata_length(prefix: bytes, where: str, max_bytes: int) -> tuple[int, int
     return length_bytes, prefix_bytes
 
 
-def framed(metadata: bytes, position: int = 0, alignment: int = 8) -> bytes:
-    """Marker, length, metadata and padding of a message that begins at byte `position`, so that its body is aligned."""
-    padding = -(position + PREFIX_BYTES + len(metadata)) % alignment
-    return CONTINUATION + _LENGTH.pack(len(metadata) + padding) + metadata + bytes(padding)
+def framed(metadata: bytes, position: int = 0, alignment: int = 8, is_legacy: bool = False) -> bytes:
+    """Marker, length, metadata and padding of a message that begins at byte `position`, so that its body is aligned.
+
+    The legacy form has no marker.
+    """
+    marker = b"" if is_legacy else CONTINUATION
+    padding = -(position + len(marker) + LEGACY_PREFIX_BYTES + len(metadata)) % alignment
+    return marker + _LENGTH.pack(len(metadata) + padding) + metadata + bytes(padding)
 
 
 def foreign(start: bytes) -> str | None:

@@ -225,17 +225,17 @@ def _codec(compression: Table | None) -> str | None:
 # Writing
 
 
-def schema_message(schema: Finished) -> bytes:
+def schema_message(schema: Finished, version: int = V5) -> bytes:
     """The flatbuffer of a schema message."""
-    return build(SPECS, "Message", _message(SCHEMA, schema, 0, ()))
+    return build(SPECS, "Message", _message(SCHEMA, schema, version, ()))
 
 
-def _message(kind: str, header: Built | Finished, body_bytes: int, pairs: Metadata) -> Record:
+def _message(kind: str, header: Built | Finished, version: int, pairs: Metadata) -> Record:
     return {
-        "version": V5,
+        "version": version,
         "header_type": HEADERS.index(kind),
         "header": header,
-        "bodyLength": body_bytes,
+        "bodyLength": 0,
         "custom_metadata": metadata.write_pairs(pairs),
     }
 
@@ -249,11 +249,16 @@ class DictionaryMark:
 
 
 class HeaderWriter:
-    """Writes batch headers: one is built for each combination of counts, then only its numbers are put in."""
+    """Writes batch headers: one is built for each combination of counts, then only its numbers are put in.
 
-    __slots__ = ("_made",)
+    They are of one metadata version, for bodies that are compressed with one codec or not at all.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_compression", "_made", "_version")
+
+    def __init__(self, version: int = V5, compression: str | None = None) -> None:
+        self._version = version
+        self._compression = None if compression is None else {"codec": CODECS.index(compression), "method": 0}
         self._made: dict[tuple[object, ...], tuple[bytearray, Shape]] = {}
 
     def write(
@@ -265,7 +270,7 @@ class HeaderWriter:
         if made is None:
             if len(self._made) >= _MAX_SHAPES:
                 self._made.clear()
-            made = self._made[key] = _blank(numbers, pairs, dictionary)
+            made = self._made[key] = self._blank(numbers, pairs, dictionary)
         out, shape = made
         _LONG.pack_into(out, shape.length_at, numbers.length)
         _LONG.pack_into(out, shape.body_length_at, body_bytes)
@@ -278,6 +283,25 @@ class HeaderWriter:
                 out[at : at + held.nbytes] = held.tobytes()
         return bytes(out)
 
+    def _blank(
+        self, numbers: BatchNumbers, pairs: Metadata, dictionary: DictionaryMark | None
+    ) -> tuple[bytearray, Shape]:
+        record: dict[str, Any] = {
+            "length": 0,
+            "nodes": np.zeros(len(numbers.nodes), FIELD_NODE),
+            "buffers": np.zeros(len(numbers.buffers), BUFFER),
+            "compression": self._compression,
+            "variadicBufferCounts": numbers.variadic if len(numbers.variadic) else None,
+        }
+        kind = RECORD_BATCH
+        if dictionary is not None:
+            kind, record = DICTIONARY_BATCH, {"id": dictionary.id, "data": record, "isDelta": dictionary.is_delta}
+        raw = build(SPECS, "Message", _message(kind, Built(kind, record), self._version, pairs))
+        root = Message(raw, SPECS, "header").root("Message")
+        inner = root.union("header", kind)
+        assert inner is not None
+        return bytearray(raw), _shape_of(root, inner, raw, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class BatchNumbers:
@@ -287,20 +311,3 @@ class BatchNumbers:
     nodes: npt.NDArray[np.int64]
     buffers: npt.NDArray[np.int64]
     variadic: npt.NDArray[np.int64]
-
-
-def _blank(numbers: BatchNumbers, pairs: Metadata, dictionary: DictionaryMark | None) -> tuple[bytearray, Shape]:
-    record: dict[str, Any] = {
-        "length": 0,
-        "nodes": np.zeros(len(numbers.nodes), FIELD_NODE),
-        "buffers": np.zeros(len(numbers.buffers), BUFFER),
-        "variadicBufferCounts": numbers.variadic if len(numbers.variadic) else None,
-    }
-    kind = RECORD_BATCH
-    if dictionary is not None:
-        kind, record = DICTIONARY_BATCH, {"id": dictionary.id, "data": record, "isDelta": dictionary.is_delta}
-    raw = build(SPECS, "Message", _message(kind, Built(kind, record), 0, pairs))
-    root = Message(raw, SPECS, "header").root("Message")
-    inner = root.union("header", kind)
-    assert inner is not None
-    return bytearray(raw), _shape_of(root, inner, raw, 0)

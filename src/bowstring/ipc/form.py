@@ -1,0 +1,57 @@
+"""How messages are written, beside what is in them: the forms that the format had and has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from bowstring.errors import UsageError
+from bowstring.ipc.compression import compressor
+from bowstring.ipc.metadata import V4, V5
+
+ByteOrder = Literal["little", "big"]
+MetadataVersion = Literal["V4", "V5"]
+
+
+@dataclass(frozen=True, slots=True)
+class WireForm:
+    """The form of a stream or a file. Readers recognise each of them; the defaults are what everything reads.
+
+    - `byte_order`: of the numbers in bodies, "little" or "big" («Schema message», endianness)
+    - `metadata_version`: "V5", or "V4", in which unions have a validity buffer
+    - `is_legacy_framing`: messages begin with their length, without the marker before it, as they did up to Arrow 0.14
+    - `compression`, `compression_level`: of bodies, "lz4" or "zstd" («Compression»); a level of None is a quick one
+
+    Raises `UsageError` for a value that is none of these, `MissingExtraError` where the codec is not installed.
+    """
+
+    byte_order: ByteOrder = "little"
+    metadata_version: MetadataVersion = "V5"
+    is_legacy_framing: bool = False
+    compression: str | None = None
+    compression_level: int | None = None
+
+    def __post_init__(self) -> None:
+        for what, value, known in (
+            ("byte_order", self.byte_order, get_args(ByteOrder)),
+            ("metadata_version", self.metadata_version, get_args(MetadataVersion)),
+        ):
+            if value not in known:
+                raise UsageError(f"{what} is {' or '.join(map(repr, known))}, not {value!r}")
+        if self.compression is not None:
+            compressor(self.compression, self.compression_level)
+        elif self.compression_level is not None:
+            raise UsageError(f"compression_level {self.compression_level!r} without compression")
+
+    @property
+    def version(self) -> int:
+        """The number of the metadata version."""
+        return V4 if self.metadata_version == "V4" else V5
+
+    @property
+    def is_big_endian(self) -> bool:
+        """Whether numbers in bodies are big-endian."""
+        return self.byte_order == "big"
+
+
+CURRENT = WireForm()
