@@ -46,14 +46,15 @@ def array(values: Any, type: DataType | None = None, mask: Values | Sequence[boo
         if type is not None and values.type != type:
             raise DataTypeError(f"the array is {values.type}, not {type}")
         return values
+    own_valid = None
     if isinstance(values, np.ma.MaskedArray):
-        mask = np.ma.getmaskarray(values) if mask is None else mask
+        own_valid = _valid(np.ma.getmaskarray(values)) if mask is None else None
         values = values.data
     elif not isinstance(values, np.ndarray) and hasattr(values, "__array__") and not np.isscalar(values):
         values = np.asarray(values)
     if isinstance(values, np.ndarray):
-        valid = None if mask is None else ~np.asarray(mask, np.bool_)
-        if valid is not None and valid.shape != values.shape[:1]:
+        valid = own_valid if mask is None else ~np.asarray(mask, np.bool_)
+        if mask is not None and valid is not None and valid.shape != values.shape[:1]:
             raise UsageError(f"a mask of shape {valid.shape} does not fit values of shape {values.shape}")
         return _from_numpy(values, layout_of(type or numpy_type(values)), valid)
     if mask is not None:
@@ -61,26 +62,52 @@ def array(values: Any, type: DataType | None = None, mask: Values | Sequence[boo
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise DataTypeError(f"an array is made from a sequence, not from {values!r}")
     items = values if isinstance(values, (list, tuple)) else list(values)
-    return layout_of(type or infer_type(items)).build(items)
+    try:
+        return layout_of(type or infer_type(items)).build(items)
+    except RecursionError:
+        raise DataTypeError("the values are nested too deep") from None
+
+
+def _valid(mask: Values) -> Values:
+    """What a mask leaves, of the mask's own shape and fields."""
+    if mask.dtype.names is None:
+        return ~mask
+    valid = np.empty(mask.shape, mask.dtype)
+    for name in mask.dtype.names:
+        valid[name] = _valid(mask[name])
+    return valid
 
 
 def _from_numpy(values: Values, layout: Layout, valid: Values | None) -> Array:
+    """`valid` has a truth value for each row, or for each element of each row, or fields of such."""
     if values.ndim == 0:
         raise DataTypeError("an array is made from a NumPy array of at least one dimension")
     if values.dtype.byteorder == ">" or (values.dtype.kind in "iufmM" and not values.dtype.isnative):
         values = values.astype(values.dtype.newbyteorder("="))
     if isinstance(layout, FixedSizeListLayout) and values.ndim > 1 and values.shape[1] == layout.size:
-        elements = values.reshape(values.shape[0] * values.shape[1], *values.shape[2:])
-        return Array(layout, len(values), (validity_of(valid),), (_from_numpy(elements, layout.children[0], None),))
+        flat = (values.shape[0] * values.shape[1], *values.shape[2:])
+        own, inner = (valid, None) if valid is None or valid.ndim == 1 else (None, valid.reshape(flat))
+        elements = _from_numpy(values.reshape(flat), layout.children[0], inner)
+        return Array(layout, len(values), (validity_of(own),), (elements,))
     if values.ndim == 1 and values.dtype.kind != "O":
         if isinstance(layout, PrimitiveLayout):
             return layout.from_numpy(values, valid)
         if isinstance(layout, BooleanLayout) and values.dtype.kind == "b":
             return layout.of(values, valid)
         if isinstance(layout, StructLayout) and values.dtype.names == tuple(layout.names):
-            columns = [_from_numpy(values[n], c, None) for n, c in zip(layout.names, layout.children, strict=True)]
-            return Array(layout, len(values), (validity_of(valid),), tuple(columns))
+            own, inner = (valid, None) if valid is None or valid.dtype.names is None else (None, valid)
+            columns = [
+                _from_numpy(values[name], child, None if inner is None else inner[name])
+                for name, child in zip(layout.names, layout.children, strict=True)
+            ]
+            return Array(layout, len(values), (validity_of(own),), tuple(columns))
+    if valid is not None and (valid.ndim > 1 or valid.dtype.names is not None):
+        if values.dtype.kind in "mMV":
+            raise DataTypeError(f"NumPy's {values.dtype} with a mask by element does not become {layout.type}")
+        return layout.build(np.where(valid, values.astype(object), np.array(None)).tolist())
     items = list(values) if values.ndim > 1 or values.dtype.kind in "mM" else values.tolist()
+    if values.dtype.kind == "T":
+        items = [item if isinstance(item, str) or values.ndim > 1 else None for item in items]
     if valid is not None:
         items = [item if keep else None for item, keep in zip(items, valid.tolist(), strict=True)]
     return layout.build(items)
@@ -99,6 +126,11 @@ def numpy_type(values: Values) -> DataType:
 
 
 def _dtype_type(dtype: np.dtype[Any]) -> DataType:
+    if dtype.subdtype is not None:
+        made = _dtype_type(dtype.base)
+        for size in reversed(dtype.shape):
+            made = types.list_(made, size)
+        return made
     make = _NUMPY_KINDS.get(dtype.kind)
     if make is None or (dtype.kind == "f" and dtype.itemsize > 8):
         raise DataTypeError(f"NumPy's {dtype} has no data type: give one")
@@ -129,6 +161,7 @@ _NUMPY_KINDS: dict[str, Callable[[np.dtype[Any]], DataType]] = {
     "u": lambda d: types.Int(d.itemsize * 8, False),
     "f": lambda d: types.FloatingPoint(d.itemsize * 8),
     "U": lambda _: types.string(),
+    "T": lambda _: types.string(),
     "S": lambda _: types.binary(),
     "M": _datetime_type,
     "m": lambda d: types.Duration(_time_unit(d)),
