@@ -8,7 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from bowstring.datatypes.types import Union
+from bowstring.ipc.byte_order import in_other_order
+from bowstring.ipc.compression import Compress, packed
+from bowstring.ipc.form import CURRENT, WireForm
 from bowstring.ipc.header import BatchNumbers
+from bowstring.ipc.metadata import V4
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Layout
 from bowstring.memory.buffer import Buffer
@@ -26,14 +31,41 @@ class FlatBody:
 _PADDINGS = [bytes(length_bytes) for length_bytes in range(64)]
 
 
-def flatten(length: int, arrays: Sequence[Array], alignment: int) -> FlatBody:
+def flatten(
+    length: int, arrays: Sequence[Array], alignment: int, form: WireForm = CURRENT, compress: Compress | None = None
+) -> FlatBody:
     """The body of a batch of `length` rows whose buffers begin at multiples of `alignment` bytes (8 to 64).
 
-    Buffers are not copied, except for slices that do not begin at a byte of their own.
+    Buffers are not copied, except for slices that do not begin at a byte of their own, big-endian numbers and what is
+    compressed.
     """
-    nodes: list[int] = []
-    buffers: list[Buffer | None] = []
-    variadic: list[int] = []
+    walk = _Collected([], [], [], form.version == V4)
+    if form.is_big_endian:
+        for array in arrays:
+            walk.add(in_other_order(array.layout.rebase(array), is_native=True))
+    else:
+        _collect(arrays, walk)
+    buffers = walk.buffers
+    held: list[list[Any]] | None = None
+    if compress is None:
+        sizes = np.array([0 if b is None else b.size for b in buffers], np.int64)
+    else:
+        held = packed(buffers, compress)
+        sizes = np.array([sum(map(len, pieces)) for pieces in held], np.int64)
+    padded = (sizes + (alignment - 1)) & -alignment
+    ends = np.cumsum(padded)
+    spans = np.empty((len(sizes), 2), np.int64)
+    spans[:, 0] = ends - padded
+    spans[:, 1] = sizes
+    paddings = (padded - sizes).tolist()
+    parts = _parts(buffers, paddings) if held is None else _joined(held, paddings)
+    nodes, variadic = np.array(walk.nodes, np.int64).reshape(-1, 2), np.array(walk.variadic, np.int64)
+    return FlatBody(BatchNumbers(length, nodes, spans, variadic), parts, int(ends[-1]) if len(ends) else 0)
+
+
+def _collect(arrays: Sequence[Array], walk: _Collected) -> None:
+    """Nodes and buffers of arrays, those of the frequent layouts without a walk."""
+    nodes, buffers = walk.nodes, walk.buffers
     exact: dict[Layout, tuple[tuple[int, int, int], ...] | None] = {}
     for array in arrays:
         layout = array.layout
@@ -44,16 +76,13 @@ def flatten(length: int, arrays: Sequence[Array], alignment: int) -> FlatBody:
             nodes += (array.length, array.null_count)
             buffers += array.buffers
         else:
-            _collect(layout.rebase(array), nodes, buffers, variadic)
-    sizes = np.array([0 if b is None else b.size for b in buffers], np.int64)
-    padded = (sizes + (alignment - 1)) & -alignment
-    ends = np.cumsum(padded)
-    spans = np.empty((len(sizes), 2), np.int64)
-    spans[:, 0] = ends - padded
-    spans[:, 1] = sizes
+            walk.add(layout.rebase(array))
+
+
+def _parts(buffers: Sequence[Buffer | None], paddings: Sequence[int]) -> list[Any]:
     parts: list[Any] = []
     memory, view = None, memoryview(b"")
-    for buffer, padding in zip(buffers, (padded - sizes).tolist(), strict=True):
+    for buffer, padding in zip(buffers, paddings, strict=True):
         if buffer is not None and buffer.size:
             if buffer.memory is not memory:
                 memory = buffer.memory
@@ -61,8 +90,16 @@ def flatten(length: int, arrays: Sequence[Array], alignment: int) -> FlatBody:
             parts.append(view[buffer.offset : buffer.offset + buffer.size])
             if padding:
                 parts.append(_PADDINGS[padding])
-    numbers = BatchNumbers(length, np.array(nodes, np.int64).reshape(-1, 2), spans, np.array(variadic, np.int64))
-    return FlatBody(numbers, parts, int(ends[-1]) if len(ends) else 0)
+    return parts
+
+
+def _joined(held: Sequence[list[Any]], paddings: Sequence[int]) -> list[Any]:
+    parts: list[Any] = []
+    for pieces, padding in zip(held, paddings, strict=True):
+        parts += pieces
+        if padding:
+            parts.append(_PADDINGS[padding])
+    return parts
 
 
 def _slots(layout: Layout) -> tuple[tuple[int, int, int], ...] | None:
@@ -90,14 +127,26 @@ def _fits(array: Array, slots: tuple[tuple[int, int, int], ...]) -> bool:
     return True
 
 
-def _collect(array: Array, nodes: list[int], buffers: list[Buffer | None], variadic: list[int]) -> None:
-    layout = array.layout
-    nodes += (array.length, array.null_count)
-    buffers += array.buffers
-    if layout.VARIADIC:
-        variadic.append(len(array.buffers) - len(layout.buffers))
-    for child in array.children:
-        _collect(child, nodes, buffers, variadic)
+@dataclass(frozen=True, slots=True)
+class _Collected:
+    """What a walk over arrays, depth first, has met; in metadata version 4 unions have a validity buffer."""
+
+    nodes: list[int]
+    buffers: list[Buffer | None]
+    variadic: list[int]
+    has_legacy_unions: bool
+
+    def add(self, array: Array) -> None:
+        """Go through an array that begins at offset 0."""
+        layout = array.layout
+        self.nodes.extend((array.length, array.null_count))
+        if self.has_legacy_unions and isinstance(layout.storage.type, Union):
+            self.buffers.append(None)
+        self.buffers.extend(array.buffers)
+        if layout.VARIADIC:
+            self.variadic.append(len(array.buffers) - len(layout.buffers))
+        for child in array.children:
+            self.add(child)
 
 
 def dictionaries_of(array: Array) -> Iterator[Array]:
