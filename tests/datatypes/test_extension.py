@@ -116,6 +116,19 @@ def test_parameters_from_outside_are_checked() -> None:
 
 
 @pytest.mark.usefixtures("registered")
+def test_parameters_that_the_class_fails_on_are_malformed_data() -> None:
+    field = bs.field("x", bs.int8(), metadata={NAME_KEY: b"test.unit", METADATA_KEY: b"\xff\xfe"})
+    with pytest.raises(InvalidDataError, match=r"field 'x'.*UnitType.*UnicodeDecodeError"):
+        resolve(field)
+
+
+@pytest.mark.parametrize("what", [int, UUIDS, "test.uuid", None])
+def test_only_extension_types_are_registered(what: Any) -> None:
+    with pytest.raises(bs.errors.UsageError, match="ExtensionType"):
+        bs.register_extension_type(what)
+
+
+@pytest.mark.usefixtures("registered")
 def test_a_name_is_registered_once() -> None:
     class Other(UuidType):
         pass

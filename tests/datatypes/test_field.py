@@ -85,3 +85,11 @@ def test_schemas_are_made_from_mappings_and_shown() -> None:
     assert str(schema) == "x: int8\ny: list<item: string>"
     assert repr(schema) == "Schema(x: int8, y: list<item: string>)"
     assert hash(schema) == hash(bs.schema(list(schema)))
+
+
+@pytest.mark.parametrize("key", [None, 1.5, slice(0, 1), ("a",), b"a"], ids=repr)
+def test_a_field_is_found_by_name_or_whole_number_only(key: Any) -> None:
+    with pytest.raises(bs.errors.UsageError, match="name or its index"):
+        SCHEMA.index(key)
+    with pytest.raises(bs.errors.UsageError, match="name or its index"):
+        bs.record_batch({"a": [1]}).column(key)

@@ -51,3 +51,12 @@ def test_a_slice_takes_whole_numbers_only(bounds: Any) -> None:
 def test_a_slice_takes_numpy_s_whole_numbers() -> None:
     bounds: Any = (np.int64(1), np.uint8(1))
     assert bs.array([1, 2, 3]).slice(*bounds).to_pylist() == [2]
+
+
+@pytest.mark.parametrize("other", [None, [1, 2, 3], np.arange(3)], ids=lambda other: type(other).__name__)
+def test_arrays_are_compared_and_joined_with_arrays_only(other: Any) -> None:
+    array = bs.array([1, 2, 3])
+    with pytest.raises(errors.DataTypeError, match="expected an array"):
+        array.equals(other)
+    with pytest.raises(errors.DataTypeError, match="expected an array"):
+        bs.concat_arrays([array, other])

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.types import DataType
-from bowstring.errors import InvalidDataError, UsageError
+from bowstring.errors import BowstringError, InvalidDataError, UsageError
 
 NAME_KEY = b"ARROW:extension:name"
 METADATA_KEY = b"ARROW:extension:metadata"
@@ -79,6 +79,9 @@ def register_extension_type(extension: _AnyExtension) -> _AnyExtension:
 
     Raises `UsageError` if the name is empty or taken.
     """
+    given: object = extension
+    if not (isinstance(given, type) and issubclass(given, ExtensionType)):
+        raise UsageError(f"expected a subclass of ExtensionType, not {extension!r}")
     name = extension.EXTENSION_NAME
     if not name:
         raise UsageError(f"{extension.__name__} has no EXTENSION_NAME")
@@ -100,7 +103,16 @@ def resolve(field: Field) -> Field:
     if extension is None:
         return field
     kept = tuple(pair for pair in field.pairs if pair[0] not in (NAME_KEY, METADATA_KEY))
-    made = extension.deserialize(field.type, pairs.get(METADATA_KEY, b""))
+    parameters = pairs.get(METADATA_KEY, b"")
+    try:
+        made = extension.deserialize(field.type, parameters)
+    except BowstringError:
+        raise
+    except Exception as error:  # the parameters come from outside, whatever the class makes of them
+        raise InvalidDataError(
+            f"field {field.name!r}: {parameters[:40]!r} over {field.type} does not make a {extension.__name__}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
     return Field(field.name, made, field.nullable, kept)
 
 

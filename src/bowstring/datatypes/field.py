@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field as _slot, replace
 from typing import TYPE_CHECKING, TypeAlias
@@ -138,6 +139,10 @@ class Schema:
             if found:
                 raise NotFoundError(f"{len(found)} columns are called {key!r} (at {found}): take one by its index")
             raise NotFoundError(f"no column is called {key!r}; there are {_some(self.names)}")
+        try:
+            key = operator.index(key)
+        except TypeError:
+            raise UsageError(f"a column is found by its name or its index, not by {key!r}") from None
         if -len(self.fields) <= key < len(self.fields):
             return key % len(self.fields)
         raise NotFoundError(f"there is no column {key}: the schema has {len(self.fields)}")

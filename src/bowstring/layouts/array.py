@@ -239,7 +239,7 @@ class Array:
         """Whether types, lengths, nulls and values are the same; what lies under a null does not count."""
         from bowstring.layouts.equality import arrays_equal
 
-        return arrays_equal(self, other, nans_equal)
+        return arrays_equal(self, as_array(other), nans_equal)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Array):
@@ -290,10 +290,3 @@ def _whole(number: Any) -> int:
 
 def _restore(*parts: Any) -> Array:
     return Array.from_buffers(*parts)
-
-
-def as_array(values: object) -> Array:
-    """`values` where it is an array; raises `DataTypeError` for anything else."""
-    if not isinstance(values, Array):
-        raise DataTypeError(f"expected an array, not {type(values).__name__}: make one with bowstring.array")
-    return values

@@ -10,7 +10,7 @@ import numpy as np
 
 from bowstring.datatypes.field import Schema
 from bowstring.errors import UsageError
-from bowstring.layouts.array import Array
+from bowstring.layouts.array import Array, as_array
 from bowstring.layouts.base import place
 from bowstring.layouts.registry import layout_of
 from bowstring.tabular import display
@@ -193,7 +193,7 @@ def concat_arrays(arrays: Iterable[Array]) -> Array:
     held = list(arrays)
     if not held:
         raise UsageError("there are no arrays to concatenate")
-    for array in held:
+    for array in map(as_array, held):
         if array.type != held[0].type:
             raise UsageError(f"arrays of {held[0].type} and {array.type} do not make one array")
     if sum(array.length for array in held) >= 1 << 63:
