@@ -290,3 +290,10 @@ def _whole(number: Any) -> int:
 
 def _restore(*parts: Any) -> Array:
     return Array.from_buffers(*parts)
+
+
+def as_array(values: object) -> Array:
+    """`values` where it is an array; raises `DataTypeError` for anything else."""
+    if not isinstance(values, Array):
+        raise DataTypeError(f"expected an array, not {type(values).__name__}: make one with bowstring.array")
+    return values
