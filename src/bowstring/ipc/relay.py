@@ -44,8 +44,9 @@ class RelayPlan:
     def body(self, columns: Sequence[Array], alignment: int) -> FlatBody | None:
         """The body of all columns of a batch that was read, its buffers at multiples of `alignment` bytes.
 
-        It is the one that `flatten` would make of the columns. None where they would have to be changed or refused:
-        `flatten`, or making the column, does that.
+        It is the one that `flatten` would make of the columns in the current form, little-endian and not compressed: an
+        encoder of other forms does not ask. None where columns would have to be changed or refused: `flatten`, or
+        making the column, does that.
         """
         if not isinstance(columns, BatchColumns) or not columns.is_whole:
             return None
