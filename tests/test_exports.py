@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import pydoc
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +42,17 @@ def loaded_after(statement: str) -> set[str]:
 def test_the_table_and_the_block_for_type_checkers_agree() -> None:
     table = {module: set(names) for module, names in bowstring._EXPORTS.items()}
     assert names_for_type_checkers() == table | {"bowstring": set(bowstring._SUBPACKAGES)}
+
+
+def test_help_lists_every_public_name() -> None:
+    told = pydoc.render_doc(bowstring, renderer=pydoc._PlainTextDoc())  # type: ignore[attr-defined]
+    assert [name for name in NAMES if not re.search(rf"\b{name}\b", told.partition("PACKAGE CONTENTS")[2])] == []
+
+
+def test_the_packages_docstring_names_only_what_is_there() -> None:
+    told = re.findall(r"`(?:bowstring\.)?([a-z_0-9]+)(?:\.\w+)?(?:\(\))?`", bowstring.__doc__ or "")
+    assert len(told) > 10
+    assert set(told) <= {*NAMES, *bowstring._SUBPACKAGES}
 
 
 def test_no_name_is_listed_twice() -> None:

@@ -1,5 +1,11 @@
 """Bowstring: Arrow in pure Python and NumPy, and the road that Arrow data takes out of Spark.
 
+- Between processes: `share` and `attach` for one table; `serve` and `connect` for tables by name.
+- Out of Spark: `bowstring.spark.publish`, then `connect` anywhere on the host.
+- Files and streams: `open_file`, `open_stream`, `new_file`, `new_stream`; `inspect` tells what is in one.
+- In memory: `table`, `record_batch`, `array`, `schema`, `field`, and a function for each type, such as `int32()`.
+- What goes wrong is in `bowstring.errors`.
+
 Everything public is a name of this package. `import bowstring` itself loads nothing, not even NumPy: a name's module is
 imported when the name is first asked for (PEP 562).
 
@@ -219,6 +225,7 @@ _EXPORTS = {
 _HOME = {name: module for module, names in _EXPORTS.items() for name in names}
 
 if not TYPE_CHECKING:  # a type checker would take any name at all for public
+    __all__ = sorted(_HOME)  # noqa: PLE0605 - a list of what there is, for help() and `import *`
 
     def __getattr__(name: str) -> object:
         from importlib import import_module

@@ -11,7 +11,6 @@ Tag(sequence=7, body_type=<BodyType.ADDRESSES: 1>)
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple, TypeAlias
@@ -240,11 +239,6 @@ def sequence_distance(start: int, end: int) -> int:
     2
     """
     return (end - start) & SEQUENCE_MASK
-
-
-def length_of(parts: Sequence[BytesLike]) -> int:
-    """The bytes of all parts together."""
-    return sum(memoryview(part).nbytes for part in parts)
 
 
 def _exact_sum(lengths: Addresses) -> int:

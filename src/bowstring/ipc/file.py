@@ -228,6 +228,10 @@ class FileReader:
     ) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        state = "closed" if self._source.is_closed else f"{self.num_record_batches} record batches"
+        return f"<bowstring.FileReader {self._source.name}: {state}>"
+
 
 def _footer_bytes(source: MemorySource, limits: Limits) -> tuple[bytes, int]:
     """The footer's flatbuffer, and the byte where it begins."""
@@ -330,6 +334,10 @@ class _Writer:
             self.close()
         else:
             self.abandon()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{len(self.schema)} columns"
+        return f"<bowstring.{type(self).__name__}: {state}>"
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):

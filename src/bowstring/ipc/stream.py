@@ -315,5 +315,9 @@ class StreamReader:
     ) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"at byte {self._source.position}"
+        return f"<bowstring.StreamReader {self._source.name}: {state}>"
+
 
 _END = object()
