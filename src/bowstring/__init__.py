@@ -96,6 +96,9 @@ if TYPE_CHECKING:
         FileWriter as FileWriter,
         StreamWriter as StreamWriter,
     )
+    from bowstring.ipc.form import (
+        WireForm as WireForm,
+    )
     from bowstring.ipc.limits import (
         Limits as Limits,
     )
@@ -211,6 +214,7 @@ _EXPORTS = {
     "bowstring.memory.buffer": ("Buffer",),
     "bowstring.ipc.api": ("open_file", "open_stream", "new_file", "new_stream"),
     "bowstring.ipc.file": ("FileReader", "FileWriter", "StreamWriter"),
+    "bowstring.ipc.form": ("WireForm",),
     "bowstring.ipc.limits": ("Limits",),
     "bowstring.ipc.stream": ("StreamReader",),
     "bowstring.serving.client": ("Dataset", "connect"),

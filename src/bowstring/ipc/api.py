@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from bowstring.datatypes.field import MetadataLike, Schema
 from bowstring.ipc.file import FileReader, FileWriter, StreamWriter
+from bowstring.ipc.form import CURRENT, WireForm
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.sinks import sink_for
 from bowstring.ipc.sources import in_order, random_access
@@ -42,19 +44,43 @@ def open_stream(
     return StreamReader(in_order(source), columns, limits)
 
 
-def new_file(sink: Any, schema: Schema, metadata: MetadataLike = None, alignment: int = 64) -> FileWriter:
+def new_file(  # noqa: PLR0913 -- the two frequent ways of writing are said without a form
+    sink: Any,
+    schema: Schema,
+    metadata: MetadataLike = None,
+    alignment: int = 64,
+    compression: str | None = None,
+    compression_level: int | None = None,
+    form: WireForm = CURRENT,
+) -> FileWriter:
     """Begin an Arrow file; use it in a `with` block.
 
     `sink` is a path (the file appears under its name when the block ends without an error, and not at all otherwise), a
     binary file object, a descriptor or a socket; what is not a path stays open. `metadata` is the footer's custom
-    metadata, `alignment` the multiple of bytes, 8 to 64, at which buffers begin in the file. Raises
-    `UnsupportedTypeError` for a schema that can't be written.
+    metadata, `alignment` the multiple of bytes, 8 to 64, at which buffers begin in the file. `compression` is "lz4" or
+    "zstd", with a level if wanted, and `form` has what is rarely asked for (`WireForm`). Raises `UnsupportedTypeError`
+    for a schema that can't be written, `MissingExtraError` where the codec is not installed.
     """
-    encoder = Encoder(schema, alignment, may_replace=False)
+    encoder = Encoder(schema, alignment, False, _form(form, compression, compression_level))
     return FileWriter(sink_for(sink), encoder, metadata)
 
 
-def new_stream(sink: Any, schema: Schema, alignment: int = 64) -> StreamWriter:
-    """Begin an Arrow stream; use it in a `with` block. `sink`, `alignment` and errors as in `new_file`."""
-    encoder = Encoder(schema, alignment)
+def new_stream(
+    sink: Any,
+    schema: Schema,
+    alignment: int = 64,
+    compression: str | None = None,
+    compression_level: int | None = None,
+    form: WireForm = CURRENT,
+) -> StreamWriter:
+    """Begin an Arrow stream; use it in a `with` block. `sink`, `alignment`, `compression`, `form` and errors as in
+    `new_file`.
+    """
+    encoder = Encoder(schema, alignment, form=_form(form, compression, compression_level))
     return StreamWriter(sink_for(sink), encoder)
+
+
+def _form(form: WireForm, compression: str | None, level: int | None) -> WireForm:
+    if compression is None and level is None:
+        return form
+    return replace(form, compression=compression or form.compression, compression_level=level)

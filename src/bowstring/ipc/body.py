@@ -14,11 +14,11 @@ from typing import TypeAlias, overload
 
 import numpy as np
 
-from bowstring.datatypes.types import Union
 from bowstring.errors import InvalidDataError, UnsupportedError
 from bowstring.ipc.byte_order import in_other_order
 from bowstring.ipc.compression import Unpacking, in_threads
 from bowstring.ipc.deferred import DeferredSchema
+from bowstring.ipc.form import has_legacy_validity
 from bowstring.ipc.header import BatchHeader
 from bowstring.ipc.metadata import DictionaryId, WireSchema
 from bowstring.layouts.array import Array
@@ -54,14 +54,14 @@ class ColumnPlan:
 class SchemaPlan(Sequence[ColumnPlan]):
     """What a reader compiles out of a schema: the plan of each column, made when it is asked for.
 
-    `legacy_unions`: unions have a validity buffer, as in version 4.
+    `is_legacy`: for metadata version 4, in which unions had a validity buffer.
     """
 
-    __slots__ = ("_made", "_starts", "buffer_count", "legacy_unions", "node_count", "variadic_count", "wire")
+    __slots__ = ("_made", "_starts", "buffer_count", "is_legacy", "node_count", "variadic_count", "wire")
 
-    def __init__(self, wire: ReadSchema, legacy_unions: bool = False) -> None:
+    def __init__(self, wire: ReadSchema, is_legacy: bool = False) -> None:
         self.wire = wire
-        self.legacy_unions = legacy_unions
+        self.is_legacy = is_legacy
         self._made: list[ColumnPlan | None] = [None] * len(wire)
         counts = wire.counts().copy() if isinstance(wire, DeferredSchema) else np.full((len(wire), 3), -1, np.int64)
         for index in np.flatnonzero(counts[:, 0] < 0).tolist():
@@ -120,8 +120,8 @@ class SchemaPlan(Sequence[ColumnPlan]):
         return len(layout.buffers) + self.has_extra_validity(layout)
 
     def has_extra_validity(self, layout: Layout) -> bool:
-        """Whether the validity buffer that unions had in metadata version 4 is there."""
-        return self.legacy_unions and isinstance(layout.storage.type, Union)
+        """Whether the validity buffer is there that metadata version 4 gave to all layouts but null."""
+        return self.is_legacy and has_legacy_validity(layout)
 
 
 class BatchColumns(Sequence[Array]):

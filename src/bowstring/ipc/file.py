@@ -19,7 +19,7 @@ from bowstring.ipc.body import BatchColumns
 from bowstring.ipc.dictionaries import FileDictionaries
 from bowstring.ipc.header import BatchHeader, HeaderBytes, HeaderReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
-from bowstring.ipc.metadata import V5, read_pairs, write_pairs
+from bowstring.ipc.metadata import read_pairs, write_pairs
 from bowstring.ipc.schemas import KnownSchema, known_schema
 from bowstring.ipc.sinks import Sink
 from bowstring.ipc.sources import MemorySource
@@ -295,13 +295,17 @@ class _Writer:
     def _put(self, message: EncodedMessage) -> tuple[int, int]:
         """Write a message; where it begins, and the length of its framed metadata."""
         start = self._sink.position
-        framed = framing.framed(message.metadata, start, self._encoder.alignment)
+        framed = framing.framed(message.metadata, start, self._encoder.alignment, self._encoder.form.is_legacy_framing)
         try:
             self._sink.write_message(framed, message.parts, message.body_bytes)
         except BaseException:  # an unknown part of the message is out: nothing sound can follow
             self.abandon()
             raise
         return start, len(framed)
+
+    @property
+    def _end_of_stream(self) -> bytes:
+        return framing.LEGACY_END_OF_STREAM if self._encoder.form.is_legacy_framing else framing.END_OF_STREAM
 
     def _end(self) -> None:
         raise NotImplementedError
@@ -352,7 +356,8 @@ class StreamWriter(_Writer):
         self._put(encoder.schema_message())
 
     def _end(self) -> None:
-        self._sink.write([framing.END_OF_STREAM], len(framing.END_OF_STREAM))
+        end = self._end_of_stream
+        self._sink.write([end], len(end))
 
 
 class FileWriter(_Writer):
@@ -379,7 +384,7 @@ class FileWriter(_Writer):
             SPECS,
             "Footer",
             {
-                "version": V5,
+                "version": self._encoder.form.version,
                 "schema": self._encoder.schema_table,
                 "dictionaries": np.array(self._blocks[headers.DICTIONARY_BATCH], BLOCK),
                 "recordBatches": np.array(self._blocks[headers.RECORD_BATCH], BLOCK),
@@ -387,5 +392,5 @@ class FileWriter(_Writer):
             },
         )
         trailer = _TRAILER.pack(len(footer), framing.MAGIC)
-        parts = [framing.END_OF_STREAM, footer, trailer]
+        parts = [self._end_of_stream, footer, trailer]
         self._sink.write(parts, sum(map(len, parts)))

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.datatypes.types import Union
 from bowstring.ipc.byte_order import in_other_order
 from bowstring.ipc.compression import Compress, packed
-from bowstring.ipc.form import CURRENT, WireForm
+from bowstring.ipc.form import CURRENT, WireForm, has_legacy_validity
 from bowstring.ipc.header import BatchNumbers
 from bowstring.ipc.metadata import V4
 from bowstring.layouts.array import Array
@@ -129,18 +128,18 @@ def _fits(array: Array, slots: tuple[tuple[int, int, int], ...]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Collected:
-    """What a walk over arrays, depth first, has met; in metadata version 4 unions have a validity buffer."""
+    """What a walk over arrays, depth first, has met; in metadata version 4 unions too have a validity buffer."""
 
     nodes: list[int]
     buffers: list[Buffer | None]
     variadic: list[int]
-    has_legacy_unions: bool
+    is_legacy: bool
 
     def add(self, array: Array) -> None:
         """Go through an array that begins at offset 0."""
         layout = array.layout
         self.nodes.extend((array.length, array.null_count))
-        if self.has_legacy_unions and isinstance(layout.storage.type, Union):
+        if self.is_legacy and has_legacy_validity(layout):
             self.buffers.append(None)
         self.buffers.extend(array.buffers)
         if layout.VARIADIC:

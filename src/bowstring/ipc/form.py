@@ -8,6 +8,7 @@ from typing import Literal, get_args
 from bowstring.errors import UsageError
 from bowstring.ipc.compression import compressor
 from bowstring.ipc.metadata import V4, V5
+from bowstring.layouts.base import Layout
 
 ByteOrder = Literal["little", "big"]
 MetadataVersion = Literal["V4", "V5"]
@@ -18,7 +19,7 @@ class WireForm:
     """The form of a stream or a file. Readers recognise each of them; the defaults are what everything reads.
 
     - `byte_order`: of the numbers in bodies, "little" or "big" («Schema message», endianness)
-    - `metadata_version`: "V5", or "V4", in which unions have a validity buffer
+    - `metadata_version`: "V5", or "V4", in which unions and run-end encoded arrays have a validity buffer
     - `is_legacy_framing`: messages begin with their length, without the marker before it, as they did up to Arrow 0.14
     - `compression`, `compression_level`: of bodies, "lz4" or "zstd" («Compression»); a level of None is a quick one
 
@@ -39,6 +40,8 @@ class WireForm:
             if value not in known:
                 raise UsageError(f"{what} is {' or '.join(map(repr, known))}, not {value!r}")
         if self.compression is not None:
+            if self.metadata_version == "V4":
+                raise UsageError("bodies are compressed from metadata version V5 on: others read V4 as not compressed")
             compressor(self.compression, self.compression_level)
         elif self.compression_level is not None:
             raise UsageError(f"compression_level {self.compression_level!r} without compression")
@@ -55,3 +58,8 @@ class WireForm:
 
 
 CURRENT = WireForm()
+
+
+def has_legacy_validity(layout: Layout) -> bool:
+    """Whether metadata version 4 gives a layout a validity buffer that it does not declare: all had one but null."""
+    return not layout.has_validity and bool(layout.buffers or layout.children)

@@ -17,8 +17,10 @@ from bowstring.datatypes.field import Metadata, Schema
 from bowstring.errors import ClosedError, InvalidDataError, LimitError, TruncatedError, UsageError
 from bowstring.ipc import framing, header as headers
 from bowstring.ipc.body import BatchColumns
+from bowstring.ipc.compression import compressor
 from bowstring.ipc.dictionaries import StreamDictionaries, WrittenDictionaries
 from bowstring.ipc.flatten import FlatBody, flatten
+from bowstring.ipc.form import CURRENT, WireForm
 from bowstring.ipc.header import BatchHeader, DictionaryMark, HeaderReader, HeaderWriter
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.schemas import KnownSchema, known_schema
@@ -46,23 +48,27 @@ class Encoder:
     """Batches of one schema in, messages out; nothing is written.
 
     Buffers begin at multiples of `alignment` bytes in a body: 8, 16, 32 or 64. A dictionary goes out before the first
-    batch that uses it, and again where it has changed; without `may_replace` a change is a `UsageError`.
+    batch that uses it, and again where it has changed; without `may_replace` a change is a `UsageError`. The `form`
+    says how they are written.
     """
 
-    def __init__(self, schema: Schema, alignment: int = 64, may_replace: bool = True) -> None:
+    def __init__(self, schema: Schema, alignment: int = 64, may_replace: bool = True, form: WireForm = CURRENT) -> None:
         if alignment not in (8, 16, 32, 64):
             raise UsageError(f"alignment is 8, 16, 32 or 64 bytes, not {alignment!r}")
         self.schema = schema
         self.alignment = alignment
-        written = written_schema(schema)
+        self.form = form
+        written = written_schema(schema, form)
         self.wire, self.schema_table = written.wire, written.table
-        self._layouts, self._relay = written.layouts, written.relay
+        self._layouts = written.layouts
+        self._relay = None if form.compression or form.is_big_endian else written.relay
         self._dictionaries = WrittenDictionaries(self.wire, may_replace)
-        self._headers = HeaderWriter()
+        self._headers = HeaderWriter(form.version, form.compression)
+        self._compress = None if form.compression is None else compressor(form.compression, form.compression_level)
 
     def schema_message(self) -> EncodedMessage:
         """The message that begins a stream."""
-        return EncodedMessage(headers.SCHEMA, headers.schema_message(self.schema_table), [], 0)
+        return EncodedMessage(headers.SCHEMA, headers.schema_message(self.schema_table, self.form.version), [], 0)
 
     def encode_batch(self, batch: RecordBatch) -> list[EncodedMessage]:
         """The messages of a batch: dictionaries that are due, then the batch. `UsageError` for another schema."""
@@ -89,7 +95,7 @@ class Encoder:
     def _message(
         self, length: int, arrays: Sequence[Array], pairs: Metadata, mark: DictionaryMark | None
     ) -> EncodedMessage:
-        return self._framed(flatten(length, arrays, self.alignment), pairs, mark)
+        return self._framed(flatten(length, arrays, self.alignment, self.form, self._compress), pairs, mark)
 
     def _framed(self, body: FlatBody, pairs: Metadata, mark: DictionaryMark | None) -> EncodedMessage:
         metadata = self._headers.write(body.numbers, body.size_bytes, pairs, mark)

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from bowstring.datatypes.field import Schema
 from bowstring.flatbuf.codec import Finished, finish
 from bowstring.flatbuf.tables import SPECS
+from bowstring.ipc.form import CURRENT, WireForm
 from bowstring.ipc.header import SCHEMA
-from bowstring.ipc.metadata import WireSchema, write_schema
+from bowstring.ipc.metadata import BIG, WireSchema, write_schema
 from bowstring.ipc.relay import RelayPlan
 from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
 
 _MAX_KEPT = 8
+_COMPRESSED_BODY = 2
+"""A member of the enumeration Feature."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,20 +33,29 @@ class WrittenSchema:
     relay: RelayPlan | None
 
 
-_kept: dict[int, WrittenSchema] = {}
+_kept: dict[tuple[object, ...], WrittenSchema] = {}
 
 
-def written_schema(schema: Schema) -> WrittenSchema:
+def written_schema(schema: Schema, form: WireForm = CURRENT) -> WrittenSchema:
     """The schema, compiled; kept for the same object, as many files are often written with one.
 
     Raises `UnsupportedTypeError` naming the column path for a type that the format has no words for.
     """
-    made = _kept.get(id(schema))  # kept with its schema, so that the id belongs to no other object
+    said = _said_of_bodies(form)
+    key = (id(schema), *said)
+    made = _kept.get(key)  # kept with its schema, so that the id belongs to no other object
     if made is None or made.schema is not schema:
         record, wire = write_schema(schema)
+        record |= said
         layouts = [layout_of(field.type) for field in schema.fields]
         made = WrittenSchema(schema, finish(SPECS, SCHEMA, record), wire, layouts, RelayPlan.of(layouts))
         if len(_kept) >= _MAX_KEPT:
             _kept.clear()
-        _kept[id(schema)] = made
+        _kept[key] = made
     return made
+
+
+def _said_of_bodies(form: WireForm) -> dict[str, Any]:
+    """What a `Schema` table says of bodies: their byte order, and that readers have to decompress."""
+    said: dict[str, Any] = {"endianness": BIG} if form.is_big_endian else {}
+    return said | ({"features": np.array([_COMPRESSED_BODY], np.int64)} if form.compression else {})
