@@ -140,6 +140,26 @@ if TYPE_CHECKING:
         concat_arrays as concat_arrays,
         concat_tables as concat_tables,
     )
+    from bowstring.tensors.api import (
+        TensorReader as TensorReader,
+        TensorWriter as TensorWriter,
+        get_tensor_size as get_tensor_size,
+        new_tensors as new_tensors,
+        open_tensors as open_tensors,
+        read_tensor as read_tensor,
+        write_tensor as write_tensor,
+    )
+    from bowstring.tensors.dense import (
+        Tensor as Tensor,
+    )
+    from bowstring.tensors.fibers import (
+        SparseCSFTensor as SparseCSFTensor,
+    )
+    from bowstring.tensors.sparse import (
+        SparseCOOTensor as SparseCOOTensor,
+        SparseCSCMatrix as SparseCSCMatrix,
+        SparseCSRMatrix as SparseCSRMatrix,
+    )
 
 __version__ = "0.1.0"
 
@@ -224,6 +244,18 @@ _EXPORTS = {
     "bowstring.tabular.build": ("array", "record_batch", "table"),
     "bowstring.tabular.chunked": ("ChunkedArray",),
     "bowstring.tabular.table": ("Table", "concat_arrays", "concat_tables"),
+    "bowstring.tensors.api": (
+        "TensorReader",
+        "TensorWriter",
+        "get_tensor_size",
+        "new_tensors",
+        "open_tensors",
+        "read_tensor",
+        "write_tensor",
+    ),
+    "bowstring.tensors.dense": ("Tensor",),
+    "bowstring.tensors.fibers": ("SparseCSFTensor",),
+    "bowstring.tensors.sparse": ("SparseCOOTensor", "SparseCSCMatrix", "SparseCSRMatrix"),
 }
 
 _HOME = {name: module for module, names in _EXPORTS.items() for name in names}

@@ -1,4 +1,4 @@
-"""The tables of Arrow's metadata as data: Schema, Message and File, with Tensor and SparseTensor to come.
+"""The tables of Arrow's metadata as data: Schema, Message, File, Tensor and SparseTensor.
 
 Names are the schema files' own. Enumerations are plain numbers here; what they mean is known to
 `bowstring.ipc.metadata`.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.flatbuf.codec import Child, Children, Message, Scalar, Slot, Structs, TableSpec, Text
+from bowstring.flatbuf.codec import Child, Children, Inline, Message, Scalar, Slot, Structs, TableSpec, Text
 
 FIELD_NODE = np.dtype([("length", "<i8"), ("null_count", "<i8")])
 BUFFER = np.dtype([("offset", "<i8"), ("length", "<i8")])
@@ -17,6 +17,7 @@ BLOCK = np.dtype([("offset", "<i8"), ("metaDataLength", "<i4"), ("padding", "<i4
 
 _BOOL, _BYTE, _UBYTE, _SHORT, _INT, _LONG = (Scalar(f) for f in "?bBhiq")
 _STRING, _PAIRS = Text(), Children("KeyValue")
+_ONE_BUFFER, _BUFFERS = Inline(BUFFER), Structs(BUFFER)
 
 SPECS = {
     spec.name: spec
@@ -94,8 +95,6 @@ SPECS = {
             Slot("data", 1, Child("RecordBatch")),
             Slot("isDelta", 2, _BOOL, False),
         ),
-        TableSpec("Tensor"),
-        TableSpec("SparseTensor"),
         TableSpec(
             "Message",
             Slot("version", 0, _SHORT, 0),
@@ -103,6 +102,50 @@ SPECS = {
             Slot("header", 2, Child()),
             Slot("bodyLength", 3, _LONG, 0),
             Slot("custom_metadata", 4, _PAIRS),
+        ),
+        # Tensor.fbs
+        TableSpec("TensorDim", Slot("size", 0, _LONG, 0), Slot("name", 1, _STRING)),
+        TableSpec(
+            "Tensor",
+            Slot("type_type", 0, _UBYTE, 0),
+            Slot("type", 1, Child()),
+            Slot("shape", 2, Children("TensorDim")),
+            Slot("strides", 3, Structs(np.dtype("<i8"))),
+            Slot("data", 4, _ONE_BUFFER),
+        ),
+        # SparseTensor.fbs
+        TableSpec(
+            "SparseTensorIndexCOO",
+            Slot("indicesType", 0, Child("Int")),
+            Slot("indicesStrides", 1, Structs(np.dtype("<i8"))),
+            Slot("indicesBuffer", 2, _ONE_BUFFER),
+            Slot("isCanonical", 3, _BOOL, False),
+        ),
+        TableSpec(
+            "SparseMatrixIndexCSX",
+            Slot("compressedAxis", 0, _SHORT, 0),
+            Slot("indptrType", 1, Child("Int")),
+            Slot("indptrBuffer", 2, _ONE_BUFFER),
+            Slot("indicesType", 3, Child("Int")),
+            Slot("indicesBuffer", 4, _ONE_BUFFER),
+        ),
+        TableSpec(
+            "SparseTensorIndexCSF",
+            Slot("indptrType", 0, Child("Int")),
+            Slot("indptrBuffers", 1, _BUFFERS),
+            Slot("indicesType", 2, Child("Int")),
+            Slot("indicesBuffers", 3, _BUFFERS),
+            Slot("axisOrder", 4, Structs(np.dtype("<i4"))),
+        ),
+        TableSpec(
+            "SparseTensor",
+            Slot("type_type", 0, _UBYTE, 0),
+            Slot("type", 1, Child()),
+            Slot("shape", 2, Children("TensorDim")),
+            Slot("non_zero_length", 3, _LONG, 0),
+            Slot("sparseIndex_type", 4, _UBYTE, 0),
+            Slot("sparseIndex", 5, Child()),
+            Slot("data", 6, _ONE_BUFFER),
         ),
         # File.fbs
         TableSpec(
@@ -150,6 +193,9 @@ TYPES = (
 
 HEADERS = ("NONE", "Schema", "DictionaryBatch", "RecordBatch", "Tensor", "SparseTensor")
 """The members of the union MessageHeader, in order."""
+
+SPARSE_INDEXES = ("NONE", "SparseTensorIndexCOO", "SparseMatrixIndexCSX", "SparseTensorIndexCSF")
+"""The members of the union SparseTensorIndex, in order."""
 
 VERSIONS = ("V1", "V2", "V3", "V4", "V5")
 """The members of MetadataVersion, in order."""

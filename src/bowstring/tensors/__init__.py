@@ -1,0 +1,1 @@
+"""Tensors («Tensor (Multi-dimensional Array) Message Format», «SparseTensor Message Format»)."""

@@ -1,0 +1,279 @@
+"""Dense tensors: NumPy in and out without copying, messages of every order of strides, pyarrow as the judge."""
+
+from __future__ import annotations
+
+import io
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, strategies as st
+from hypothesis.extra import numpy as hnp
+
+import bowstring as bs
+from bowstring.errors import (
+    ClosedError,
+    FormatMismatchError,
+    InvalidDataError,
+    TruncatedError,
+    UnsupportedTypeError,
+    UsageError,
+)
+
+CUBE = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
+DTYPES = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"]
+
+
+def written(tensor: Any, **options: Any) -> bytes:
+    sink = io.BytesIO()
+    assert bs.write_tensor(tensor, sink, **options) == len(sink.getvalue())
+    return sink.getvalue()
+
+
+def by_pyarrow(values: np.ndarray[Any, Any], names: list[str] | None = None) -> bytes:
+    sink = pa.BufferOutputStream()
+    pa.ipc.write_tensor(pa.Tensor.from_numpy(values, dim_names=names), sink)
+    return bytes(sink.getvalue())
+
+
+def shares(left: Any, right: Any) -> bool:
+    return np.shares_memory(np.asarray(left), np.asarray(right))
+
+
+arrays = hnp.arrays(st.sampled_from(DTYPES), hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)).flatmap(
+    lambda a: st.permutations(range(a.ndim)).map(a.transpose)
+)
+
+
+@given(arrays)
+def test_a_tensor_goes_to_pyarrow_and_comes_back_in_any_order_of_dimensions(values: np.ndarray[Any, Any]) -> None:
+    tensor = bs.Tensor.from_numpy(values)
+    tensor.validate(full=True)
+    assert np.array_equal(tensor.to_numpy(), values, equal_nan=True)
+    held = written(tensor)
+    assert bs.read_tensor(held).equals(tensor, nans_equal=True)
+    theirs = pa.ipc.read_tensor(pa.BufferReader(held))
+    assert np.array_equal(theirs.to_numpy(), values, equal_nan=True)
+    ours = bs.read_tensor(by_pyarrow(values))
+    assert np.array_equal(ours.to_numpy(), values, equal_nan=True)
+    assert ours.type == tensor.type
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_numpy_is_shared_on_the_way_in_and_out(order: tuple[int, ...]) -> None:
+    values = CUBE.transpose(order)
+    tensor = bs.Tensor.from_numpy(values)
+    assert tensor.strides == values.strides
+    assert shares(tensor.to_numpy(), CUBE)
+    assert not tensor.to_numpy().flags.writeable
+    assert tensor.is_row_major == values.flags.c_contiguous
+    assert tensor.is_column_major == values.flags.f_contiguous
+
+
+def test_memory_that_is_given_is_read_without_copying() -> None:
+    held = bytearray(written(bs.Tensor.from_numpy(CUBE)))
+    tensor = bs.read_tensor(held)
+    assert shares(tensor.to_numpy(), np.frombuffer(held, np.uint8))
+
+
+@pytest.mark.parametrize("values", [CUBE[:, ::2], CUBE[::-1], np.broadcast_to(CUBE[0], (5, 3, 4)), CUBE.astype(">i4")])
+def test_elements_with_gaps_are_copied_to_c_order(values: np.ndarray[Any, Any]) -> None:
+    tensor = bs.Tensor.from_numpy(values)
+    assert tensor.is_row_major
+    assert not shares(tensor.to_numpy(), values)
+    assert bs.read_tensor(written(tensor)).to_numpy().tolist() == values.tolist()
+
+
+def test_a_tensor_over_memory_with_gaps_is_written_without_them() -> None:
+    tensor = bs.Tensor.from_buffer(bs.int32(), CUBE, (2, 2), (48, 8))
+    assert tensor.to_numpy().tolist() == [[0, 2], [12, 14]]
+    back = bs.read_tensor(written(tensor))
+    assert back.to_numpy().tolist() == [[0, 2], [12, 14]]
+    assert isinstance(back, bs.Tensor)
+    assert back.is_contiguous
+    assert not tensor.is_contiguous
+
+
+def test_dimension_names_go_both_ways() -> None:
+    tensor = bs.Tensor.from_numpy(CUBE, ["x", "y", "z"])
+    held = written(tensor)
+    assert bs.read_tensor(held).dim_names == ("x", "y", "z")
+    assert bs.read_tensor(held).dim_name(1) == "y"
+    assert pa.ipc.read_tensor(pa.BufferReader(held)).dim_names == ["x", "y", "z"]
+    assert bs.read_tensor(by_pyarrow(CUBE, ["x", "y", "z"])).equals(tensor)
+    assert not bs.Tensor.from_numpy(CUBE).equals(tensor)
+    assert bs.Tensor.from_numpy(CUBE).dim_name(2) == ""
+
+
+@pytest.mark.parametrize("alignment", [8, 64])
+def test_body_and_message_are_aligned(alignment: int) -> None:
+    held = written(bs.Tensor.from_numpy(np.arange(3, dtype=np.int8)), alignment=alignment)
+    assert len(held) % alignment == 0
+    start = held.index(bytes([0, 1, 2]), len(held) - alignment)
+    assert start % alignment == 0
+    assert bs.get_tensor_size(bs.Tensor.from_numpy(np.arange(3, dtype=np.int8)), alignment) == len(held)
+
+
+def test_moments_are_elements_too() -> None:
+    values = np.array([["2024-02-29", "NaT"]], "M8[us]")
+    back = bs.read_tensor(written(bs.Tensor.from_numpy(values)))
+    assert back.type == bs.timestamp("us")
+    assert np.array_equal(back.to_numpy(), values, equal_nan=True)
+
+
+@pytest.mark.parametrize("values", [np.array(["text"]), np.array([True]), np.array([None]), np.array([1j])])
+def test_other_elements_are_refused_by_name(values: np.ndarray[Any, Any]) -> None:
+    with pytest.raises(UnsupportedTypeError, match="a tensor's elements are numbers"):
+        bs.Tensor.from_numpy(values)
+
+
+# Streams
+
+
+def test_several_tensors_follow_each_other_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "tensors"
+    sparse = bs.SparseCSRMatrix.from_dense_numpy(np.eye(3))
+    tensors: list[Any] = [bs.Tensor.from_numpy(np.arange(n, dtype=np.int8)) for n in (3, 0, 70)]
+    with bs.new_tensors(path) as writer:
+        for tensor in (*tensors, sparse):
+            assert writer.write(tensor) % 64 == 0
+    assert path.read_bytes().endswith(b"\xff\xff\xff\xff\0\0\0\0")
+    with bs.open_tensors(path) as reader:
+        assert list(reader) == [*tensors, sparse]
+    with pytest.raises(ClosedError):
+        next(reader)
+
+
+def test_a_file_object_is_read_tensor_by_tensor(tmp_path: Path) -> None:
+    first, second = bs.Tensor.from_numpy(CUBE), bs.Tensor.from_numpy(CUBE.T)
+    for source in (io.BytesIO(), (tmp_path / "t").open("w+b")):
+        with source:
+            bs.write_tensor(first, source)
+            bs.write_tensor(second, source)
+            source.seek(0)
+            assert bs.read_tensor(source).equals(first)
+            assert bs.read_tensor(source).equals(second)
+            with pytest.raises(TruncatedError, match="there is no tensor"):
+                bs.read_tensor(source)
+
+
+def test_pyarrow_reads_several_of_ours_and_we_several_of_theirs() -> None:
+    ours = b"".join(written(bs.Tensor.from_numpy(CUBE + n)) for n in range(3))
+    source = pa.BufferReader(ours)
+    assert [pa.ipc.read_tensor(source).to_numpy()[0, 0, 0] for _ in range(3)] == [0, 1, 2]
+    theirs = b"".join(by_pyarrow(np.full(3, n, np.int8)) for n in (1, 2, 3))  # their bodies are not padded
+    assert [t.to_numpy().tolist() for t in bs.open_tensors(theirs)] == [[1] * 3, [2] * 3, [3] * 3]
+
+
+def test_padding_between_messages_is_skipped() -> None:
+    one = by_pyarrow(np.arange(3, dtype=np.int32))
+    padded = one + bytes(-len(one) % 64)
+    assert len(padded) > len(one)
+    assert [t.to_numpy().tolist() for t in bs.open_tensors(padded + one + b"\0\0\0\0")] == [[0, 1, 2]] * 2
+
+
+def test_the_legacy_framing_is_read() -> None:
+    held = written(bs.Tensor.from_numpy(CUBE))
+    assert bs.read_tensor(held[4:]).to_numpy().tolist() == CUBE.tolist()
+
+
+def test_a_socket_carries_tensors() -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        left.settimeout(20)
+        right.settimeout(20)
+        tensor = bs.Tensor.from_numpy(np.arange(200_000))
+        sending = threading.Thread(target=lambda: [bs.write_tensor(tensor, left) for _ in range(2)])
+        sending.start()
+        got = [bs.read_tensor(right) for _ in range(2)]
+        sending.join()
+    assert got == [tensor, tensor]
+    assert all(t.data.address % 64 == 0 for t in got if isinstance(t, bs.Tensor))
+
+
+def test_a_path_appears_when_it_is_complete(tmp_path: Path) -> None:
+    path = tmp_path / "tensor"
+    with pytest.raises(UsageError, match="expected a tensor"):
+        bs.write_tensor("no tensor", path)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+    bs.write_tensor(bs.Tensor.from_numpy(CUBE), path)
+    assert bs.read_tensor(path).to_numpy().tolist() == CUBE.tolist()
+
+
+# DLPack
+
+
+def test_dlpack_hands_the_memory_over() -> None:
+    tensor = bs.Tensor.from_numpy(CUBE.T)
+    assert tensor.__dlpack_device__() == (1, 0)
+    taken = np.from_dlpack(tensor)
+    assert shares(taken, CUBE)
+    assert taken.tolist() == CUBE.T.tolist()
+
+
+class OnlyDlpack:
+    """Another library's array, which NumPy knows by DLPack alone."""
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return CUBE.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CUBE.__dlpack_device__()
+
+
+def test_a_tensor_is_taken_by_dlpack() -> None:
+    assert shares(bs.Tensor.from_numpy(OnlyDlpack()).to_numpy(), CUBE)
+
+
+def test_numpy_sees_a_tensor_as_an_array() -> None:
+    tensor = bs.Tensor.from_numpy(CUBE)
+    assert shares(np.asarray(tensor), CUBE)
+    assert not shares(np.array(tensor), CUBE)
+    assert np.asarray(tensor, np.float64).dtype == np.float64
+
+
+# A caller's mistakes
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "said"),
+    [
+        ((5, 5), None, "reaches byte 100 of 96"),
+        ((2, 3), (48, -4), "stride of -4"),
+        ((2, 3), (96, 4), "reaches byte 108"),
+        ((1 << 40, 1 << 40), None, "overflows 63 bits|beyond 63 bits"),
+        ((25,), (0,), "on top of each other"),
+        ((2,), (4, 4), "2 strides for 1 dimensions"),
+    ],
+)
+def test_a_shape_has_to_fit_the_memory(shape: Any, strides: Any, said: str) -> None:
+    with pytest.raises(InvalidDataError, match=said):
+        bs.Tensor.from_buffer(bs.int32(), CUBE, shape, strides)
+
+
+def test_full_validation_finds_elements_that_overlap() -> None:
+    tensor = bs.Tensor.from_buffer(bs.int32(), CUBE, (3, 3), (4, 4))
+    tensor.validate()
+    with pytest.raises(InvalidDataError, match="over each other"):
+        tensor.validate(full=True)
+
+
+def test_names_fit_the_dimensions() -> None:
+    with pytest.raises(UsageError, match="2 dimension names"):
+        bs.Tensor.from_numpy(CUBE, ["x", "y"])
+    with pytest.raises(UsageError, match="no dimension 3"):
+        bs.Tensor.from_numpy(CUBE).dim_name(3)
+
+
+def test_other_formats_are_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(FormatMismatchError, match="an Arrow file"):
+        bs.read_tensor(b"ARROW1\0\0" + bytes(100))
+    sink = io.BytesIO()
+    with bs.new_stream(sink, bs.schema({"a": bs.int8()})):
+        pass
+    with pytest.raises(InvalidDataError, match="expected a Tensor or a SparseTensor, found a message of Schema"):
+        bs.read_tensor(sink.getvalue())
