@@ -169,3 +169,11 @@ def test_no_lists_of_an_enormous_size_take_no_memory(of: bs.DataType) -> None:
 def test_a_null_among_lists_of_an_enormous_size_is_refused() -> None:
     with pytest.raises(bs.errors.LimitError, match="values"):
         bs.array([None], bs.list_(bs.null(), (1 << 31) - 1))
+
+
+def test_no_byte_strings_of_an_enormous_width_take_no_memory() -> None:
+    enormous = bs.binary((1 << 31) - 1)
+    empty = bs.array([], enormous)
+    empty.validate(full=True)
+    assert bs.concat_arrays([empty, empty]).to_pylist() == []
+    assert bs.array([[], None], bs.list_(enormous)).to_pylist() == [[], None]

@@ -55,7 +55,7 @@ class PrimitiveLayout(Layout):
         return Array(self, len(slots), (validity_of(mask), buffer_of(slots)))
 
     def build(self, values: Sequence[Any]) -> Array:
-        filled, mask = split_nulls(values, self.scalars.fill)
+        filled, mask = split_nulls(values, self.scalars.fill if len(values) else None)
         try:
             return self.of(self.scalars.encode(filled), mask)
         except (TypeError, ValueError, OverflowError) as error:

@@ -19,15 +19,19 @@ class Scalars(ABC):
     Arrays that are passed in have shape (n,), hold no nulls, and are never written to.
     """
 
-    __slots__ = ("dtype", "fill")
+    __slots__ = ("_fill", "dtype")
 
     IS_OPAQUE: ClassVar[bool] = False
     """Whether slots are strings of bytes, which have no byte order."""
 
     def __init__(self, dtype: Any, fill: Any = 0) -> None:
         self.dtype: np.dtype[Any] = np.dtype(dtype)
-        self.fill = fill
+        self._fill = fill
+
+    @property
+    def fill(self) -> Any:
         """A Python value to stand in null slots."""
+        return self._fill
 
     @abstractmethod
     def encode(self, values: Sequence[Any]) -> Values:

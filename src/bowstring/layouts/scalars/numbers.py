@@ -117,7 +117,12 @@ class FixedBytes(Scalars):
     IS_OPAQUE: ClassVar[bool] = True
 
     def __init__(self, type: FixedSizeBinary) -> None:
-        super().__init__(np.dtype((np.void, type.byte_width)), bytes(type.byte_width))
+        super().__init__(np.dtype((np.void, type.byte_width)))
+
+    @property
+    def fill(self) -> bytes:
+        """Zeros, made when they are wanted: the width may come from outside."""
+        return bytes(self.dtype.itemsize)
 
     def encode(self, values: Sequence[Any]) -> Values:
         width = self.dtype.itemsize
