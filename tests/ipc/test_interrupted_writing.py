@@ -59,3 +59,28 @@ def test_a_dictionary_that_was_not_written_is_written_with_the_next_batch() -> N
             writer.write(bs.record_batch([second, broken], schema=schema))
         writer.write(bs.record_batch([second, bs.array(["y"])], schema=schema))
     assert bs.open_stream(sink.getvalue()).read_all().to_pydict() == {"w": ["a", "b"], "s": ["x", "y"]}
+
+
+def closed() -> io.BytesIO:
+    memory = io.BytesIO()
+    memory.close()
+    return memory
+
+
+@NEW
+@pytest.mark.parametrize(
+    ("sink", "kind"),
+    [
+        ("a\0b", errors.UsageError),
+        (987654, errors.ResourceError),
+        (True, errors.UsageError),
+        (None, errors.UsageError),
+        (io.StringIO(), errors.UsageError),
+        (closed(), errors.ClosedError),
+    ],
+    ids=["NUL in the name", "no descriptor", "truth", "None", "text", "closed"],
+)
+def test_what_is_no_sink_is_told(new: Callable[..., Any], sink: Any, kind: type[Exception]) -> None:
+    batch = bs.record_batch({"a": [1]})
+    with pytest.raises(kind), new(sink, batch.schema) as writer:
+        writer.write(batch)

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from bowstring.errors import ConnectionLostError, DeadlineError, NotFoundError, ResourceError, UsageError
+from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError, NotFoundError, ResourceError, UsageError
 from bowstring.memory.parts import Parts, after, write_vectors
 
 _IOV_MAX = 1024
@@ -224,6 +224,8 @@ def sink_for(sink: Any) -> Sink:
             special = not stat.S_ISREG(os.stat(path).st_mode)
         except OSError:
             special = False
+        except ValueError as error:
+            raise UsageError(f"{path!r} is no path: {error}") from None
         if not special:
             return PathSink(path)
         if os.path.isdir(path):
@@ -232,11 +234,13 @@ def sink_for(sink: Any) -> Sink:
             return _DescriptorSink(os.open(path, os.O_WRONLY | os.O_CLOEXEC), path)
         except OSError as error:
             raise ResourceError(f"{path}: cannot be opened: {error.strerror}") from None
-    if isinstance(sink, int):
+    if isinstance(sink, int) and not isinstance(sink, bool):
         return VectorSink(_writer(sink), f"descriptor {sink}", sink if _is_file(sink) else None)
     if isinstance(sink, socket.socket):
         return VectorSink(sink.sendmsg, "socket")
     sink = getattr(sink, "buffer", sink)  # standard output as text has its bytes behind it
+    if getattr(sink, "closed", False) is True:
+        raise ClosedError(f"{type(sink).__name__}: the file object is closed")
     if callable(getattr(sink, "write", None)):
         return ObjectSink(sink)
     raise UsageError(
@@ -264,7 +268,10 @@ class _DescriptorSink(VectorSink):
 
 
 def _is_file(descriptor: int) -> bool:
-    return stat.S_ISREG(os.fstat(descriptor).st_mode)
+    try:
+        return stat.S_ISREG(os.fstat(descriptor).st_mode)
+    except OSError as error:
+        raise ResourceError(f"descriptor {descriptor}: cannot be written: {error.strerror}") from None
 
 
 def _writer(descriptor: int) -> Callable[[Sequence[Any]], int]:
