@@ -50,6 +50,12 @@ def test_a_name_in_the_data_reaches_the_terminal_as_escapes_only() -> None:
     assert r"[red]\x07" in written.getvalue()
 
 
+def test_one_column_that_does_not_fit_is_one() -> None:
+    out, written = console(20)
+    report.show_sample(out, {"names": ["a" * 20, "b"], "types": ["int64", "int64"], "rows": []})
+    assert written.getvalue().splitlines()[-1] == "and 1 more column"
+
+
 def test_an_empty_result_is_shown_too() -> None:
     out, written = console(80)
     report.show_sample(out, {"names": ["a"], "types": ["int64"], "rows": []})
@@ -61,7 +67,7 @@ def test_what_spark_says_otherwise_is_told_column_by_column() -> None:
     out, written = console(80)
     report.show_check(out, ARRIVAL, [])
     report.show_check(out, ARRIVAL, FACTS.differences(Facts(200_000, (FACTS.columns[0], ColumnFacts("b", 8, None)))))
-    assert "✓ 200,000 rows" in written.getvalue()
+    assert "✓ 200,000 rows are what Spark says" in written.getvalue()
     assert "column 'b': 7 nulls and sum None, not 8 and None" in written.getvalue()
 
 

@@ -80,6 +80,14 @@ def test_it_tells_rows_columns_by_size_schema_and_metadata(flights: Path, capsys
     assert re.search(r"^  made by +a test$", schema, re.MULTILINE)
 
 
+def test_a_size_below_a_kibibyte_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "small.arrow"
+    batch = bowstring.record_batch({"a": [1]})
+    with bowstring.new_file(path, batch.schema) as writer:
+        writer.write(batch)
+    assert f"Arrow file, {path.stat().st_size} bytes\n" in output_of(capsys, str(path))
+
+
 def test_into_a_pipe_go_whole_lines_without_escapes_boxes_or_trailing_spaces(flights: Path) -> None:
     done = run_command([str(flights)])
     assert (done.returncode, done.stderr) == (0, "")

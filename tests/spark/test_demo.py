@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import bowstring as bs
-from bowstring.cli.demo import corpus, inputs
+from bowstring.cli.demo import corpus, demo, inputs
 from bowstring.cli.demo.facts import ColumnFacts, Facts, batch_facts, spark_facts
 from bowstring.cli.demo.roads import by_driver, by_parquet, by_publishing
 from bowstring.errors import NotFoundError, UsageError
@@ -39,10 +39,10 @@ def test_real_files_arrive_as_spark_says_they_are(spark: SparkSession, shared_fo
 
 
 def test_the_machines_own_python_files_arrive_by_all_roads(spark: SparkSession) -> None:
-    frame = corpus.python_lines(spark, corpus.installed_sources(20_000)).cache()
+    frame = corpus.python_lines(spark, corpus.installed_sources(60_000)).cache()
     facts = spark_facts(frame)
     arrivals = [by_publishing(frame), by_driver(frame), by_parquet(frame)]
-    assert facts.rows > 10_000
+    assert facts.rows > 30_000
     assert [arrival.rows for arrival in arrivals] == [facts.rows] * 3
     assert arrivals[0].facts is not None
     assert arrivals[0].facts.differences(facts) == []
@@ -80,7 +80,7 @@ def test_the_command_shows_the_rows_the_check_and_the_roads(shared_folder: Path)
 
 @pytest.mark.parametrize("begun", ["SparkSubmit", "pyspark.daemon"])
 def test_an_interrupt_ends_it_with_all_that_it_began_and_says_nothing(tmp_path: Path, begun: str) -> None:
-    demo = subprocess.Popen(
+    running = subprocess.Popen(
         [sys.executable, "-m", "bowstring", "demo", "--lines", "200000"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -89,17 +89,17 @@ def test_an_interrupt_ends_it_with_all_that_it_began_and_says_nothing(tmp_path: 
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     try:
-        assert soon(lambda: any(begun in line for line in commands_of(demo.pid)), 120)
-        os.killpg(demo.pid, signal.SIGINT)
-        out, problems = demo.communicate(timeout=60)
-        assert (demo.returncode, out.strip()) == (130, "")
+        assert soon(lambda: any(begun in line for line in commands_of(running.pid)), 120)
+        os.killpg(running.pid, signal.SIGINT)
+        out, problems = running.communicate(timeout=60)
+        assert (running.returncode, out.strip()) == (130, "")
         assert not re.search(r"Traceback|Exception|Error|ERROR|\tat ", problems), problems
-        assert soon(lambda: not commands_of(demo.pid), 30), commands_of(demo.pid)
+        assert soon(lambda: not commands_of(running.pid), 30), commands_of(running.pid)
         assert list(tmp_path.iterdir()) == []
     finally:
-        if commands_of(demo.pid):
-            os.killpg(demo.pid, signal.SIGKILL)
-        demo.wait()
+        if commands_of(running.pid):
+            os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
 
 
 def commands_of(session: int) -> list[str]:
@@ -152,3 +152,11 @@ def test_an_input_that_is_not_there_or_of_no_known_kind_is_named(spark: SparkSes
     (tmp_path / "data.xyz").write_text("?")
     with pytest.raises(UsageError, match=r"data\.xyz: expected a name that ends in"):
         inputs.read_input(spark, str(tmp_path / "data.xyz"))
+
+
+def test_a_wrong_input_is_told_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bowstring.cli.demo.session", None)
+    for name, problem in (("nowhere.csv", NotFoundError), ("data.xyz", UsageError)):
+        (tmp_path / "data.xyz").touch()
+        with pytest.raises(problem):
+            demo.main([f"--input={tmp_path / name}"], standalone_mode=False)

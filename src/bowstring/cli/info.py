@@ -72,7 +72,8 @@ def _show(found: Inspection, show_all: bool) -> None:
 
 
 def _write(console: Console, found: Inspection, show_all: bool) -> None:
-    total = f"{human_bytes(found.bytes.total)} ({found.bytes.total:,} bytes)"
+    size = found.bytes.total
+    total = f"{human_bytes(size)} ({size:,} bytes)" if size >= 1024 else human_bytes(size)
     console.print(Text(f"{printable(found.source)}: Arrow {found.format}, {total}", style="bold"), soft_wrap=True)
     _section(console, None, _facts(found))
     _section(console, "Where the bytes are", _places(found))

@@ -117,6 +117,8 @@ def demo(path: str | None, master: str, lines: int) -> int:
     to shared memory by the executors, through the driver, and through Parquet files.
     """
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)  # none is used here
+    if path is not None:
+        inputs.format_of(path)  # a wrong path is told before Spark starts
     logging.disable(logging.CRITICAL)  # py4j and PySpark log the errors that they raise
     console = Console()
     if not console.is_terminal:

@@ -25,7 +25,11 @@ FORMATS = {
 
 
 def format_of(path: str) -> str:
-    """Spark's format for a file or a folder of files, by ending; raises `UsageError` where none is known."""
+    """Spark's format for a local or remote file or folder of files, by ending. Raises `NotFoundError` for a local path
+    that is not there, `UsageError` where no format is known.
+    """
+    if "://" not in path and not os.path.exists(path):
+        raise NotFoundError(f"{path}: there is no such file or folder")
     names = [path]
     if os.path.isdir(path):
         names += sorted(name for name in os.listdir(path) if not name.startswith(("_", ".")))
@@ -37,9 +41,7 @@ def format_of(path: str) -> str:
 
 
 def read_input(spark: SparkSession, path: str) -> DataFrame:
-    """The rows of a local or remote path. Raises `NotFoundError` and `UsageError`."""
-    if "://" not in path and not os.path.exists(path):
-        raise NotFoundError(f"{path}: there is no such file or folder")
+    """The rows of a local or remote path. Errors as `format_of`."""
     kind = format_of(path)
     reader = spark.read
     if kind == "csv":

@@ -40,8 +40,9 @@ def show_sample(console: Console, sample: dict[str, Any]) -> None:
     for number, cells in enumerate(zip(*(column[1:] for column in shown), strict=True)):
         table.add_row(*(Text(cell, style="" if number else "dim") for cell in cells))
     console.print(table)
-    if len(columns) > len(shown):
-        console.print(f"[dim]and {len(columns) - len(shown)} more columns[/dim]")
+    left = len(columns) - len(shown)
+    if left:
+        console.print(f"[dim]and {left} more column{'s' if left > 1 else ''}[/dim]")
 
 
 def _fitting(columns: list[list[str]], width: int) -> list[list[str]]:
@@ -70,8 +71,8 @@ def show_check(console: Console, arrival: Arrival, differences: list[str]) -> No
             console.print(f"  {escape(difference)}", highlight=False)
         return
     console.print(
-        f"[green]✓[/green] {arrival.facts.rows:,} rows, the nulls of {len(arrival.facts.columns)} columns "
-        f"and the sums of {sums} numeric ones are what Spark says.",
+        f"[green]✓[/green] {arrival.facts.rows:,} rows are what Spark says: null counts of all columns "
+        f"({len(arrival.facts.columns)}), sums of the numeric ones ({sums}).",
         highlight=False,
     )
 
