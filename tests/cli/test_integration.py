@@ -45,10 +45,20 @@ def test_the_harness_makes_a_file_out_of_json_and_validates_it(tmp_path: Path, t
     assert bs.open_file(made).schema.equals(SCHEMA, check_metadata=True)
 
 
-def test_the_short_options_of_other_testers_do_the_same(tmp_path: Path, truth: Path) -> None:
+@pytest.mark.parametrize(
+    ("json_option", "arrow_option", "mode_option"),
+    [("-j", "-a", "-c"), ("-json", "-arrow", "-mode"), ("-j", "-a", "--mode")],
+    ids=["Java", "Go", "JavaScript and C#"],
+)
+def test_the_options_of_other_testers_do_the_same(
+    tmp_path: Path, truth: Path, json_option: str, arrow_option: str, mode_option: str
+) -> None:
     made = tmp_path / "made.arrow"
-    assert main(["integration", "-a", str(made), "-j", str(truth), "-c", "JSON_TO_ARROW"]) == 0
-    assert main(["integration", "-a", str(made), "-j", str(truth), "-c", "VALIDATE"]) == 0
+    call = ["integration", arrow_option, str(made), json_option, str(truth), mode_option]
+    assert main([*call, "JSON_TO_ARROW"]) == 0
+    assert main([*call, "VALIDATE"]) == 0
+    assert main([*call, "json-to-arrow"]) == 0
+    assert main([*call, "validate"]) == 0
 
 
 def test_each_mode_is_a_command_with_paths_in_order_or_by_option(tmp_path: Path, truth: Path) -> None:

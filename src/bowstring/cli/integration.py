@@ -55,8 +55,12 @@ class _Quirks:
 def _options(*which: str) -> Callable[[_Command], _Command]:
     """The options of these names."""
     known = {
-        "json": click.option("-j", "--json", "json_path", metavar="FILE", help="The integration JSON (- for a pipe)."),
-        "arrow": click.option("-a", "--arrow", "arrow_path", metavar="FILE", help="The Arrow file (- for a pipe)."),
+        "json": click.option(
+            "-j", "-json", "--json", "json_path", metavar="FILE", help="The integration JSON (- for a pipe)."
+        ),
+        "arrow": click.option(
+            "-a", "-arrow", "--arrow", "arrow_path", metavar="FILE", help="The Arrow file (- for a pipe)."
+        ),
         "decimals": _quirk("decimals", "decimals keep to their precision"),
         "date64": _quirk("date64", "64-bit dates are whole days"),
         "times": _quirk("times", "times of day are less than a day"),
@@ -110,7 +114,9 @@ def _one(path: str | None) -> str:
 
 @click.group(invoke_without_command=True)
 @click.option("--integration", "in_harness", is_flag=True, help="Taken as a sign of the harness; changes nothing.")
-@click.option("-c", "--mode", default="VALIDATE", show_default=True, help="The command, for calls without one.")
+@click.option(
+    "-c", "-mode", "--mode", "mode", default="VALIDATE", show_default=True, help="The command, for calls without one."
+)
 @_options("json", "arrow", "decimals", "date64", "times")
 @click.pass_context
 def integration(
