@@ -80,13 +80,10 @@ def _collect(arrays: Sequence[Array], walk: _Collected) -> None:
 
 def _parts(buffers: Sequence[Buffer | None], paddings: Sequence[int]) -> list[Any]:
     parts: list[Any] = []
-    memory, view = None, memoryview(b"")
     for buffer, padding in zip(buffers, paddings, strict=True):
         if buffer is not None and buffer.size:
-            if buffer.memory is not memory:
-                memory = buffer.memory
-                view = memory.bytes.data
-            parts.append(view[buffer.offset : buffer.offset + buffer.size])
+            whole, size = buffer.memory.bytes, buffer.size
+            parts.append(whole if whole.size == size else whole[buffer.offset : buffer.offset + size])
             if padding:
                 parts.append(_PADDINGS[padding])
     return parts
