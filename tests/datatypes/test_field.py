@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import bowstring as bs
+from bowstring.errors import UsageError
 
 SCHEMA = bs.schema([("a", bs.int8()), bs.field("b", bs.string(), nullable=False), ("a", bs.bool_())], {"k": "v"})
 
@@ -93,3 +94,13 @@ def test_a_field_is_found_by_name_or_whole_number_only(key: Any) -> None:
         SCHEMA.index(key)
     with pytest.raises(bs.errors.UsageError, match="name or its index"):
         bs.record_batch({"a": [1]}).column(key)
+
+
+def test_a_name_that_utf8_does_not_encode_is_refused_where_it_is_given() -> None:
+    for make in (
+        lambda: bs.field("\ud800", bs.int8()),
+        lambda: bs.schema({"\ud800": bs.int8()}),
+        lambda: bs.record_batch({"\ud800": [1]}),
+    ):
+        with pytest.raises(UsageError, match="surrogates"):
+            make()

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import bowstring as bs
+from bowstring.errors import UsageError
 
 VALUES = [1, None, 3, 4, None, 6]
 
@@ -165,3 +166,11 @@ def test_tables_are_copied_shown_and_measured() -> None:
     assert "6 rows × 2 columns" in TABLE._repr_html_()
     assert TABLE.nbytes == sum(batch.nbytes for batch in TABLE.to_batches())
     assert CHUNKED.nbytes == sum(chunk.nbytes for chunk in CHUNKED.chunks)
+
+
+def test_columns_that_share_a_name_are_not_lost_in_dictionaries() -> None:
+    table = bs.table([[1], [2]], names=["a", "a"])
+    for data in (table, table.to_batches()[0]):
+        for become in (data.to_pydict, data.to_pylist):
+            with pytest.raises(UsageError, match="2 columns are called 'a'"):
+                become()

@@ -91,12 +91,21 @@ class Field:
         return f"Field({self._inside()})"
 
 
+def check_name(name: str) -> None:
+    """Raise `UsageError` where a field cannot be called so: the name is no string, or has no form in UTF-8."""
+    if not isinstance(name, str):
+        raise UsageError(f"a field's name is a string, not {name!r}")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"a field's name has characters that UTF-8 does not encode (surrogates): {name!r}") from None
+
+
 def field(name: str, type: DataType, nullable: bool = True, metadata: MetadataLike = None) -> Field:
     """A named, typed column or child. Raises `UsageError` where the name is no string or the type no data type."""
     from bowstring.datatypes.base import DataType
 
-    if not isinstance(name, str):
-        raise UsageError(f"a field's name is a string, not {name!r}")
+    check_name(name)
     if not isinstance(type, DataType):
         raise UsageError(f"field {name!r}: {type!r} is no data type")
     return Field(name, type, nullable, as_metadata(metadata))

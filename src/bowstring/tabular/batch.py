@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from bowstring.datatypes.field import Field, Metadata, Schema
+from bowstring.datatypes.field import Field, Metadata, Schema, check_name
 from bowstring.errors import InvalidDataError, UsageError
 from bowstring.layouts.base import place
 from bowstring.tabular import display
@@ -111,12 +111,13 @@ class RecordBatch:
         return RecordBatch(self._schema, length, _Sliced(self._columns, offset, length), self.pairs)
 
     def to_pydict(self) -> dict[str, list[Any]]:
-        """The columns as lists of Python values, by name."""
-        return {name: column.to_pylist() for name, column in zip(self.schema.names, self._columns, strict=True)}
+        """The columns as lists of Python values, by name. Raises `UsageError` where two columns share a name."""
+        names = distinct_names(self.schema)
+        return {name: column.to_pylist() for name, column in zip(names, self._columns, strict=True)}
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """The rows as dictionaries of Python values."""
-        names = self.schema.names
+        """The rows as dictionaries of Python values. Raises `UsageError` where two columns share a name."""
+        names = distinct_names(self.schema)
         if not names:
             return [{} for _ in range(self.num_rows)]
         rows = zip(*(column.to_pylist() for column in self._columns), strict=True)
@@ -177,6 +178,15 @@ class RecordBatch:
         return RecordBatch, (self.schema, self.num_rows, self.columns, self.pairs)
 
 
+def distinct_names(schema: Schema) -> list[str]:
+    """The names of the columns, for dictionaries; raises `UsageError` where one would hide another."""
+    names = schema.names
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UsageError(f"{names.count(twice)} columns are called {twice!r}: take them by index")
+    return names
+
+
 def fitting_schema(
     columns: Sequence[Array | ChunkedArray], names: Sequence[str] | None, schema: Schema | None
 ) -> Schema:
@@ -186,6 +196,8 @@ def fitting_schema(
     if schema is None:
         if names is None or len(names) != len(columns):
             raise UsageError(f"{len(columns)} columns need as many names, or a schema")
+        for name in names:
+            check_name(name)
         schema = Schema(tuple(Field(name, column.type) for name, column in zip(names, columns, strict=True)))
     if len(schema) != len(columns):
         raise UsageError(f"a schema of {len(schema)} fields does not fit {len(columns)} columns")

@@ -14,7 +14,7 @@ from bowstring.layouts.array import Array, as_array
 from bowstring.layouts.base import place
 from bowstring.layouts.registry import layout_of
 from bowstring.tabular import display
-from bowstring.tabular.batch import RecordBatch, fitting_schema
+from bowstring.tabular.batch import RecordBatch, distinct_names, fitting_schema
 from bowstring.tabular.chunked import ChunkedArray
 
 if TYPE_CHECKING:
@@ -127,11 +127,11 @@ class Table:
         return Table(schema, [RecordBatch(schema, b.num_rows, b._columns, b.pairs) for b in self._batches])
 
     def to_pydict(self) -> dict[str, list[Any]]:
-        """The columns as lists of Python values, by name."""
-        return {name: self.column(index).to_pylist() for index, name in enumerate(self.schema.names)}
+        """The columns as lists of Python values, by name. Raises `UsageError` where two columns share a name."""
+        return {name: self.column(index).to_pylist() for index, name in enumerate(distinct_names(self.schema))}
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """The rows as dictionaries of Python values."""
+        """The rows as dictionaries of Python values. Raises `UsageError` where two columns share a name."""
         return list(chain.from_iterable(batch.to_pylist() for batch in self._batches))
 
     def equals(self, other: Table, check_metadata: bool = False, nans_equal: bool = False) -> bool:
