@@ -146,6 +146,25 @@ def test_what_lies_under_a_null_is_not_looked_at() -> None:
         assert read(document).batches[0].column("x").to_pylist() == [None]
 
 
+def test_the_bytes_of_a_null_string_may_be_left_out() -> None:
+    column = {"count": 3, "VALIDITY": [1, 0, 1], "OFFSET": [0, 1, 5, 6], "DATA": ["a", "", "b"]}
+    assert read(one_column({"name": "utf8"}, column)).batches[0].column("x").to_pylist() == ["a", None, "b"]
+
+
+def test_what_lies_under_a_null_is_written_as_zero_or_nothing() -> None:
+    def under_nulls(array: bs.Array) -> Document:
+        hidden = bs.Array.from_buffers(array.type, len(array), [np.zeros(1, np.uint8), *array.buffers[1:]])
+        column: Document = there_and_back(batch_of(hidden))["batches"][0]["columns"][0]
+        return column
+
+    assert under_nulls(bs.array([7, 8], bs.int16()))["DATA"] == [0, 0]
+    assert under_nulls(bs.array([b"ab"], bs.binary(2)))["DATA"] == ["0000"]
+    assert under_nulls(bs.array([True]))["DATA"] == [False]
+    assert under_nulls(bs.array([LONG], bs.string_view()))["VIEWS"] == [{"SIZE": 0, "INLINED": ""}]
+    text = under_nulls(bs.array([LONG]))
+    assert (text["OFFSET"], text["DATA"]) == ([0, 0], [""])
+
+
 @pytest.mark.parametrize(
     ("name", "extra", "expected"),
     [
