@@ -17,6 +17,7 @@ from bowstring.errors import DataTypeError, UnsupportedError, UsageError
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Layout, Values, validity_of
 from bowstring.layouts.boolean import BooleanLayout
+from bowstring.layouts.extension import ExtensionLayout
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
@@ -84,6 +85,10 @@ def _from_numpy(values: Values, layout: Layout, valid: Values | None) -> Array:
         raise DataTypeError("an array is made from a NumPy array of at least one dimension")
     if values.dtype.byteorder == ">" or (values.dtype.kind in "iufmM" and not values.dtype.isnative):
         values = values.astype(values.dtype.newbyteorder("="))
+    if isinstance(layout, ExtensionLayout):
+        stored = layout.from_numpy(values)
+        if stored is not None:
+            return _from_numpy(stored, layout.storage, valid).seen_as(layout)
     if isinstance(layout, FixedSizeListLayout) and values.ndim > 1 and values.shape[1] == layout.size:
         flat = (values.shape[0] * values.shape[1], *values.shape[2:])
         own, inner = (valid, None) if valid is None or valid.ndim == 1 else (None, valid.reshape(flat))

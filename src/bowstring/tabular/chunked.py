@@ -139,7 +139,8 @@ class ChunkedArray:
 
     def __repr__(self) -> str:
         size = len(self)
-        head = f"<bowstring.ChunkedArray {self.type}[{size}] in {len(self.chunks)} chunks>"
+        cut = f"{len(self.chunks)} chunk{'' if len(self.chunks) == 1 else 's'}"
+        head = f"<bowstring.ChunkedArray {self.type}[{size}] in {cut}>"
         if size <= 2 * EDGE_ITEMS:
             return f"{head}\n[{', '.join(map(value_text, self.to_pylist()))}]"
         first = self.slice(0, EDGE_ITEMS).to_pylist()

@@ -160,8 +160,8 @@ class Table:
         return self.column(key)
 
     def __repr__(self) -> str:
-        size = f"{self.num_rows} rows x {self.num_columns} columns in {len(self._batches)} batches"
-        return f"<bowstring.Table {size}>\n{self.schema}"
+        cut = f"{len(self._batches)} batch{'' if len(self._batches) == 1 else 'es'}"
+        return f"<bowstring.Table {self.num_rows} rows x {self.num_columns} columns in {cut}>\n{self.schema}"
 
     def _repr_html_(self) -> str:
         return display.html(self)
