@@ -20,6 +20,23 @@ if TYPE_CHECKING:
         errors as errors,
         spark as spark,
     )
+    from bowstring.datatypes.canonical.moments import (
+        OffsetMoment as OffsetMoment,
+        timestamp_with_offset as timestamp_with_offset,
+    )
+    from bowstring.datatypes.canonical.plain import (
+        bool8 as bool8,
+        json_ as json_,
+        opaque as opaque,
+        uuid as uuid,
+    )
+    from bowstring.datatypes.canonical.tensors import (
+        fixed_shape_tensor as fixed_shape_tensor,
+        variable_shape_tensor as variable_shape_tensor,
+    )
+    from bowstring.datatypes.canonical.variant import (
+        parquet_variant as parquet_variant,
+    )
     from bowstring.datatypes.extension import (
         ExtensionType as ExtensionType,
         register_extension_type as register_extension_type,
@@ -169,6 +186,10 @@ _SUBPACKAGES = (
 )
 
 _EXPORTS = {
+    "bowstring.datatypes.canonical.moments": ("OffsetMoment", "timestamp_with_offset"),
+    "bowstring.datatypes.canonical.plain": ("bool8", "json_", "opaque", "uuid"),
+    "bowstring.datatypes.canonical.tensors": ("fixed_shape_tensor", "variable_shape_tensor"),
+    "bowstring.datatypes.canonical.variant": ("parquet_variant",),
     "bowstring.datatypes.extension": (
         "ExtensionType",
         "register_extension_type",

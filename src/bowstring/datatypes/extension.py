@@ -8,6 +8,7 @@ way back.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, ClassVar, Self, TypeVar
 
 from bowstring.datatypes.field import Field
@@ -66,12 +67,45 @@ class ExtensionType(DataType):
         """The storage type's value for a Python value (never called with None)."""
         return value
 
+    def check_value(self, value: Any) -> None:
+        """Raise `InvalidDataError` for a value of the storage type (never None) that stands for none of this type.
+
+        Full validation asks for each value.
+        """
+
+    def from_storage_numpy(self, values: Any, allow_copy: bool) -> Any:  # noqa: ARG002
+        """The storage's NumPy form as this type's, rows first; by default the same.
+
+        None where it would have to be copied, but may not.
+        """
+        return values
+
+    def to_storage_numpy(self, values: Any) -> Any:  # noqa: ARG002
+        """This type's NumPy form as the storage's; None, the default, where values have to be encoded one by one."""
+        return None
+
     def __str__(self) -> str:
         return f"extension<{self.extension_name}[{self.storage_type}]>"
 
 
 _REGISTRY: dict[str, type[ExtensionType]] = {}
 _AnyExtension = TypeVar("_AnyExtension", bound=type[ExtensionType])
+_CANONICAL = {
+    "arrow.bool8": "plain",
+    "arrow.fixed_shape_tensor": "tensors",
+    "arrow.json": "plain",
+    "arrow.opaque": "plain",
+    "arrow.parquet.variant": "variant",
+    "arrow.timestamp_with_offset": "moments",
+    "arrow.uuid": "plain",
+    "arrow.variable_shape_tensor": "tensors",
+}
+"""The canonical extension types, registered from the start, and the modules that register them when loaded."""
+
+
+def _load(name: str) -> None:
+    if name in _CANONICAL:
+        import_module(f"bowstring.datatypes.canonical.{_CANONICAL[name]}")
 
 
 def register_extension_type(extension: _AnyExtension) -> _AnyExtension:
@@ -85,6 +119,8 @@ def register_extension_type(extension: _AnyExtension) -> _AnyExtension:
     name = extension.EXTENSION_NAME
     if not name:
         raise UsageError(f"{extension.__name__} has no EXTENSION_NAME")
+    if not extension.__module__.startswith("bowstring.datatypes.canonical."):
+        _load(name)
     if _REGISTRY.setdefault(name, extension) is not extension:
         raise UsageError(f"the extension name {name!r} is taken by {_REGISTRY[name].__name__}")
     return extension
@@ -92,20 +128,28 @@ def register_extension_type(extension: _AnyExtension) -> _AnyExtension:
 
 def unregister_extension_type(name: str) -> None:
     """Forget a registered extension type; its fields are then read as their storage type."""
+    _load(name)
     if _REGISTRY.pop(name, None) is None:
         raise UsageError(f"no extension type is called {name!r}")
 
 
 def resolve(field: Field) -> Field:
-    """The field with its registered extension type, if its custom metadata names one; else the field itself."""
+    """The field with its registered extension type, if its custom metadata names one; else the field itself.
+
+    Raises `InvalidDataError` where storage type or parameters do not fit the extension that is named.
+    """
     pairs = dict(field.pairs)
-    extension = _REGISTRY.get(pairs.get(NAME_KEY, b"").decode("utf-8", "replace"))
+    name = pairs.get(NAME_KEY, b"").decode("utf-8", "replace")
+    _load(name)
+    extension = _REGISTRY.get(name)
     if extension is None:
         return field
     kept = tuple(pair for pair in field.pairs if pair[0] not in (NAME_KEY, METADATA_KEY))
     parameters = pairs.get(METADATA_KEY, b"")
     try:
         made = extension.deserialize(field.type, parameters)
+    except UsageError as error:  # from the type's own checks: here it is the data's fault
+        raise InvalidDataError(str(error)) from None
     except BowstringError:
         raise
     except Exception as error:  # the parameters come from outside, whatever the class makes of them

@@ -109,7 +109,14 @@ def read_field(address: int, depth: int = 0) -> Field:
             raise InvalidDataError(f"the indices of a dictionary-encoded type are integers, not {kind}")
         kind = Dictionary(kind, read_field(dictionary, depth + 1).type, bool(flags & DICTIONARY_ORDERED))
     pairs = _read_metadata(metadata) if metadata else ()
-    return resolve(Field(_name(name_text), kind, bool(flags & NULLABLE), pairs))
+    field = Field(_name(name_text), kind, bool(flags & NULLABLE), pairs)
+    try:
+        return resolve(field)
+    except InvalidDataError as error:
+        if isinstance(kind, Dictionary):
+            return field  # writers give it to the dictionary's values, too
+        named = str(error).startswith("field ")
+        raise InvalidDataError(str(error) if named else f"field {field.name!r}: {error}") from error
 
 
 @lru_cache(maxsize=4096)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bowstring.datatypes.extension import ExtensionType
+from bowstring.errors import WouldCopyError
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import Indices, Layout, Values
-
-if TYPE_CHECKING:
-    from bowstring.datatypes.extension import ExtensionType
+from bowstring.layouts.base import Indices, Layout, Values, place
 
 
 class ExtensionLayout(Layout):
@@ -43,7 +42,17 @@ class ExtensionLayout(Layout):
         return [None if v is None else decode(v) for v in array.storage.to_pylist()]
 
     def to_numpy(self, array: Array, allow_copy: bool) -> Values:
-        return self._storage.to_numpy(array.storage, allow_copy)
+        shown: Values | None = self._extension.from_storage_numpy(
+            self._storage.to_numpy(array.storage, allow_copy), allow_copy
+        )
+        if shown is None:
+            raise WouldCopyError(f"{self.type} does not become NumPy's values without copying: allow the copy")
+        return shown
+
+    def from_numpy(self, values: Values) -> Values | None:
+        """A NumPy array of the type's own form as one of the storage's; None where it is no such array."""
+        stored: Values | None = self._extension.to_storage_numpy(values)
+        return stored
 
     def rebase(self, array: Array) -> Array:
         return array.storage.rebased().seen_as(self)
@@ -62,3 +71,9 @@ class ExtensionLayout(Layout):
 
     def check_full(self, array: Array) -> None:
         self._storage.check_full(array.storage)
+        if type(self._extension).check_value is ExtensionType.check_value:
+            return
+        for index, value in enumerate(array.storage.to_pylist()):
+            if value is not None:
+                with place(f"value {index}"):
+                    self._extension.check_value(value)
