@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 import struct
 import subprocess
 import sys
@@ -18,6 +19,8 @@ import pytest
 import bowstring as bs
 from bowstring import errors
 from bowstring.ipc import compression
+from bowstring.ipc.body import BatchColumns
+from tests.ipc import samples
 
 CODECS = pytest.mark.parametrize("codec", ["lz4", "zstd"])
 ROWS = 300_000
@@ -159,6 +162,8 @@ BOMB = """
 import resource, struct, sys
 import bowstring as bs
 from bowstring.ipc import compression
+from bowstring.ipc.body import BatchColumns
+from tests.ipc import samples
 import zstandard, lz4.frame
 zeros = bytes(64 << 20)
 whole = {"lz4": lz4.frame.compress(zeros * 8), "zstd": zstandard.ZstdCompressor().compress(zeros * 8)}
@@ -223,3 +228,39 @@ def test_a_codec_that_is_not_installed_is_named_with_its_extra(monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "lz4", None)
     with pytest.raises(errors.MissingExtraError, match=r"lz4.*bowstring\[compression\]"):
         bs.open_file(data).get_batch(0)
+
+
+@CODECS
+def test_a_table_decompresses_a_column_of_all_its_batches_at_once(codec: str) -> None:
+    table = peer_table(1000)
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+        writer.write_table(table, max_chunksize=100)
+    read = bs.open_stream(sink.getvalue()).read_all()
+    assert read["text"].to_pylist() == table["text"].to_pylist()
+    sources = [batch.source for batch in read.to_batches()]
+    assert all(isinstance(source, BatchColumns) for source in sources)
+    assert read.equals(bs.table(table))
+    del read
+    assert sources[3][3].to_pylist() == table["text"].to_pylist()[300:400]
+
+
+@pytest.mark.parametrize("format_", ["file", "stream"])
+@CODECS
+def test_flipped_bits_anywhere_give_an_error_of_ours_or_data(format_: str, codec: str) -> None:
+    batch = samples.batch("int", "text", "view", "list", "dictionary")
+    long = bs.concat_tables([bs.Table.from_batches([batch])] * 30).combine_chunks().to_batches()[0]
+    make, read = (samples.as_file, bs.open_file) if format_ == "file" else (samples.as_stream, bs.open_stream)
+    data = make(long, compression=codec, alignment=8)
+    chance = random.Random(11)
+    refused = 0
+    for _ in range(600):
+        mutated = bytearray(data)
+        for _ in range(chance.choice([1, 1, 3])):
+            mutated[chance.randrange(len(mutated))] ^= 1 << chance.randrange(8)
+        try:
+            for held in read(bytes(mutated)):
+                held.validate(full=True)
+        except errors.InvalidDataError:
+            refused += 1
+    assert refused > 50

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TypeAlias, overload
+from weakref import ReferenceType, ref
 
 import numpy as np
 
@@ -20,10 +21,12 @@ from bowstring.ipc.compression import Unpacking, in_threads
 from bowstring.ipc.deferred import DeferredSchema
 from bowstring.ipc.form import has_legacy_validity
 from bowstring.ipc.header import BatchHeader
+from bowstring.ipc.legacy import with_nulls_in_children
 from bowstring.ipc.metadata import DictionaryId, WireSchema
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import Layout
+from bowstring.layouts.base import Layout, place
 from bowstring.layouts.registry import layout_of
+from bowstring.layouts.union import UnionLayout
 from bowstring.memory import bitmap
 from bowstring.memory.buffer import Buffer
 
@@ -133,6 +136,8 @@ class BatchColumns(Sequence[Array]):
     """
 
     __slots__ = (
+        "__weakref__",
+        "_beside",
         "_made",
         "_plans",
         "_unpacked",
@@ -177,6 +182,7 @@ class BatchColumns(Sequence[Array]):
         self._made: dict[int, Array] | None = None
         self._unpacking: Unpacking | None = None
         self._unpacked: dict[int, list[Buffer]] = {}
+        self._beside: Sequence[ReferenceType[BatchColumns]] = ()
         if shape.compression is not None:
             self._unpacking = Unpacking(shape.compression, header.body_bytes, plan.wire.limits)
 
@@ -204,6 +210,8 @@ class BatchColumns(Sequence[Array]):
                 if not -len(self._plans) <= index < 0:
                     raise IndexError(f"column {index} of {len(self._plans)}")
                 return self[index + len(self._plans)]
+            if self._beside and self._plans[index].first_node not in self._unpacked:
+                unpack_together([(columns, (index,)) for other in self._beside if (columns := other()) is not None])
             made = held[index] = self._make(self._plans[index])
         return made
 
@@ -290,6 +298,15 @@ class BatchColumns(Sequence[Array]):
         return InvalidDataError(f"{_text(self.where)}, column {column.name!r}: {problem}")
 
 
+def belong_together(every: Iterable[Sequence[Array]]) -> None:
+    """Columns of batches that make one table: where one is asked for, its part in all of them is decompressed."""
+    refs = [ref(columns) for columns in every if isinstance(columns, BatchColumns) and columns._unpacking is not None]
+    for held in refs:
+        columns = held()
+        if columns is not None and len(refs) > 1:
+            columns._beside = refs
+
+
 def unpack_together(wanted: Iterable[tuple[BatchColumns, Iterable[int]]]) -> None:
     """Decompress columns of batches by several threads, for when they are made; what is wrong is told then.
 
@@ -346,10 +363,7 @@ class _Walk:
     def array(self, layout: Layout) -> Array:
         columns = self._columns
         length, null_count = next(self._nodes)
-        if columns.plan.has_extra_validity(layout):
-            next(self._buffers)
-            if null_count:
-                raise UnsupportedError(f"{_text(columns.where)}: a union of metadata version 4 with nulls of its own")
+        legacy_validity = next(self._buffers) if columns.plan.has_extra_validity(layout) else None
         buffers: list[Buffer | None] = []
         for spec in layout.buffers:
             buffer = next(self._buffers)
@@ -362,7 +376,17 @@ class _Walk:
         dictionary = None if layout.dictionary is None else self._dictionary(layout.dictionary, length == null_count)
         children = tuple([self.array(child) for child in layout.children])
         known = null_count if layout.has_validity else -1
-        return Array(layout, length, tuple(buffers), children, dictionary, known)
+        array = Array(layout, length, tuple(buffers), children, dictionary, known)
+        if legacy_validity is None or not null_count:
+            return array
+        return self._with_legacy_nulls(array, columns._validity(self._column, length, null_count, legacy_validity))
+
+    def _with_legacy_nulls(self, array: Array, validity: Buffer) -> Array:
+        where = f"{_text(self._columns.where)}, column {self._column.name!r}"
+        if not isinstance(array.layout.storage, UnionLayout) or self._columns.plan.wire.is_big_endian:
+            raise UnsupportedError(f"{where}: {array.type} of metadata version 4 with nulls of its own")
+        with place(where):
+            return with_nulls_in_children(array, validity)
 
     def _dictionary(self, layout: Layout, may_be_missing: bool) -> Array:
         node = next(self._dictionaries)

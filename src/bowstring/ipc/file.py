@@ -15,7 +15,7 @@ from bowstring.errors import ClosedError, InvalidDataError, NotFoundError, Trunc
 from bowstring.flatbuf.codec import Message, Table as FlatbufferTable, build
 from bowstring.flatbuf.tables import BLOCK, SPECS
 from bowstring.ipc import framing, header as headers
-from bowstring.ipc.body import BatchColumns
+from bowstring.ipc.body import BatchColumns, belong_together
 from bowstring.ipc.dictionaries import FileDictionaries
 from bowstring.ipc.header import BatchHeader, HeaderBytes, HeaderReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
@@ -195,11 +195,15 @@ class FileReader:
     def column(self, key: str | int) -> ChunkedArray:
         """One column of all batches, without copying; raises `NotFoundError` where there is none."""
         index = self.schema.index(key)
-        return ChunkedArray([batch.column(index) for batch in self], self.schema.fields[index].type)
+        batches = list(self)
+        belong_together(batch.source for batch in batches)
+        return ChunkedArray([batch.column(index) for batch in batches], self.schema.fields[index].type)
 
     def read_all(self) -> Table:
         """All batches as a table, without copying."""
-        return Table.from_batches(list(self), self.schema)
+        batches = list(self)
+        belong_together(batch.source for batch in batches)
+        return Table.from_batches(batches, self.schema)
 
     @overload
     def __getitem__(self, index: int) -> RecordBatch: ...

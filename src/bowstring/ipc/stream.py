@@ -16,7 +16,7 @@ from typing import Any, Protocol, Self
 from bowstring.datatypes.field import Metadata, Schema
 from bowstring.errors import ClosedError, InvalidDataError, LimitError, TruncatedError, UsageError
 from bowstring.ipc import framing, header as headers
-from bowstring.ipc.body import BatchColumns
+from bowstring.ipc.body import BatchColumns, belong_together
 from bowstring.ipc.compression import compressor
 from bowstring.ipc.dictionaries import StreamDictionaries, WrittenDictionaries
 from bowstring.ipc.flatten import FlatBody, flatten
@@ -299,7 +299,9 @@ class StreamReader:
 
     def read_all(self) -> Table:
         """All remaining batches as a table."""
-        return Table.from_batches(list(self), self.schema)
+        batches = list(self)
+        belong_together(batch.source for batch in batches)
+        return Table.from_batches(batches, self.schema)
 
     def close(self) -> None:
         """Let go of the source; batches that were read stay valid."""
