@@ -90,6 +90,21 @@ def test_a_file_and_a_stream_change_places_by_path(tmp_path: Path, truth: Path) 
     assert main(["integration", "validate", str(truth), again]) == 0
 
 
+def test_a_stream_whose_dictionary_changes_becomes_a_file_with_one(tmp_path: Path) -> None:
+    kind = bs.list_(bs.dictionary(bs.int8(), bs.string()))
+    held = [
+        bs.record_batch({"x": bs.array(v, kind), "n": bs.array([1, 2])}) for v in ([["a"], None], [["b", "c"], ["a"]])
+    ]
+    stream, file = tmp_path / "changing.arrows", tmp_path / "one.arrow"
+    with bs.new_stream(stream, held[0].schema) as writer:
+        for batch in held:
+            writer.write_batch(batch)
+    assert main(["integration", "stream-to-file", str(stream), str(file)]) == 0
+    with bs.open_file(file) as reader:
+        assert reader.num_dictionary_batches == 1
+        assert [batch.to_pydict() for batch in reader] == [batch.to_pydict() for batch in held]
+
+
 def test_a_difference_is_named_and_the_status_is_1(
     tmp_path: Path, truth: Path, batch: bs.RecordBatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

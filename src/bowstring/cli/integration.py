@@ -22,6 +22,7 @@ from bowstring.exchange import integration as exchange
 from bowstring.ipc.api import new_file, new_stream, open_file, open_stream
 from bowstring.ipc.framing import is_file
 from bowstring.layouts.base import place
+from bowstring.layouts.registry import layout_of
 from bowstring.tabular.batch import RecordBatch
 
 _DIFFERENCES_SHOWN = 20
@@ -223,7 +224,9 @@ def _stream_to_file(stream_path: str, file_path: str) -> int:
         _sink(file_path) as sink,
         new_file(sink, reader.schema) as writer,
     ):
-        for batch in reader:
+        # A file holds one dictionary for all batches, a stream may change it.
+        coded = any(map(exchange.has_dictionary, map(layout_of, reader.schema.types)))
+        for batch in exchange.united(reader.schema, list(reader)) if coded else reader:
             writer.write_batch(batch)
     return 0
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import ResourceError
 from bowstring.exchange.integration.columns import write_column
 from bowstring.exchange.integration.data import Json
+from bowstring.exchange.integration.dictionaries import has_dictionary, with_common_dictionaries
 from bowstring.exchange.integration.schemas import write_schema
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
 from bowstring.tabular.batch import RecordBatch
 
@@ -37,8 +37,8 @@ def document(schema: Schema, batches: Iterable[RecordBatch]) -> Json:
     for index, field in enumerate(schema):
         layout = layout_of(field.type)
         own = [batch.column(index) for batch in held]
-        if _has_dictionary(layout):
-            own, dictionaries = _with_common_dictionaries(layout, own)
+        if has_dictionary(layout):
+            own, dictionaries = with_common_dictionaries(layout, own)
             for dictionary in dictionaries:
                 if numbers.setdefault(id(dictionary), len(found)) == len(found):
                     found.append(dictionary)
@@ -74,42 +74,3 @@ def write(sink: Any, document: Json) -> None:
 def _write_dictionary(number: int, array: Array) -> Json:
     column = write_column(Field(f"DICT{number}", array.type), array)
     return {"id": number, "data": {"count": array.length, "columns": [column]}}
-
-
-def _has_dictionary(layout: Layout) -> bool:
-    return layout.dictionary is not None or any(map(_has_dictionary, layout.children))
-
-
-def _with_common_dictionaries(layout: Layout, columns: Sequence[Array]) -> tuple[list[Array], list[Array]]:
-    """The columns, and the dictionaries that serve all of them, in the order of the schema's walk."""
-    shown = list(columns) or [layout.build([])]
-    choices = [_longest(choice) for choice in zip(*map(_dictionaries, shown), strict=True)]
-    if None in choices:
-        joined = layout.concat(shown)
-        ends = [0]
-        for column in shown:
-            ends.append(ends[-1] + column.length)
-        shown = [joined.slice(start, column.length) for start, column in zip(ends, shown, strict=False)]
-        choices = list(_dictionaries(joined))
-    return shown[: len(columns)], [choice for choice in choices if choice is not None]
-
-
-def _dictionaries(array: Array) -> Iterator[Array]:
-    """The dictionaries that a walk over an array meets, those inside a dictionary before it."""
-    held = array.layout.dictionary
-    if held is None:
-        for child in array.children:
-            yield from _dictionaries(child)
-        return
-    dictionary = held.build([]) if array.dictionary is None else array.dictionary
-    yield from _dictionaries(dictionary)
-    yield dictionary
-
-
-def _longest(choice: Sequence[Array]) -> Array | None:
-    """The dictionary of which all others are a beginning, if there is one."""
-    longest = max(choice, key=len)
-    for dictionary in {id(d): d for d in choice}.values():
-        if dictionary is not longest and not dictionary.equals(longest.slice(0, len(dictionary)), nans_equal=True):
-            return None
-    return longest
