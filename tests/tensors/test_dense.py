@@ -20,6 +20,7 @@ from bowstring.errors import (
     FormatMismatchError,
     InvalidDataError,
     TruncatedError,
+    UnsupportedError,
     UnsupportedTypeError,
     UsageError,
 )
@@ -277,3 +278,5 @@ def test_other_formats_are_told_apart(tmp_path: Path) -> None:
         pass
     with pytest.raises(InvalidDataError, match="expected a Tensor or a SparseTensor, found a message of Schema"):
         bs.read_tensor(sink.getvalue())
+    with pytest.raises(UnsupportedError, match="a stream of batches has no Tensor messages: use open_tensors"):
+        bs.open_stream(written(bs.Tensor.from_numpy(CUBE)))

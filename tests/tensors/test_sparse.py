@@ -15,6 +15,8 @@ from hypothesis.extra import numpy as hnp
 
 import bowstring as bs
 from bowstring.errors import DataTypeError, InvalidDataError, LimitError, UsageError
+from bowstring.flatbuf.codec import Message
+from bowstring.flatbuf.tables import SPARSE_INDEXES, SPECS
 from tests.tensors.written_by_arrow_cpp import CUBE, MATRIX, MESSAGES
 
 KINDS: dict[str, Any] = {
@@ -43,6 +45,33 @@ def test_what_arrow_cpp_wrote_is_read(kind: str) -> None:
     assert tensor.equals(KINDS[kind].from_dense_numpy(DENSE[kind], names))
     again = bs.read_tensor(written(tensor))
     assert again.equals(tensor)
+
+
+def said(message: bytes) -> dict[str, Any]:
+    """What the metadata of a sparse tensor's message says, apart from where its buffers are."""
+    length = int.from_bytes(message[4:8], "little")
+    table = Message(message[8 : 8 + length], SPECS, "message").root("Message").union("header", "SparseTensor")
+    assert table is not None
+    kind = SPARSE_INDEXES[table["sparseIndex_type"]]
+    index = table.union("sparseIndex", kind)
+    assert index is not None
+    found: dict[str, Any] = {"values": table["non_zero_length"]}
+    found["shape"] = [(dim["size"], dim["name"] or "") for dim in table["shape"]]
+    for name in index.spec.slots:
+        value = index[name]
+        if name.endswith("Type"):
+            found[name] = value["bitWidth"], value["is_signed"]
+        elif "Buffer" in name:
+            found[name] = value["length"].tolist()
+        else:
+            found[name] = np.asarray(value).tolist()
+    return found
+
+
+@kinds
+def test_our_metadata_says_what_arrow_cpps_does(kind: str) -> None:
+    names = ["x", "y", "z"] if kind in ("coo", "csf") else None
+    assert said(written(KINDS[kind].from_dense_numpy(DENSE[kind], names))) == said(MESSAGES[kind])
 
 
 @st.composite

@@ -175,7 +175,8 @@ def header_kind(root: Table) -> str:
         raise InvalidDataError(f"{where}: message header type {number} is not known")
     kind = HEADERS[number]
     if kind not in (SCHEMA, DICTIONARY_BATCH, RECORD_BATCH):
-        raise UnsupportedError(f"{where}: {kind} messages are not supported yet")
+        hint = ": use open_tensors" if "Tensor" in kind else ""
+        raise UnsupportedError(f"{where}: a stream of batches has no {kind} messages{hint}")
     return kind
 
 
