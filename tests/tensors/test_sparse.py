@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
 import bowstring as bs
-from bowstring.errors import DataTypeError, InvalidDataError, LimitError, UsageError
+from bowstring.errors import DataTypeError, InvalidDataError, LimitError, UnsupportedTypeError, UsageError
 from bowstring.flatbuf.codec import Message
 from bowstring.flatbuf.tables import SPARSE_INDEXES, SPECS
 from tests.tensors.written_by_arrow_cpp import CUBE, MATRIX, MESSAGES
@@ -203,7 +203,20 @@ def test_an_index_that_does_not_fit_is_refused(make: Any, said: str) -> None:
         make()
 
 
+@pytest.mark.parametrize("values", [[], [7]])
+def test_coordinates_may_have_no_dimensions(values: list[int]) -> None:
+    tensor = bs.SparseCOOTensor.from_numpy(np.array(values, np.int64), np.empty((len(values), 0), np.int64), ())
+    back = bs.read_tensor(written(tensor))
+    assert back.equals(tensor)
+    assert isinstance(back, bs.SparseCOOTensor)
+    assert back.to_tensor().to_numpy().tolist() == sum(values)
+
+
 def test_mistakes_of_the_caller_are_told() -> None:
+    masked = np.ma.MaskedArray(MATRIX, MATRIX == 1)
+    for make in (bs.Tensor.from_numpy, *(kind.from_dense_numpy for kind in KINDS.values())):
+        with pytest.raises(UsageError, match="masked elements"):
+            make(masked)
     with pytest.raises(UsageError, match="two dimensions"):
         bs.SparseCSRMatrix.from_dense_numpy(CUBE)
     with pytest.raises(DataTypeError, match="coordinates are integers"):
@@ -230,6 +243,13 @@ def test_scipy_takes_and_gives(kind: str) -> None:
     other = "csr" if kind == "csc" else "csc"
     with pytest.raises(DataTypeError, match=f"expected SciPy's {other}_array"):
         KINDS[other].from_scipy(theirs)
+
+
+def test_a_shape_that_scipy_lacks_is_told() -> None:
+    pytest.importorskip("scipy.sparse", reason="scipy comes with the extra sparse")
+    tensor = bs.SparseCOOTensor.from_numpy([7], np.empty((1, 0), np.int64), ())
+    with pytest.raises(UnsupportedTypeError, match=r"no coo_array of int64, shape \(\)"):
+        tensor.to_scipy()
 
 
 def test_scipy_gets_no_index_that_is_not_checked() -> None:

@@ -36,6 +36,7 @@ from bowstring.tensors.elements import (
     overlapping,
     row_major,
     strided,
+    unmasked,
 )
 
 
@@ -63,7 +64,7 @@ class Tensor:
         """
         if not isinstance(values, np.ndarray) and hasattr(values, "__dlpack__") and not hasattr(values, "__array__"):
             values = np.from_dlpack(values)
-        array = native(np.asarray(values))
+        array = native(unmasked(values))
         type_ = element_type(array.dtype)
         if min(array.strides, default=0) < 0 or not is_packed(array.shape, array.strides, array.itemsize):
             array = np.array(array, order="C")

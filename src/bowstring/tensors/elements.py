@@ -50,6 +50,13 @@ def element_type(dtype: np.dtype[Any]) -> DataType:
     return type_
 
 
+def unmasked(values: Any) -> Values:
+    """What a caller gave as a NumPy array. Raises `UsageError` for one with masked elements: tensors have no nulls."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+        raise UsageError("a tensor has no nulls, but the array has masked elements: fill them first")
+    return np.asarray(values)
+
+
 def native(values: Values) -> Values:
     """The array in the machine's byte order; copied only where it has another one."""
     return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))

@@ -30,6 +30,7 @@ from bowstring.tensors.elements import (
     index_array,
     same_prefix,
     shown_shape,
+    unmasked,
 )
 from bowstring.tensors.sparse import SparseTensor, check_pointers, check_within, given_values, read_only
 
@@ -81,7 +82,7 @@ class SparseCSFTensor(SparseTensor):
         """The elements of a NumPy array that are not zero; copies. Short dimensions come first, unless an order is
         given.
         """
-        array = np.asarray(values)
+        array = unmasked(values)
         if not array.ndim:
             raise UsageError("a tensor without dimensions has no fibers")
         order = tuple(np.argsort(array.shape, kind="stable").tolist()) if axis_order is None else as_shape(axis_order)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bowstring.errors import DataTypeError, MissingExtraError
+from bowstring.errors import DataTypeError, MissingExtraError, UnsupportedTypeError
 from bowstring.tensors.elements import Values
 
 if TYPE_CHECKING:
-    from bowstring.tensors.sparse import SparseCOOTensor, SparseMatrix
+    from bowstring.tensors.sparse import SparseCOOTensor, SparseMatrix, SparseTensor
 
 
 def _sparse() -> Any:
@@ -42,12 +42,21 @@ def compressed_of(values: Any, format: str) -> tuple[Values, Values, Values, tup
 def coo_array(tensor: SparseCOOTensor) -> Any:
     """A `coo_array` over the tensor's values."""
     parts = tuple(tensor.coords[:, axis] for axis in range(tensor.ndim))
-    made = _sparse().coo_array((tensor.values, parts), shape=tensor.shape)
+    made = _made("coo", (tensor.values, parts), tensor)
     made.has_canonical_format = tensor.has_canonical_format
     return made
 
 
 def compressed_array(matrix: SparseMatrix, format: str) -> Any:
     """A `csr_array` or `csc_array` over the matrix."""
+    return _made(format, (matrix.values, matrix.indices, matrix.indptr), matrix)
+
+
+def _made(format: str, parts: tuple[Any, ...], tensor: SparseTensor) -> Any:
     make = getattr(_sparse(), f"{format}_array")
-    return make((matrix.values, matrix.indices, matrix.indptr), shape=matrix.shape)
+    try:
+        return make(parts, shape=tensor.shape)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UnsupportedTypeError(
+            f"SciPy has no {format}_array of {tensor.type}, shape {tensor.shape}: {error}"
+        ) from None

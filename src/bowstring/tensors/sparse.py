@@ -36,6 +36,7 @@ from bowstring.tensors.elements import (
     native,
     rising,
     same_prefix,
+    unmasked,
 )
 
 
@@ -123,7 +124,10 @@ class SparseTensor(ABC):
         dense = np.zeros(self.shape, dtype)
         where = self.coordinates()
         _no_doubles(where)
-        dense[tuple(where.T.astype(np.intp))] = self.values.reshape(dense.shape) if not self.ndim else self.values
+        if self.ndim:
+            dense[tuple(where.T.astype(np.intp))] = self.values
+        elif len(self.values):
+            dense[()] = self.values[0]
         return Tensor.from_numpy(dense, self.dim_names)
 
     def equals(self, other: object, nans_equal: bool = False) -> bool:
@@ -162,7 +166,7 @@ def _no_doubles(where: Values) -> None:
 
 def given_values(data: Any, name: str) -> Values:
     """A caller's values as an array of shape (n,); (n, 1) is taken too, as pyarrow gives it."""
-    made = native(np.asarray(data))
+    made = native(unmasked(data))
     if made.ndim == 2 and made.shape[1] == 1:
         made = made.reshape(-1)
     if made.ndim != 1:
@@ -216,7 +220,7 @@ class SparseCOOTensor(SparseTensor):
     @classmethod
     def from_dense_numpy(cls, values: Any, dim_names: Iterable[str | None] | None = None) -> Self:
         """The elements of a NumPy array that are not zero, in canonical order; copies."""
-        array = np.asarray(values)
+        array = unmasked(values)
         where = np.ascontiguousarray(np.argwhere(array))
         found = array[tuple(where.T)] if array.ndim else array.reshape(-1)[: len(where)]
         return cls.from_numpy(found, where, array.shape, dim_names, True)
@@ -334,7 +338,7 @@ class SparseMatrix(SparseTensor):
     @classmethod
     def from_dense_numpy(cls, values: Any, dim_names: Iterable[str | None] | None = None) -> Self:
         """The elements of a NumPy array of two dimensions that are not zero; copies."""
-        array = np.asarray(values)
+        array = unmasked(values)
         if array.ndim != 2:
             raise UsageError(f"a matrix has two dimensions, not {array.ndim}")
         turned = array.T if cls.AXIS else array
