@@ -264,3 +264,57 @@ def test_flipped_bits_anywhere_give_an_error_of_ours_or_data(format_: str, codec
         except errors.InvalidDataError:
             refused += 1
     assert refused > 50
+
+
+@CODECS
+def test_a_dictionary_is_decompressed_for_the_columns_that_use_it(codec: str) -> None:
+    words = bs.array([f"word {i}" for i in range(400)], bs.dictionary(bs.int16(), bs.string()))
+    batch = bs.record_batch({"n": list(range(400)), "word": words})
+    data = bytearray(samples.as_file(batch, compression=codec))
+    header, body, _ = next(bs.open_file(bytes(data)).dictionary_messages())
+    at = body.offset + int(header.buffers()["offset"][2]) + compression.PREFIX.size
+    data[at : at + 4] = bytes(4)
+    held = bs.open_stream(bytes(data[8:])).read_next_batch()
+    assert held.column("n").to_pylist() == list(range(400))
+    with pytest.raises(errors.InvalidDataError, match=r"message 1 \(dictionary\)"):
+        held.column("word")
+
+
+OVERLAPPING = """
+import io, resource
+import numpy as np
+import bowstring as bs
+from bowstring.ipc import framing
+from bowstring.ipc.header import BatchNumbers, HeaderWriter
+from bowstring.ipc.stream import Encoder
+rows, columns = 16 << 20, 300
+sink = io.BytesIO()
+one = bs.RecordBatch.from_arrays([bs.array(np.zeros(rows, np.uint8))], ["x"])
+with bs.new_file(sink, one.schema, compression="zstd") as writer:
+    writer.write(one)
+header, body = bs.open_file(sink.getvalue()).batch_message(0)
+packed = body.slice(*header.buffers()[1].tolist()).to_bytes()
+packed += bytes(-len(packed) % 8)
+schema = bs.schema([bs.field(f"c{i}", bs.uint8()) for i in range(columns)])
+nodes, spans = np.array([[rows, 0]] * columns), np.array([[0, 0], [0, len(packed)]] * columns)
+numbers = BatchNumbers(rows, nodes, spans, np.zeros(0, np.int64))
+parts = [
+    framing.framed(Encoder(schema, form=bs.WireForm(compression="zstd")).schema_message().metadata),
+    framing.framed(HeaderWriter(compression="zstd").write(numbers, len(packed))),
+    packed,
+]
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+batch = bs.open_stream(b"".join(parts)).read_next_batch()
+assert batch.column(7).length == rows
+try:
+    batch.columns
+except bs.errors.LimitError as error:
+    assert "max_decompress" in str(error), error
+else:
+    raise SystemExit("300 columns over the same few bytes were decompressed")
+"""
+
+
+def test_many_columns_over_the_same_bytes_are_a_bomb_too() -> None:
+    done = subprocess.run([sys.executable, "-c", OVERLAPPING], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr

@@ -21,13 +21,15 @@ from bowstring.memory.buffer import Buffer
 
 def read_values(
     wire: ReadSchema, header: BatchHeader, body: Buffer, lookup: DictionaryLookup, where: tuple[object, ...]
-) -> Array:
-    """The values in one dictionary batch; `lookup` gives the dictionaries inside them."""
+) -> Sequence[Array]:
+    """The values in one dictionary batch, the only item, made when it is asked for; `lookup` gives the dictionaries
+    inside them.
+    """
     node = known(wire, header, where)
     schema = Schema((Field("values", node.value_type),))
     own = WireSchema(schema, (node.inside,), wire.is_big_endian, wire.limits)
     plan = SchemaPlan(own, header.shape.version == V4)
-    return BatchColumns(plan, header, body, lookup, where)[0]
+    return BatchColumns(plan, header, body, lookup, where)
 
 
 class Entry:
@@ -35,20 +37,20 @@ class Entry:
 
     __slots__ = ("_joined", "_parts")
 
-    def __init__(self, parts: tuple[Array, ...]) -> None:
+    def __init__(self, parts: tuple[Sequence[Array], ...]) -> None:
         self._parts = parts
         self._joined: Array | None = None
 
     def array(self) -> Array:
         """All values."""
         if self._joined is None:
-            first = self._parts[0]
-            self._joined = first if len(self._parts) == 1 else first.layout.concat(self._parts)
+            parts = [part[0] for part in self._parts]
+            self._joined = parts[0] if len(parts) == 1 else parts[0].layout.concat(parts)
         return self._joined
 
-    def extended(self, delta: Array) -> Entry:
+    def extended(self, delta: Sequence[Array]) -> Entry:
         """The dictionary with a delta at its end."""
-        return Entry((*(self._parts if self._joined is None else (self._joined,)), delta))
+        return Entry((*(self._parts if self._joined is None else ((self._joined,),)), delta))
 
 
 class StreamDictionaries:
