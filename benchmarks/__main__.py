@@ -20,6 +20,7 @@ from benchmarks.timing import Effort, Outcome
 GROUPS = {
     "reading": "reading",
     "writing": "writing",
+    "compression": "compression",
     "import": "importing",
     "transfer": "transfer",
     "publish": "publish",
@@ -36,8 +37,8 @@ _NEEDED_BYTES = 6 << 30
 def main(names: Sequence[str], quick: bool, repeat: int, folder: Path | None) -> None:
     """Measure Bowstring against its peers, side by side in one run.
 
-    NAMEs are reading, writing, import, transfer, publish; all of them by default. Ends with 0 even where a bound is
-    missed, but says so.
+    NAMEs are reading, writing, compression, import, transfer, publish; all of them by default. Ends with 0 even where a
+    bound is missed, but says so.
     """
     console = Console(width=None if os.isatty(1) else 160)
     facts = machine.facts()
