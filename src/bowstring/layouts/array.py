@@ -122,8 +122,18 @@ class Array:
         validity = self.buffers[0]
         return None if validity is None else bitmap.unpack(validity, self.offset, self.length)
 
-    def is_valid(self, index: int) -> bool:
-        """Whether slot `index` is not null, by the array's own bitmap. Raises `IndexError` outside the array."""
+    @overload
+    def is_valid(self, index: int) -> bool: ...
+    @overload
+    def is_valid(self) -> Array: ...
+    def is_valid(self, index: int | None = None) -> bool | Array:
+        """Whether slot `index` is not null, by the array's own bitmap; without an index, an array of booleans that
+        says of each slot whether it holds a value (`bowstring.compute.nulls`). Raises `IndexError` outside the array.
+        """
+        if index is None:
+            from bowstring.compute import nulls
+
+            return nulls.is_valid(self)
         validity = self.buffers[0] if self.layout.has_validity else None
         index = self._index(index)
         if validity is None:
@@ -226,6 +236,38 @@ class Array:
         if wanted.size and not (wanted.min() >= 0 and wanted.max() < self.length):
             raise UsageError(f"take: indices from {wanted.min()} to {wanted.max()} of an array of {self.length} values")
         return self.layout.take(self, wanted.astype(np.int64, copy=False))
+
+    def filter(self, mask: Sequence[bool | None] | Values | Array) -> Array:
+        """The slots at which `mask` is true, copied; a null in the mask drops its slot. Raises `UsageError` where the
+        mask is not boolean, or not of the array's length.
+        """
+        from bowstring.compute import selection
+
+        return selection.filter_array(self, mask)
+
+    def is_null(self, nan_is_null: bool = False) -> Array:
+        """An array of booleans: which slots hold no value; with `nan_is_null` also those that hold NaN.
+
+        A null in a dictionary, in a run or in the member of a union is one.
+        """
+        from bowstring.compute import nulls
+
+        return nulls.is_null(self, nan_is_null)
+
+    def drop_null(self) -> Array:
+        """The slots that hold a value; copied where there are others."""
+        from bowstring.compute import nulls
+
+        return nulls.drop_null(self)
+
+    def fill_null(self, fill_value: Any) -> Array:
+        """The array with `fill_value`, a Python value of its type, in the place of nulls; copied where there are any.
+
+        Raises `DataTypeError` where the value does not fit the type.
+        """
+        from bowstring.compute import nulls
+
+        return nulls.fill_null(self, fill_value)
 
     def dictionary_decode(self) -> Array:
         """A dictionary-encoded array as plain values, copied; any other array as it is."""

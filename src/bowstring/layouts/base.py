@@ -103,6 +103,17 @@ class Layout(ABC):
         validity = array.buffers[0] if self.has_validity else None
         return 0 if validity is None else array.length - bitmap.count(validity, array.offset, array.length)
 
+    def valid(self, array: Array) -> Mask | None:
+        """Which slots hold a value, shape (length,), nulls in dictionaries, runs and members of unions found as well;
+        None where all do.
+        """
+        return array.mask()
+
+    def fill(self, array: Array, valid: Mask, filler: Array) -> Array:
+        """The slots that are `valid`, and in the place of the others the one slot of `filler`; copies."""
+        joined = self.concat([array, filler])
+        return self.take(joined, np.where(valid, np.arange(array.length), array.length))
+
     # Values
 
     @abstractmethod

@@ -31,6 +31,7 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.primitive import PrimitiveLayout
+from bowstring.memory.bitmap import Mask
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import Dictionary
@@ -78,6 +79,14 @@ class DictionaryLayout(Layout):
             at = first_bad(bad)
             raise InvalidDataError(f"indices[{at}] = {raw[at]} is not within the dictionary of {count} values")
         return raw.astype(np.int64)
+
+    def valid(self, array: Array) -> Mask | None:
+        mask, dictionary = array.mask(), array.dictionary
+        words = None if dictionary is None or array.length == array.null_count else dictionary.layout.valid(dictionary)
+        if words is None:
+            return mask
+        held = words[self.keys(array)]
+        return held if mask is None else held & mask
 
     def build(self, values: Sequence[Any]) -> Array:
         filled, mask = split_nulls(values, None)

@@ -9,6 +9,7 @@ from bowstring.datatypes.extension import ExtensionType
 from bowstring.errors import WouldCopyError
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Indices, Layout, Values, place
+from bowstring.memory.bitmap import Mask
 
 
 class ExtensionLayout(Layout):
@@ -32,6 +33,12 @@ class ExtensionLayout(Layout):
 
     def null_count(self, array: Array) -> int:
         return self._storage.null_count(array)
+
+    def valid(self, array: Array) -> Mask | None:
+        return self._storage.valid(array.storage)
+
+    def fill(self, array: Array, valid: Mask, filler: Array) -> Array:
+        return self._storage.fill(array.storage, valid, filler.storage).seen_as(self)
 
     def build(self, values: Sequence[Any]) -> Array:
         encode = self._extension.encode

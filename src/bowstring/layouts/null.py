@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from bowstring.errors import DataTypeError
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Indices, Layout
+from bowstring.memory.bitmap import Mask
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
@@ -32,6 +35,9 @@ class NullLayout(Layout):
 
     def null_count(self, array: Array) -> int:
         return array.length
+
+    def valid(self, array: Array) -> Mask | None:
+        return np.zeros(array.length, np.bool_) if array.length else None
 
     def build(self, values: Sequence[Any]) -> Array:
         for index, value in enumerate(values):

@@ -34,6 +34,7 @@ from bowstring.layouts.base import (
     validity_of,
     with_nulls,
 )
+from bowstring.memory.bitmap import Mask
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
@@ -53,6 +54,11 @@ class PrimitiveLayout(Layout):
     def of(self, slots: Values, mask: Values | None = None) -> Array:
         """An array over slots of the layout's NumPy type, without copying where they are contiguous."""
         return Array(self, len(slots), (validity_of(mask), buffer_of(slots)))
+
+    def fill(self, array: Array, valid: Mask, filler: Array) -> Array:
+        slots = array.values(1).copy()
+        slots[~valid] = filler.values(1)[0]
+        return self.of(slots)
 
     def build(self, values: Sequence[Any]) -> Array:
         filled, mask = split_nulls(values, self.scalars.fill if len(values) else None)

@@ -19,6 +19,8 @@ from bowstring.layouts.array import Array
 from bowstring.layouts.base import Indices, Layout, Values, buffer_of, first_bad
 from bowstring.layouts.dictionary import frozen
 from bowstring.layouts.equality import arrays_equal
+from bowstring.layouts.gather import check_length
+from bowstring.memory.bitmap import Mask
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import RunEndEncoded
@@ -65,6 +67,14 @@ class RunEndEncodedLayout(Layout):
             raise UsageError(f"{length} slots are too many for the run ends of {self.type}")
         stored = Array(self.children[0], len(ends), (None, buffer_of(ends.astype(self._end_type))))
         return Array(self, length, (), (stored, values))
+
+    def valid(self, array: Array) -> Mask | None:
+        lengths, values = self.lengths(array)
+        held = values.layout.valid(values)
+        if held is None:
+            return None
+        check_length(array)
+        return np.repeat(held, lengths)
 
     def build(self, values: Sequence[Any]) -> Array:
         runs = [list(run) for _, run in groupby(values, key=frozen)]

@@ -26,6 +26,7 @@ from bowstring.layouts.base import (
     place,
 )
 from bowstring.layouts.equality import arrays_equal
+from bowstring.memory.bitmap import Mask
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import Union
@@ -81,6 +82,14 @@ class UnionLayout(Layout):
             slots = np.flatnonzero(members == number)
             parts.append((slots, child.take(positions[slots])))
         return parts
+
+    def valid(self, array: Array) -> Mask | None:
+        out = np.ones(array.length, np.bool_)
+        for slots, child in self._parts(array):
+            held = child.layout.valid(child)
+            if held is not None:
+                out[slots] = held
+        return None if out.all() else out
 
     def _assemble(self, members: Indices, parts: Sequence[tuple[Indices, Array]]) -> Array:
         ids = buffer_of(np.array(self.ids, np.int8)[members])

@@ -1,0 +1,64 @@
+"""Nulls: finding them, dropping them and putting values in their place.
+
+A slot is null here where it shows no value: by the array's own bitmap, or because what a dictionary, a run or the
+member of a union holds for it is null («Null count», «Dictionary-encoded Layout», «Run-End Encoded Layout»).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bowstring.datatypes.types import Bool
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import Values, place
+from bowstring.layouts.boolean import BooleanLayout
+from bowstring.layouts.dictionary import decode
+from bowstring.layouts.gather import check_length
+from bowstring.layouts.registry import layout_of
+
+
+def booleans(values: Values, valid: Values | None = None) -> Array:
+    """A boolean array of NumPy booleans."""
+    layout = layout_of(Bool())
+    assert isinstance(layout, BooleanLayout)
+    return layout.of(values, valid)
+
+
+def is_valid(array: Array) -> Array:
+    """Which slots hold a value, as booleans."""
+    check_length(array)
+    valid = array.layout.valid(array)
+    return booleans(np.ones(array.length, np.bool_) if valid is None else valid)
+
+
+def is_null(array: Array, nan_is_null: bool = False) -> Array:
+    """Which slots hold no value, as booleans; with `nan_is_null` also those that hold NaN."""
+    check_length(array)
+    valid = array.layout.valid(array)
+    null = np.zeros(array.length, np.bool_) if valid is None else ~valid
+    if nan_is_null:
+        shown = decode(array).to_numpy(zero_copy_only=False)
+        if shown.dtype.kind == "f":
+            null |= np.isnan(shown)
+    return booleans(null)
+
+
+def drop_null(array: Array) -> Array:
+    """The slots that hold a value; the array itself where all do, else a copy."""
+    valid = array.layout.valid(array)
+    return array if valid is None else array.layout.take(array, np.flatnonzero(valid))
+
+
+def fill_null(array: Array, fill_value: Any) -> Array:
+    """The array with a Python value of its type in the place of nulls; the array itself where there are none.
+
+    Raises `DataTypeError` where the value does not fit the type.
+    """
+    with place("fill_null"):
+        filler = array.layout.build([fill_value])
+    valid = array.layout.valid(array)
+    if valid is None or fill_value is None:
+        return array
+    return array.layout.fill(array, valid, filler)

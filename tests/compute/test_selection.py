@@ -1,0 +1,109 @@
+"""Filtering, and nulls: found, dropped, filled; for every layout, and as pyarrow does it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import bowstring as bs
+from bowstring.testing import strategies
+from bowstring.testing.cases import CASES, Case
+
+LAYOUTS = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+def checked(array: bs.Array) -> bs.Array:
+    array.validate(full=True)
+    return array
+
+
+@LAYOUTS
+def test_a_filter_keeps_what_the_mask_says(case: Case) -> None:
+    array = case.array()
+    mask = [index % 3 != 1 for index in range(len(array))]
+    wanted = [value for value, keep in zip(case.values, mask, strict=True) if keep]
+    assert checked(array.filter(mask)).to_pylist() == wanted
+    assert checked(array.filter(np.array(mask))).to_pylist() == wanted
+    sliced = [value for value, keep in zip(case.values[1:], mask[1:], strict=True) if keep]
+    assert checked(array[1:].filter(bs.array(mask)[1:])).to_pylist() == sliced
+
+
+@LAYOUTS
+def test_nulls_are_found_and_dropped(case: Case) -> None:
+    array = case.array()
+    assert array.is_null().to_pylist() == [value is None for value in case.values]
+    assert array.is_valid().to_pylist() == [value is not None for value in case.values]
+    assert checked(array.drop_null()).to_pylist() == [value for value in case.values if value is not None]
+
+
+@LAYOUTS
+def test_nulls_are_filled(case: Case) -> None:
+    array = case.array()
+    filler = next((value for value in case.values if value is not None), None)
+    made = checked(array.fill_null(filler))
+    assert made.type == array.type
+    assert made.to_pylist() == [filler if value is None else value for value in case.values]
+
+
+@settings(max_examples=60)
+@given(data=st.data(), array=strategies.arrays())
+def test_filtering_is_taking_what_is_selected(data: st.DataObject, array: bs.Array) -> None:
+    mask = data.draw(st.lists(st.sampled_from([True, False, None]), min_size=len(array), max_size=len(array)))
+    chosen = [index for index, keep in enumerate(mask) if keep]
+    made = checked(array.filter(mask))
+    assert made.equals(array.take(chosen), nans_equal=True)
+    assert made.equals(array.filter(bs.array(mask, bs.bool_())), nans_equal=True)
+
+
+@settings(max_examples=60)
+@given(array=strategies.arrays())
+def test_what_is_null_is_what_is_shown_as_none(array: bs.Array) -> None:
+    assert array.is_null().to_pylist() == [value is None for value in array.to_pylist()]
+    assert array.drop_null().is_valid().to_pylist() == [True] * len(array.drop_null())
+
+
+def test_a_null_in_the_mask_drops_its_slot_as_in_pyarrow() -> None:
+    mask = [True, None, False, True]
+    wanted = pa.array([1, 2, 3, None]).filter(pa.array(mask)).to_pylist()
+    assert bs.array([1, 2, 3, None]).filter(bs.array(mask)).to_pylist() == wanted == [1, None]
+
+
+@pytest.mark.parametrize("nan_is_null", [False, True])
+def test_nan_is_null_where_one_says_so(nan_is_null: bool) -> None:
+    values = [1.0, float("nan"), None]
+    judge = pc.is_null(pa.array(values), nan_is_null=nan_is_null).to_pylist()
+    assert bs.array(values).is_null(nan_is_null).to_pylist() == judge
+    assert bs.array(values, bs.dictionary(bs.int8(), bs.float64())).is_null(nan_is_null).to_pylist() == judge
+
+
+@pytest.mark.parametrize(
+    ("mask", "says"),
+    [
+        ([True], r"shape \(1,\) does not fit 2"),
+        ([1, 0], "value 0 of the mask is no truth value: 1"),
+        (bs.array([1, 2]), "boolean, not int64"),
+        (np.array([0, 1]), "value 0 of the mask"),
+        (np.ones((2, 2), np.bool_), r"shape \(2, 2\)"),
+        ("ab", "sequence of truth values"),
+        (3, "sequence of truth values"),
+    ],
+)
+def test_what_is_no_mask_is_refused(mask: Any, says: str) -> None:
+    with pytest.raises(bs.errors.UsageError, match=says):
+        bs.array([1, 2]).filter(mask)
+
+
+def test_a_filler_of_another_type_is_refused() -> None:
+    with pytest.raises(bs.errors.DataTypeError, match="fill_null: value 0: 'a' is no int64"):
+        bs.array([1, None]).fill_null("a")
+
+
+def test_nothing_is_copied_where_nothing_is_null() -> None:
+    array = bs.array([1, 2])
+    assert array.drop_null() is array
+    assert array.fill_null(0) is array
