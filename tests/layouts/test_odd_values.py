@@ -60,3 +60,10 @@ def test_arrays_are_compared_and_joined_with_arrays_only(other: Any) -> None:
         array.equals(other)
     with pytest.raises(errors.DataTypeError, match="expected an array"):
         bs.concat_arrays([array, other])
+
+
+def test_a_huge_value_that_does_not_fit_is_shown_in_short() -> None:
+    for values, wanted in (([b"x" * 10**6], bs.int8()), (["x" * 10**6], bs.bool_()), (b"x" * 10**6, None)):
+        with pytest.raises(errors.DataTypeError) as caught:
+            bs.array(values, wanted)
+        assert len(str(caught.value)) < 300

@@ -7,6 +7,7 @@ declaration. What a layout's bytes *mean* (values, taking, joining, comparing) i
 
 from __future__ import annotations
 
+import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -228,6 +229,11 @@ def place(where: str) -> Iterator[None]:
         yield
     except (InvalidDataError, DataTypeError) as error:
         raise type(error)(f"{where}: {error}") from None
+
+
+def brief(value: Any) -> str:
+    """A value for a message: its `repr`, cut where it is long."""
+    return reprlib.repr(value)
 
 
 def shown(names: Iterable[Any]) -> str:

@@ -26,6 +26,7 @@ from bowstring.layouts.base import (
     Layout,
     Role,
     Values,
+    brief,
     buffer_of,
     first_bad,
     joined_validity,
@@ -63,7 +64,7 @@ def encoded(values: Sequence[Any], is_text: bool, type: DataType) -> tuple[bytes
     except (TypeError, UnicodeEncodeError):
         for index, value in enumerate(values):
             if not (isinstance(value, str) if is_text else is_bytes(value)):
-                raise DataTypeError(f"value {index}: {value!r} is no {type}") from None
+                raise DataTypeError(f"value {index}: {brief(value)} is no {type}") from None
         raise DataTypeError(f"a value has characters that UTF-8 does not encode (surrogates): no {type}") from None
 
 

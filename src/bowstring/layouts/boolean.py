@@ -21,6 +21,7 @@ from bowstring.layouts.base import (
     Layout,
     Role,
     Values,
+    brief,
     joined_validity,
     rebased_validity,
     split_nulls,
@@ -55,7 +56,7 @@ class BooleanLayout(Layout):
         filled, mask = split_nulls(values, False)
         for index, value in enumerate(filled):
             if value is not True and value is not False and not isinstance(value, np.bool_):
-                raise DataTypeError(f"value {index}: {value!r} is no bool")
+                raise DataTypeError(f"value {index}: {brief(value)} is no bool")
         return self.of(np.fromiter(filled, np.bool_, len(filled)), mask)
 
     def to_pylist(self, array: Array) -> list[Any]:

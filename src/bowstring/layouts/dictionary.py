@@ -24,6 +24,7 @@ from bowstring.layouts.base import (
     Layout,
     Role,
     Values,
+    brief,
     first_bad,
     joined_validity,
     split_nulls,
@@ -101,7 +102,7 @@ class DictionaryLayout(Layout):
             try:
                 number = numbers.setdefault(key, len(distinct))
             except TypeError:
-                raise DataTypeError(f"{value!r} cannot be hashed: no value of {self.type}") from None
+                raise DataTypeError(f"{brief(value)} cannot be hashed: no value of {self.type}") from None
             if number == len(distinct):
                 distinct.append(value)
             keys.append(number)

@@ -26,6 +26,7 @@ from bowstring.layouts.base import (
     Layout,
     Role,
     Values,
+    brief,
     joined_validity,
     rebased_validity,
     split_nulls,
@@ -48,7 +49,7 @@ def flatten(values: Sequence[Any], type: DataType) -> tuple[list[Any], list[int]
     """
     for index, value in enumerate(values):
         if isinstance(value, (str, bytes, bytearray, Mapping)) or not hasattr(value, "__len__"):
-            raise DataTypeError(f"value {index}: {value!r} is no {type}")
+            raise DataTypeError(f"value {index}: {brief(value)} is no {type}")
     return list(chain.from_iterable(values)), [len(value) for value in values]
 
 
@@ -136,7 +137,7 @@ class MapLayout(ListLayout):
         pairs, lengths = flatten([v.items() if isinstance(v, Mapping) else v for v in filled], self.type)
         for index, pair in enumerate(pairs):
             if not isinstance(pair, (tuple, list)) or len(pair) != 2 or pair[0] is None:
-                raise DataTypeError(f"entry {index}: {pair!r} is no pair of a key and a value of {self.type}")
+                raise DataTypeError(f"entry {index}: {brief(pair)} is no pair of a key and a value of {self.type}")
         entries = self.children[0]
         key, item = (child.build([pair[side] for pair in pairs]) for side, child in enumerate(entries.children))
         return self._of(lengths, Array(entries, len(pairs), (None,), (key, item)), validity_of(mask))

@@ -14,7 +14,7 @@ import numpy as np
 
 from bowstring.errors import DataTypeError
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import Indices, Layout
+from bowstring.layouts.base import Indices, Layout, brief
 from bowstring.memory.bitmap import Mask
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class NullLayout(Layout):
     def build(self, values: Sequence[Any]) -> Array:
         for index, value in enumerate(values):
             if value is not None:
-                raise DataTypeError(f"value {index}: {value!r} is no null")
+                raise DataTypeError(f"value {index}: {brief(value)} is no null")
         return self.of(len(values))
 
     def to_pylist(self, array: Array) -> list[Any]:

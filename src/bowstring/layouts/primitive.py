@@ -26,6 +26,7 @@ from bowstring.layouts.base import (
     Layout,
     Role,
     Values,
+    brief,
     buffer_of,
     joined_validity,
     rebased_validity,
@@ -72,7 +73,7 @@ class PrimitiveLayout(Layout):
             try:
                 self.scalars.encode([value])
             except (TypeError, ValueError, OverflowError) as why:
-                return DataTypeError(f"value {index}: {value!r} is no {self.type}: {why}")
+                return DataTypeError(f"value {index}: {brief(value)} is no {self.type}: {why}")
         return DataTypeError(f"these are no values of {self.type}: {error}")
 
     def from_numpy(self, array: Values, mask: Values | None) -> Array:

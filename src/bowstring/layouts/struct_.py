@@ -18,6 +18,7 @@ from bowstring.layouts.base import (
     VALIDITY,
     Indices,
     Layout,
+    brief,
     joined_validity,
     place,
     rebased_validity,
@@ -54,7 +55,7 @@ class StructLayout(Layout):
                 if not known.issuperset(value):
                     raise DataTypeError(f"value {index} has {shown(set(value) - known)}: no fields of {self.type}")
             elif not isinstance(value, tuple) or len(value) != len(self.names):
-                raise DataTypeError(f"value {index}: {value!r} is no {self.type}")
+                raise DataTypeError(f"value {index}: {brief(value)} is no {self.type}")
         columns = []
         for at, (name, child) in enumerate(zip(self.names, self.children, strict=True)):
             with place(f"field {name!r}"):

@@ -21,6 +21,7 @@ from bowstring.layouts.base import (
     Layout,
     Role,
     Values,
+    brief,
     buffer_of,
     first_bad,
     place,
@@ -126,7 +127,7 @@ class UnionLayout(Layout):
                 return number
             fallback = number if fallback < 0 else fallback
         if fallback < 0:
-            raise DataTypeError(f"value {index}: {value!r} is of none of the types of {self.type}")
+            raise DataTypeError(f"value {index}: {brief(value)} is of none of the types of {self.type}")
         return fallback
 
     def to_pylist(self, array: Array) -> list[Any]:

@@ -15,7 +15,7 @@ from bowstring.datatypes.field import MetadataLike, Schema, field
 from bowstring.datatypes.types import DataType
 from bowstring.errors import DataTypeError, UnsupportedError, UsageError
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import Layout, Values, validity_of
+from bowstring.layouts.base import Layout, Values, brief, validity_of
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.extension import ExtensionLayout
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
@@ -61,7 +61,7 @@ def array(values: Any, type: DataType | None = None, mask: Values | Sequence[boo
     if mask is not None:
         raise UsageError("a mask goes with a NumPy array; among Python objects None is null")
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise DataTypeError(f"an array is made from a sequence, not from {values!r}")
+        raise DataTypeError(f"an array is made from a sequence, not from {brief(values)}")
     items = values if isinstance(values, (list, tuple)) else list(values)
     try:
         return layout_of(type or infer_type(items)).build(items)
