@@ -15,7 +15,8 @@ from rich.text import Text
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Metadata
 from bowstring.inspection.document import as_document
-from bowstring.inspection.inspector import MAX_PIPED_BYTES, inspect
+from bowstring.inspection.inspector import inspect
+from bowstring.inspection.opening import MAX_PIPED_BYTES
 from bowstring.inspection.report import FieldReport, Inspection
 from bowstring.inspection.text import human_bytes, printable, share_of, shown_bytes
 

@@ -14,6 +14,7 @@ from bowstring.cli.settings import CALLED_WRONGLY, INTERRUPTED, Settings
 COMMANDS: dict[str, str] = {
     "demo": "Show the whole road: Spark computes, another process picks the result up.",
     "info": "Tell what is in an Arrow file or stream: schema, batches, bytes per column.",
+    "validate": "Tell every fault of an Arrow file or stream, with its place.",
     "integration": "Convert to and from Arrow's integration JSON, and compare.",
 }
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
@@ -12,8 +10,9 @@ import numpy as np
 from bowstring.datatypes.extension import NAME_KEY, ExtensionType
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.types import DataType, Dictionary
-from bowstring.errors import FormatMismatchError, InvalidDataError, LimitError, TruncatedError, UnsupportedError
+from bowstring.errors import InvalidDataError, UnsupportedError
 from bowstring.flatbuf.tables import VERSIONS
+from bowstring.inspection.opening import MAX_PIPED_BYTES, in_sequence, recognised
 from bowstring.inspection.report import (
     BatchesReport,
     BytesReport,
@@ -24,19 +23,15 @@ from bowstring.inspection.report import (
     FieldReport,
     Inspection,
 )
-from bowstring.inspection.scan import FileScan, Outside, Replayed, Scan, StreamScan
+from bowstring.inspection.scan import FileScan, Outside, Scan, StreamScan
 from bowstring.inspection.sizes import DictionaryTally, Tally
 from bowstring.inspection.text import share_of
-from bowstring.ipc import framing
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import V4, V5, DictionaryId, WireSchema, read_fields
-from bowstring.ipc.sources import MemorySource, PulledSource, in_order, mapped_descriptor
-from bowstring.memory.buffer import Memory
+from bowstring.ipc.sources import MemorySource, PulledSource
 
-MAX_PIPED_BYTES = 1 << 30
 _ENDIANNESS: tuple[Literal["little", "big"], ...] = ("little", "big")
 _FEATURES = ("UNUSED", "DICTIONARY_REPLACEMENT", "COMPRESSED_BODY")
-_AT_ONCE = 1 << 20
 
 
 def inspect(source: Any, limits: Limits = DEFAULT_LIMITS, max_piped_bytes: int = MAX_PIPED_BYTES) -> Inspection:
@@ -51,7 +46,7 @@ def inspect(source: Any, limits: Limits = DEFAULT_LIMITS, max_piped_bytes: int =
     Raises `FormatMismatchError` for anything but Arrow, `TruncatedError` for what is cut off, other `InvalidDataError`s
     for headers that contradict themselves, `NotFoundError` for a path that is not there.
     """
-    opened = _opened(source)
+    opened = in_sequence(source)
     try:
         scan, name = _scan(opened, limits, max_piped_bytes)
         return _inspected(scan, name, limits)
@@ -59,67 +54,12 @@ def inspect(source: Any, limits: Limits = DEFAULT_LIMITS, max_piped_bytes: int =
         opened.close()
 
 
-def _opened(source: Any) -> MemorySource | PulledSource:
-    source = getattr(source, "buffer", source) if hasattr(source, "encoding") else source
-    if isinstance(source, int) or (hasattr(source, "fileno") and hasattr(source, "read")):
-        try:
-            descriptor = source if isinstance(source, int) else source.fileno()
-            is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        except (OSError, ValueError):
-            is_regular = False
-        if is_regular:
-            name = getattr(source, "name", None)
-            label = name if isinstance(name, str) else f"descriptor {descriptor}"
-            mapped = mapped_descriptor(os.dup(descriptor), "standard input" if label == "<stdin>" else label)
-            mapped.position = os.lseek(descriptor, 0, os.SEEK_CUR) if isinstance(source, int) else source.tell()
-            return mapped
-    return in_order(source)
-
-
 def _scan(source: MemorySource | PulledSource, limits: Limits, max_piped_bytes: int) -> tuple[Scan, str]:
-    if isinstance(source, MemorySource):
-        head = source.read_at(source.position, max(0, min(16, source.size - source.position)))
-    else:
-        head = source.read(16)
-    name = source.name
-    if framing.is_file(head):
-        if isinstance(source, PulledSource):
-            source = _whole(head, source, max_piped_bytes)
-        return FileScan(source, limits), name
-    if not framing.looks_like_stream(head) and not _may_begin_a_stream(head):
-        raise _no_arrow(name, head)
-    return StreamScan(source if isinstance(source, MemorySource) else Replayed(head, source), limits), name
-
-
-def _may_begin_a_stream(head: bytes) -> bool:
-    """Whether the bytes are a stream that is cut off at once, or only an end marker."""
-    return bool(head) and (framing.CONTINUATION.startswith(head) or head == bytes(4))
-
-
-def _no_arrow(name: str, head: bytes) -> FormatMismatchError | TruncatedError:
-    wanted = "an Arrow file or stream"
-    if not head:
-        return TruncatedError(f"{name}: expected {wanted}, but it is empty")
-    if framing.MAGIC.startswith(head):
-        return TruncatedError(f"{name}: expected {wanted}, found only {len(head)} bytes")
-    is_text = (
-        head.isascii() and head.decode("ascii").replace("\n", " ").replace("\r", " ").replace("\t", " ").isprintable()
-    )
-    found = framing.foreign(head) or ("text, perhaps CSV" if is_text else "other bytes")
-    return FormatMismatchError(f"{name}: expected {wanted}, found {found} (it begins with {head[:8]!r})")
-
-
-def _whole(head: bytes, source: PulledSource, max_bytes: int) -> MemorySource:
-    """A file that comes through a pipe: its footer is at the end, so all of it is kept."""
-    held = bytearray(head)
-    while part := source.read(min(_AT_ONCE, max_bytes + 1 - len(held))):
-        held += part
-        if len(held) > max_bytes:
-            raise LimitError(
-                f"{source.name}: a file on a pipe has to be kept in memory, and this one is larger than the limit of "
-                f"{max_bytes} bytes: give its path, or raise max_piped_bytes (--max-piped-bytes)"
-            )
-    return MemorySource(Memory(held), source.name)
+    is_file, ready = recognised(source, max_piped_bytes)
+    if is_file:
+        assert isinstance(ready, MemorySource)
+        return FileScan(ready, limits), source.name
+    return StreamScan(ready, limits), source.name
 
 
 def _inspected(scan: Scan, name: str, limits: Limits) -> Inspection:

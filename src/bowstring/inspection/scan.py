@@ -18,6 +18,7 @@ from bowstring.ipc.header import BatchHeader, HeaderReader
 from bowstring.ipc.limits import Limits
 from bowstring.ipc.metadata import read_pairs
 from bowstring.ipc.sources import MemorySource, PulledSource
+from bowstring.memory.buffer import Buffer
 
 _AT_ONCE = 1 << 20
 _TRAILER_BYTES = 10
@@ -193,22 +194,33 @@ class StreamScan:
 class Replayed:
     """A source that can't be rewound, with the bytes that were taken from its beginning put back."""
 
-    __slots__ = ("_head", "_source", "name")
+    __slots__ = ("_head", "_source", "name", "position")
 
     def __init__(self, head: bytes, source: PulledSource) -> None:
         self._head = head
         self._source = source
         self.name = source.name
-
-    @property
-    def position(self) -> int:
-        """How many bytes have been read."""
-        return self._source.position - len(self._head)
+        self.position = source.position - len(head)
 
     def read(self, size_bytes: int) -> bytes:
         """The next bytes; fewer only at the end."""
         taken, self._head = self._head[:size_bytes], self._head[size_bytes:]
-        return taken + self._source.read(size_bytes - len(taken)) if len(taken) < size_bytes else taken
+        if len(taken) < size_bytes:
+            taken += self._source.read(size_bytes - len(taken))
+        self.position += len(taken)
+        return taken
+
+    def read_buffer(self, size_bytes: int) -> Buffer:
+        """The next bytes in fresh memory; fewer only at the end."""
+        if self._head:
+            return Buffer.of(self.read(size_bytes))
+        held = self._source.read_buffer(size_bytes)
+        self.position += held.size
+        return held
+
+    def close(self) -> None:
+        """Close the source."""
+        self._source.close()
 
 
 def _skip(source: MemorySource | PulledSource | Replayed, size_bytes: int) -> int:

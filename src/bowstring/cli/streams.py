@@ -1,0 +1,99 @@
+"""What commands read from and write to: paths, pipes, terminals; and progress bars, on a terminal only."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from bowstring.inspection.opening import MAX_PIPED_BYTES
+
+_WIDE = 1000
+
+max_piped_option = click.option(
+    "--max-piped-bytes",
+    type=click.IntRange(min=0),
+    default=MAX_PIPED_BYTES,
+    show_default=True,
+    help="The largest file (not stream) to take from a pipe: it has to be kept in memory.",
+)
+
+
+def given(file: str | None) -> Any:
+    """The source that a FILE argument names: a path, or standard input for "-" and for none.
+
+    Raises `click.UsageError` where that is a terminal.
+    """
+    if file is not None and file != "-":
+        return file
+    if sys.stdin is None or sys.stdin.isatty():
+        raise click.UsageError("standard input is a terminal: give a FILE, or send a file or stream through a pipe")
+    return sys.stdin
+
+
+def named(file: str | None) -> str:
+    """What to call that source."""
+    return "standard input" if file is None or file == "-" else file
+
+
+def forgive_letters() -> None:
+    """Let a terminal that lacks a letter show an escape; that is no reason to fail."""
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="backslashreplace")
+
+
+@contextmanager
+def binary_output(path: str) -> Iterator[str | BinaryIO]:
+    """Where binary data goes: the path, or standard output for "-", which must be no terminal."""
+    if path != "-":
+        yield path
+        return
+    if sys.stdout.isatty():
+        raise click.UsageError("standard output is a terminal: give a path, or send the bytes through a pipe")
+    yield sys.stdout.buffer
+    sys.stdout.buffer.flush()
+
+
+def show(table: Table) -> None:
+    """Print a table: as wide as the terminal, or in whole lines where there is none."""
+    console = Console(markup=False, highlight=False, emoji=False)
+    if console.is_terminal:
+        console.print(table)
+        return
+    console.width = _WIDE
+    with console.capture() as capture:
+        console.print(table)
+    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+def plain_table(*columns: tuple[str, bool]) -> Table:
+    """A table without lines; of each column its title, and whether it holds numbers, which are never broken."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for title, is_number in columns:
+        table.add_column(
+            Text(title),
+            justify="right" if is_number else "left",
+            no_wrap=is_number,
+            overflow="ellipsis" if is_number else "fold",
+        )
+    return table
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A function that shows how much is done, and of how much: a bar on standard error where that is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _of: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, of: bar.update(task, completed=done, total=of)

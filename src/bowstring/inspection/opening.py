@@ -1,0 +1,107 @@
+"""Opening what may be a file or a stream («IPC Streaming Format», «IPC File Format»): told apart by the first bytes."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from typing import Any
+
+from bowstring.errors import FormatMismatchError, LimitError, TruncatedError
+from bowstring.inspection.scan import Replayed
+from bowstring.ipc import framing
+from bowstring.ipc.file import FileReader
+from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.sources import MemorySource, PulledSource, in_order, mapped_descriptor
+from bowstring.ipc.stream import StreamReader
+from bowstring.memory.buffer import Memory
+
+MAX_PIPED_BYTES = 1 << 30
+_AT_ONCE = 1 << 20
+
+
+def in_sequence(source: Any) -> MemorySource | PulledSource:
+    """A source to be read from where it stands; what is a regular file is mapped."""
+    source = getattr(source, "buffer", source) if hasattr(source, "encoding") else source
+    if isinstance(source, int) or (hasattr(source, "fileno") and hasattr(source, "read")):
+        try:
+            descriptor = source if isinstance(source, int) else source.fileno()
+            is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        except (OSError, ValueError):
+            is_regular = False
+        if is_regular:
+            name = getattr(source, "name", None)
+            label = name if isinstance(name, str) else f"descriptor {descriptor}"
+            mapped = mapped_descriptor(os.dup(descriptor), "standard input" if label == "<stdin>" else label)
+            mapped.position = os.lseek(descriptor, 0, os.SEEK_CUR) if isinstance(source, int) else source.tell()
+            return mapped
+    return in_order(source)
+
+
+def recognised(
+    source: MemorySource | PulledSource, max_piped_bytes: int = MAX_PIPED_BYTES
+) -> tuple[bool, MemorySource | PulledSource | Replayed]:
+    """Whether a source is a file, by its first bytes, and what to read it from: of a file all of its bytes.
+
+    Raises `FormatMismatchError` for anything but Arrow, `LimitError` for a file that can't be rewound and is larger
+    than `max_piped_bytes`.
+    """
+    if isinstance(source, MemorySource):
+        head = source.read_at(source.position, max(0, min(16, source.size - source.position)))
+    else:
+        head = source.read(16)
+    if framing.is_file(head):
+        return True, _whole(head, source, max_piped_bytes) if isinstance(source, PulledSource) else source
+    if not framing.looks_like_stream(head) and not _may_begin_a_stream(head):
+        raise _no_arrow(source.name, head)
+    return False, source if isinstance(source, MemorySource) else Replayed(head, source)
+
+
+def open_any(
+    source: Any,
+    columns: Sequence[str | int] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    max_piped_bytes: int = MAX_PIPED_BYTES,
+) -> FileReader | StreamReader:
+    """Open an Arrow file or stream, told apart by its first bytes; sources and errors as of `bowstring.inspect`."""
+    opened = in_sequence(source)
+    try:
+        is_file, ready = recognised(opened, max_piped_bytes)
+        if is_file:
+            assert isinstance(ready, MemorySource)
+            return FileReader(ready, columns, limits)
+        return StreamReader(ready, columns, limits)
+    except BaseException:
+        opened.close()
+        raise
+
+
+def _may_begin_a_stream(head: bytes) -> bool:
+    """Whether the bytes are a stream that is cut off at once, or only an end marker."""
+    return bool(head) and (framing.CONTINUATION.startswith(head) or head == bytes(4))
+
+
+def _no_arrow(name: str, head: bytes) -> FormatMismatchError | TruncatedError:
+    wanted = "an Arrow file or stream"
+    if not head:
+        return TruncatedError(f"{name}: expected {wanted}, but it is empty")
+    if framing.MAGIC.startswith(head):
+        return TruncatedError(f"{name}: expected {wanted}, found only {len(head)} bytes")
+    is_text = (
+        head.isascii() and head.decode("ascii").replace("\n", " ").replace("\r", " ").replace("\t", " ").isprintable()
+    )
+    found = framing.foreign(head) or ("text, perhaps CSV" if is_text else "other bytes")
+    return FormatMismatchError(f"{name}: expected {wanted}, found {found} (it begins with {head[:8]!r})")
+
+
+def _whole(head: bytes, source: PulledSource, max_bytes: int) -> MemorySource:
+    """A file that comes through a pipe: its footer is at the end, so all of it is kept."""
+    held = bytearray(head)
+    while part := source.read(min(_AT_ONCE, max_bytes + 1 - len(held))):
+        held += part
+        if len(held) > max_bytes:
+            raise LimitError(
+                f"{source.name}: a file on a pipe has to be kept in memory, and this one is larger than the limit of "
+                f"{max_bytes} bytes: give its path, or raise max_piped_bytes (--max-piped-bytes)"
+            )
+    return MemorySource(Memory(held), source.name)

@@ -1,0 +1,142 @@
+"""Every fault of a file or a stream, with its place: what a reader would refuse, and what it would not have noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from bowstring.errors import InvalidDataError
+from bowstring.inspection.opening import MAX_PIPED_BYTES, open_any
+from bowstring.ipc.file import FileReader
+from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.stream import StreamReader
+from bowstring.tabular.batch import RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong: in which record batch and column (None where it is in none), the class of the error
+    and its message. Names in the message are not escaped.
+    """
+
+    record_batch: int | None
+    column: int | None
+    column_name: str | None
+    error: str
+    message: str
+
+
+@dataclass(slots=True)
+class Validation:
+    """What has been looked at so far; complete when the faults have been taken from `faults`."""
+
+    source: str
+    format: Literal["file", "stream"] | None = None
+    columns: int | None = None
+    record_batches: int = 0
+    rows: int = 0
+    fault_count: int = 0
+
+
+class Validator:
+    """Goes through a source, batch by batch and column by column, and on after each fault.
+
+    `source` is what `bowstring.inspect` takes. With `full` every value is looked at, else only the structure. Of each
+    column of a batch the first fault counts; what a stream has after a malformed message can't be read. `faults` raises
+    nothing for malformed data, but `NotFoundError`, `ResourceError` and the like where there is no data at all.
+    `advance(done, of)` is called after each batch, with `of` None for a stream.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        full: bool = True,
+        limits: Limits = DEFAULT_LIMITS,
+        max_piped_bytes: int = MAX_PIPED_BYTES,
+        advance: Callable[[int, int | None], None] | None = None,
+    ) -> None:
+        self.result = Validation(source if isinstance(source, str) else getattr(source, "name", "memory"))
+        self._source = source
+        self._full = full
+        self._limits = limits
+        self._max_piped_bytes = max_piped_bytes
+        self._advance = advance
+
+    def faults(self) -> Iterator[Fault]:
+        """The faults, in the order of the data; `result` counts along."""
+        for fault in self._walk():
+            self.result.fault_count += 1
+            yield fault
+
+    def _walk(self) -> Iterator[Fault]:
+        result = self.result
+        try:
+            reader = open_any(self._source, None, self._limits, self._max_piped_bytes)
+        except InvalidDataError as error:
+            yield _fault(error)
+            return
+        with reader:
+            result.format = "file" if isinstance(reader, FileReader) else "stream"
+            try:
+                result.columns = len(reader.schema)
+            except InvalidDataError as error:
+                yield _fault(error)
+                return
+            if isinstance(reader, FileReader):
+                yield from self._file(reader)
+            else:
+                yield from self._stream(reader)
+
+    def _file(self, reader: FileReader) -> Iterator[Fault]:
+        try:
+            for _header, _body, _where in reader.dictionary_messages():
+                pass
+        except InvalidDataError as error:
+            yield _fault(error)
+        for index in range(reader.num_record_batches):
+            try:
+                batch = reader.get_batch(index)
+            except InvalidDataError as error:
+                yield _fault(error, index)
+            else:
+                yield from self._batch(index, batch)
+            self._told(reader.num_record_batches)
+
+    def _stream(self, reader: StreamReader) -> Iterator[Fault]:
+        while True:
+            index = self.result.record_batches
+            try:
+                batch = reader.read_next_batch()
+            except StopIteration:
+                return
+            except InvalidDataError as error:
+                yield _fault(error, index)
+                return
+            yield from self._batch(index, batch)
+            self._told(None)
+
+    def _told(self, of: int | None) -> None:
+        self.result.record_batches += 1
+        if self._advance is not None:
+            self._advance(self.result.record_batches, of)
+
+    def _batch(self, number: int, batch: RecordBatch) -> Iterator[Fault]:
+        self.result.rows += batch.num_rows
+        for index, field in enumerate(batch.schema):
+            try:
+                column = batch.column(index)
+                if column.length != batch.num_rows:
+                    raise InvalidDataError(f"it has {column.length} slots in a batch of {batch.num_rows} rows")
+                column.validate(self._full)
+            except InvalidDataError as error:
+                yield _fault(error, number, index, field.name)
+
+
+def _fault(
+    error: InvalidDataError, batch: int | None = None, column: int | None = None, name: str | None = None
+) -> Fault:
+    message = str(error)
+    for place in (f"record batch {batch}, column {name!r}: ", f"record batch {batch}: ", f"column {name!r}: "):
+        message = message.removeprefix(place)
+    return Fault(batch, column, name, type(error).__name__, message)

@@ -1,0 +1,117 @@
+"""`bowstring validate`: all faults with their places, and an exit status."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from bowstring.cli.main import main
+from tests.cli.running import run_command, through_a_pipe, write
+
+TABLE = pa.concat_tables([pa.table({"text": ["ab", "cd", "ef"], "n": [1, 2, 3], "more": ["xx", "yy", "zz"]})] * 3)
+OFFSETS = struct.pack("<4i", 0, 2, 4, 6)
+
+
+def broken(path: Path) -> Path:
+    """Batch 0 has an offset too many in `text`, batches 1 and 2 have bytes in `more` that are no UTF-8."""
+    raw = bytearray(write(path, TABLE, 3).read_bytes())
+    raw[raw.index(OFFSETS) + 4] = 200
+    at = len(raw)
+    for _ in range(2):
+        at = raw.rindex(b"xxyyzz", 0, at)
+        raw[at] = 0xFF
+    path.write_bytes(raw)
+    return path
+
+
+@pytest.mark.parametrize("name", ["data.arrow", "data.arrows"])
+def test_what_is_valid_is_one_line_and_status_0(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / name, TABLE, 3)
+    kind = "stream" if name.endswith("s") else "file"
+    assert main(["validate", str(path)]) == 0
+    assert capsys.readouterr().out == f"{path}: valid: an Arrow {kind}, 9 rows in 3 record batches, 3 columns\n"
+
+
+@pytest.mark.parametrize("name", ["data.arrow", "data.arrows"])
+def test_every_fault_is_told_with_its_batch_and_column(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = broken(tmp_path / name)
+    assert main(["validate", str(path)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    places = [line.removeprefix(f"{path}: ").split(": ")[0] for line in lines]
+    assert places == [
+        "record batch 0, column 0 ('text')",
+        "record batch 1, column 2 ('more')",
+        "record batch 2, column 2 ('more')",
+    ]
+    assert "UTF-8" in lines[1]
+
+
+def test_a_quick_look_does_not_judge_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    raw = bytearray(write(tmp_path / "data.arrow", TABLE).read_bytes())
+    raw[raw.index(b"xxyyzz")] = 0xFF
+    (tmp_path / "data.arrow").write_bytes(raw)
+    assert main(["validate", "--quick", str(tmp_path / "data.arrow")]) == 0
+    assert main(["validate", str(tmp_path / "data.arrow")]) == 1
+
+
+@pytest.mark.parametrize("name", ["data.arrow", "data.arrows"])
+def test_json_on_a_pipe_has_every_fault(tmp_path: Path, name: str, repository: Path) -> None:
+    done = through_a_pipe(broken(tmp_path / name), "validate", "--json")
+    assert (done.returncode, done.stderr) == (1, b"")
+    document = json.loads(done.stdout)
+    assert (document["source"], document["valid"], document["fault_count"]) == ("standard input", False, 3)
+    assert [(fault["record_batch"], fault["column_name"]) for fault in document["faults"]] == [
+        (0, "text"),
+        (1, "more"),
+        (2, "more"),
+    ]
+    page = (repository / "docs" / "command-line.md").read_text(encoding="utf-8")
+    assert not {key for key in {*document, *document["faults"][0]} if f"`{key}`" not in page}
+
+
+def test_a_stream_that_is_cut_off_has_the_batch_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "data.arrows", TABLE, 3)
+    path.write_bytes(path.read_bytes()[:-100])
+    assert main(["validate", "--json", str(path)]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert [(fault["record_batch"], fault["error"]) for fault in document["faults"]] == [(2, "TruncatedError")]
+    assert document["record_batches"] == 2
+
+
+@pytest.mark.parametrize("raw", [b"", b"ARROW1\0\0", b"PAR1 and more than that", b"a,b\n1,2\n"])
+def test_what_is_no_arrow_data_is_a_fault(tmp_path: Path, raw: bytes) -> None:
+    (tmp_path / "x").write_bytes(raw)
+    done = run_command("validate", tmp_path / "x")
+    assert (done.returncode, done.stderr, done.stdout.count(b"\n")) == (1, b"", 1)
+
+
+def test_a_file_that_is_not_there_is_one_line_on_standard_error(tmp_path: Path) -> None:
+    done = run_command("validate", tmp_path / "nothing")
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
+
+
+def test_faults_are_bounded_and_names_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    columns = {f"\x1b[2J{index}": ["xxyyzz"] for index in range(150)}
+    path = write(tmp_path / "data.arrow", pa.table(columns))
+    path.write_bytes(path.read_bytes().replace(b"xxyyzz", b"xx\xffyzz"))
+    assert main(["validate", str(path)]) == 1
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert len(out.splitlines()) == 101
+    assert "and 50 more faults (--all shows them)" in out
+    assert main(["validate", "--all", str(path)]) == 1
+    assert len(capsys.readouterr().out.splitlines()) == 150
+
+
+def test_golden_files_are_valid(shared_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = sorted((shared_folder / "corpus" / "golden" / "cpp-21.0.0").glob("*"))
+    found = [path for path in paths if path.suffix in (".arrow_file", ".stream")]
+    if not found:
+        pytest.skip("there are no golden files of this version")
+    assert {str(path): main(["validate", str(path)]) for path in found} == dict.fromkeys(map(str, found), 0)
