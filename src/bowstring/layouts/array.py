@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from bowstring.errors import DataTypeError, NotFoundError, UsageError
-from bowstring.layouts.base import Layout, Values
+from bowstring.layouts.base import Indices, Layout, Values
 from bowstring.layouts.gather import check_length
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
@@ -230,12 +230,7 @@ class Array:
 
         Raises `UsageError` for an index that is outside the array or no integer.
         """
-        wanted = indices.to_numpy(zero_copy_only=False) if isinstance(indices, Array) else np.asarray(indices)
-        if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
-            raise UsageError(f"take: indices are a sequence of integers, not {indices!r:.100}")
-        if wanted.size and not (wanted.min() >= 0 and wanted.max() < self.length):
-            raise UsageError(f"take: indices from {wanted.min()} to {wanted.max()} of an array of {self.length} values")
-        return self.layout.take(self, wanted.astype(np.int64, copy=False))
+        return self.layout.take(self, positions(indices, self.length))
 
     def filter(self, mask: Sequence[bool | None] | Values | Array) -> Array:
         """The slots at which `mask` is true, copied; a null in the mask drops its slot. Raises `UsageError` where the
@@ -321,6 +316,16 @@ class Array:
         own = self.rebased()
         buffers = tuple(None if b is None else b.to_bytes() for b in own.buffers)
         return _restore, (own.type, own.length, buffers, own.children, own.dictionary)
+
+
+def positions(indices: Sequence[int] | Values | Array, length: int) -> Indices:
+    """Indices as 64-bit integers, each checked to lie within `length` slots; raises `UsageError`."""
+    wanted = indices.to_numpy(zero_copy_only=False) if isinstance(indices, Array) else np.asarray(indices)
+    if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
+        raise UsageError(f"take: indices are a sequence of integers, not {indices!r:.100}")
+    if wanted.size and not (wanted.min() >= 0 and wanted.max() < length):
+        raise UsageError(f"take: indices from {wanted.min()} to {wanted.max()} of an array of {length} values")
+    return wanted.astype(np.int64, copy=False)
 
 
 def _whole(number: Any) -> int:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from bowstring.compute.selection import MaskLike, selected
 from bowstring.datatypes.field import Field, Metadata, Schema, check_name
 from bowstring.errors import InvalidDataError, UsageError
-from bowstring.layouts.base import place
+from bowstring.layouts.array import Array, positions
+from bowstring.layouts.base import Indices, Values, place
 from bowstring.tabular import display
+from bowstring.tabular.editing import Columns
 
 if TYPE_CHECKING:
-    from bowstring.layouts.array import Array
     from bowstring.tabular.chunked import ChunkedArray
 
 
-class RecordBatch:
+class RecordBatch(Columns):
     """Columns of one length, with a schema; immutable.
 
     `schema` may be a function that gives it, and `columns` any sequence: a reader hands in those that read the schema,
@@ -110,6 +112,25 @@ class RecordBatch:
         length = self.num_rows - offset if length is None else min(length, self.num_rows - offset)
         return RecordBatch(self._schema, length, _Sliced(self._columns, offset, length), self.pairs)
 
+    def take(self, indices: Sequence[int] | Values | Array) -> RecordBatch:
+        """The rows at `indices`, copied, as `Array.take`."""
+        return self._taken(positions(indices, self.num_rows))
+
+    def filter(self, mask: MaskLike | ChunkedArray) -> RecordBatch:
+        """The rows at which `mask` is true, copied, as `Array.filter`."""
+        return self._taken(selected(one_array(mask), self.num_rows))
+
+    def _taken(self, indices: Indices) -> RecordBatch:
+        columns = [column.layout.take(column, indices) for column in self._columns]
+        return RecordBatch(self.schema, len(indices), columns, self.pairs)
+
+    def _renamed(self, schema: Schema) -> RecordBatch:
+        return RecordBatch(schema, self.num_rows, self._columns, self.pairs)
+
+    def _spliced(self, schema: Schema, at: int, dropped: int, column: Array | ChunkedArray) -> RecordBatch:
+        columns = _Spliced(self._columns, at, dropped, one_array(column))
+        return RecordBatch(schema, len(column), columns, self.pairs)
+
     def to_pydict(self) -> dict[str, list[Any]]:
         """The columns as lists of Python values, by name. Raises `UsageError` where two columns share a name."""
         names = distinct_names(self.schema)
@@ -176,6 +197,13 @@ class RecordBatch:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RecordBatch, (self.schema, self.num_rows, self.columns, self.pairs)
+
+
+def one_array(values: Any) -> Any:
+    """A chunked array as one array; anything else as it is."""
+    from bowstring.tabular.chunked import ChunkedArray
+
+    return values.combine_chunks() if isinstance(values, ChunkedArray) else values
 
 
 def distinct_names(schema: Schema) -> list[str]:
@@ -260,3 +288,21 @@ class _Sliced(_Lazy):
 
     def _at(self, index: int) -> Array:
         return self._base[index].slice(self._offset, self._length)
+
+
+class _Spliced(_Lazy):
+    __slots__ = ("_added", "_at_index", "_dropped")
+
+    def __init__(self, base: Sequence[Array], at: int, dropped: int, added: Array) -> None:
+        super().__init__(base)
+        self._at_index = at
+        self._dropped = dropped
+        self._added = added
+
+    def __len__(self) -> int:
+        return len(self._base) + 1 - self._dropped
+
+    def _at(self, index: int) -> Array:
+        if index == self._at_index:
+            return self._added
+        return self._base[index if index < self._at_index else index - 1 + self._dropped]

@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bowstring.compute.selection import MaskLike, selected
 from bowstring.datatypes.field import field
+from bowstring.datatypes.types import bool_
 from bowstring.errors import DataTypeError, UsageError, WouldCopyError
-from bowstring.layouts.base import Values
+from bowstring.layouts.array import Array, positions
+from bowstring.layouts.base import Indices, Values
 from bowstring.layouts.display import EDGE_ITEMS, value_text
 from bowstring.layouts.registry import layout_of
+from bowstring.tabular.batch import one_array
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
-    from bowstring.layouts.array import Array
 
 
 class ChunkedArray:
@@ -85,6 +88,55 @@ class ChunkedArray:
             if first < last:
                 parts.append(chunk.slice(first, last - first))
         return ChunkedArray(parts or [chunk.slice(0, 0) for chunk in self.chunks[:1]], self.type)
+
+    def take(self, indices: Sequence[int] | Values | Array) -> ChunkedArray:
+        """The values at `indices`, copied into one chunk, as `Array.take`."""
+        return self._taken(positions(one_array(indices), len(self)))
+
+    def _taken(self, indices: Indices) -> ChunkedArray:
+        if len(self.chunks) == 1:
+            return ChunkedArray([self.chunks[0].take(indices)], self.type)
+        numbers = np.searchsorted(self._starts, indices, "right") - 1
+        order = np.argsort(numbers, kind="stable")
+        sorted_indices = indices[order]
+        cuts = np.searchsorted(numbers[order], np.arange(len(self.chunks) + 1)).tolist()
+        parts = [
+            chunk.layout.take(chunk, sorted_indices[first:last] - start)
+            for chunk, start, (first, last) in zip(self.chunks, self._starts.tolist(), pairwise(cuts), strict=False)
+            if last > first
+        ]
+        joined = ChunkedArray(parts, self.type).combine_chunks()
+        if len(parts) > 1 and (order[1:] < order[:-1]).any():
+            back = np.empty_like(order)
+            back[order] = np.arange(len(order))
+            joined = joined.layout.take(joined, back)
+        return ChunkedArray([joined], self.type)
+
+    def filter(self, mask: MaskLike | ChunkedArray) -> ChunkedArray:
+        """The values at which `mask` is true, copied chunk by chunk, as `Array.filter`."""
+        chosen = selected(one_array(mask), len(self))
+        cuts = np.searchsorted(chosen, self._starts).tolist()
+        parts = [
+            chunk.layout.take(chunk, chosen[first:last] - start)
+            for chunk, start, (first, last) in zip(self.chunks, self._starts.tolist(), pairwise(cuts), strict=False)
+        ]
+        return ChunkedArray(parts, self.type)
+
+    def is_null(self, nan_is_null: bool = False) -> ChunkedArray:
+        """Which slots hold no value, as `Array.is_null`."""
+        return ChunkedArray([chunk.is_null(nan_is_null) for chunk in self.chunks], bool_())
+
+    def is_valid(self) -> ChunkedArray:
+        """Which slots hold a value, as booleans."""
+        return ChunkedArray([chunk.is_valid() for chunk in self.chunks], bool_())
+
+    def drop_null(self) -> ChunkedArray:
+        """The slots that hold a value, as `Array.drop_null`."""
+        return ChunkedArray([chunk.drop_null() for chunk in self.chunks], self.type)
+
+    def fill_null(self, fill_value: Any) -> ChunkedArray:
+        """With `fill_value` in the place of nulls, as `Array.fill_null`."""
+        return ChunkedArray([chunk.fill_null(fill_value) for chunk in self.chunks], self.type)
 
     def __len__(self) -> int:
         return int(self._starts[-1])

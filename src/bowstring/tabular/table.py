@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bowstring.compute.selection import MaskLike, selected
 from bowstring.datatypes.field import Schema
 from bowstring.errors import UsageError
-from bowstring.layouts.array import Array, as_array
-from bowstring.layouts.base import place
+from bowstring.layouts.array import Array, as_array, positions
+from bowstring.layouts.base import Indices, Values, place
 from bowstring.layouts.registry import layout_of
 from bowstring.tabular import display
-from bowstring.tabular.batch import RecordBatch, distinct_names, fitting_schema
+from bowstring.tabular.batch import RecordBatch, distinct_names, fitting_schema, one_array
 from bowstring.tabular.chunked import ChunkedArray
+from bowstring.tabular.editing import Columns
 
 if TYPE_CHECKING:
     from bowstring.datatypes.field import MetadataLike
 
 
-class Table:
+class Table(Columns):
     """Record batches of one schema; immutable. A column is a `ChunkedArray` with one chunk for each batch."""
 
     __slots__ = ("_batches", "num_rows", "schema")
+
+    schema: Schema
 
     def __init__(self, schema: Schema, batches: Sequence[RecordBatch]) -> None:
         self.schema = schema
@@ -120,6 +124,49 @@ class Table:
                 left -= parts[-1].num_rows
             offset = max(offset - batch.num_rows, 0)
         return Table(self.schema, parts)
+
+    def take(self, indices: Sequence[int] | Values | Array | ChunkedArray) -> Table:
+        """The rows at `indices`, copied into one batch, as `Array.take`."""
+        return self._taken(positions(one_array(indices), self.num_rows))
+
+    def _taken(self, indices: Indices) -> Table:
+        columns = [column._taken(indices).chunks[0] for column in self.columns]
+        return Table(self.schema, [RecordBatch(self.schema, len(indices), columns)])
+
+    def filter(self, mask: MaskLike | ChunkedArray) -> Table:
+        """The rows at which `mask` is true, copied batch by batch, as `Array.filter`; batches without any are left
+        out.
+        """
+        chosen = selected(one_array(mask), self.num_rows)
+        starts = self._starts()
+        cuts = np.searchsorted(chosen, starts).tolist()
+        return Table(
+            self.schema,
+            [
+                batch if last - first == batch.num_rows else batch._taken(chosen[first:last] - start)
+                for batch, start, (first, last) in zip(self._batches, starts, pairwise(cuts), strict=False)
+                if last > first
+            ],
+        )
+
+    def _starts(self) -> list[int]:
+        return [0, *accumulate(batch.num_rows for batch in self._batches)]
+
+    def _renamed(self, schema: Schema) -> Table:
+        return Table(schema, [batch._renamed(schema) for batch in self._batches])
+
+    def _spliced(self, schema: Schema, at: int, dropped: int, column: Array | ChunkedArray) -> Table:
+        chunked = ChunkedArray([column], column.type) if isinstance(column, Array) else column
+        if len(schema) == 1:
+            return Table.from_arrays([chunked], schema=schema)
+        starts = np.array(self._starts())
+        spans = pairwise(np.union1d(starts, chunked._starts).tolist())
+        batches = []
+        for first, last in spans:
+            number = int(np.searchsorted(starts, first, "right")) - 1
+            batch = self._batches[number].slice(first - int(starts[number]), last - first)
+            batches.append(batch._spliced(schema, at, dropped, chunked._within(first, last)))
+        return Table(schema, batches)
 
     def replace_schema_metadata(self, metadata: MetadataLike) -> Table:
         """The same table with other custom metadata in its schema."""

@@ -1,0 +1,134 @@
+"""The verbs on chunked arrays, record batches and tables, as pyarrow's: rows that are chosen, columns that change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import bowstring as bs
+
+ROWS: dict[str, list[Any]] = {
+    "n": [3, None, 1, 2, None, 3],
+    "s": ["c", "a", None, "b", "a", "d"],
+    "d": ["x", "y", "x", None, "y", "x"],
+}
+TYPES = {"n": bs.int32(), "s": bs.string_view(), "d": bs.dictionary(bs.int8(), bs.string())}
+CUTS = [(0, 2), (2, 2), (2, 5), (5, 6)]
+
+
+def batches() -> list[bs.RecordBatch]:
+    """Each with a dictionary of its own."""
+    return [
+        bs.record_batch({name: bs.array(values[a:b], TYPES[name]) for name, values in ROWS.items()}) for a, b in CUTS
+    ]
+
+
+def table() -> bs.Table:
+    return bs.Table.from_batches(batches())
+
+
+def one_batch() -> bs.RecordBatch:
+    return bs.record_batch({name: bs.array(values, TYPES[name]) for name, values in ROWS.items()})
+
+
+BOTH = pytest.mark.parametrize("make", [table, one_batch])
+Maker = Callable[[], Any]
+
+
+def judge() -> Any:
+    return pa.table(ROWS)
+
+
+def rows(data: Any) -> Any:
+    data.validate(full=True)
+    return data.to_pydict()
+
+
+@BOTH
+@given(indices=st.lists(st.integers(0, 5), max_size=9))
+@settings(max_examples=30)
+def test_rows_are_taken(make: Maker, indices: list[int]) -> None:
+    wanted = judge().take(pa.array(indices, pa.int64())).to_pydict()
+    assert rows(make().take(indices)) == wanted
+    assert rows(make().take(np.array(indices, np.uint8))) == wanted
+    assert table()["d"].take(indices).to_pylist() == wanted["d"]
+
+
+@BOTH
+@given(mask=st.lists(st.sampled_from([True, False, None]), min_size=6, max_size=6))
+@settings(max_examples=30)
+def test_rows_are_filtered(make: Maker, mask: list[bool | None]) -> None:
+    wanted = judge().filter(pa.array(mask, pa.bool_())).to_pydict()
+    assert rows(make().filter(mask)) == wanted
+    chunked = bs.ChunkedArray([bs.array(mask[:1], bs.bool_()), bs.array(mask[1:], bs.bool_())], bs.bool_())
+    assert rows(make().filter(chunked)) == wanted
+    assert table()["s"].filter(chunked).to_pylist() == wanted["s"]
+
+
+@BOTH
+def test_columns_are_renamed(make: Maker) -> None:
+    assert make().rename_columns(["a", "b", "c"]).to_pydict() == dict(zip("abc", ROWS.values(), strict=True))
+    assert make().rename_columns({"s": "t"}).column_names == ["n", "t", "d"]
+
+
+@BOTH
+def test_columns_come_and_go(make: Maker) -> None:
+    extra = [0.5, None, 2.0, 1.0, 1.0, 7.0]
+    chunked = bs.ChunkedArray([bs.array(extra[:3]), bs.array(extra[3:])], bs.float64())
+    for column in (extra, bs.array(extra), chunked):
+        assert rows(make().add_column(1, "x", column)) == {"n": ROWS["n"], "x": extra, "s": ROWS["s"], "d": ROWS["d"]}
+        assert list(rows(make().append_column(bs.field("x", bs.float64(), False), column))) == ["n", "s", "d", "x"]
+        assert rows(make().set_column(0, "x", column)) == {"x": extra, "s": ROWS["s"], "d": ROWS["d"]}
+        assert list(rows(make().set_column("d", "x", column))) == ["n", "s", "x"]
+    assert make().add_column(-1, "x", extra).column_names == ["n", "s", "x", "d"]
+    assert rows(make().select(["n"]).set_column(0, "x", extra)) == {"x": extra}
+    assert rows(make().select([]).append_column("x", extra)) == {"x": extra}
+    assert list(rows(make().remove_column(1))) == list(rows(make().remove_column("s"))) == ["n", "d"]
+    assert list(rows(make().drop_columns(["n", "d"]))) == ["s"]
+    assert list(rows(make().drop_columns("s"))) == ["n", "d"]
+
+
+@BOTH
+def test_the_schema_keeps_its_metadata(make: Maker) -> None:
+    batch = bs.RecordBatch(bs.schema({"a": bs.int64()}, {"k": "v"}), 1, [bs.array([1])])
+    made = batch.append_column("b", ["x"]).rename_columns({"a": "c"}).remove_column("b")
+    assert made.schema.equals(bs.schema({"c": bs.int64()}, {"k": "v"}), check_metadata=True)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        (lambda t: t.append_column("x", [1]), bs.errors.UsageError, "'x' has 1 values for 6 rows"),
+        (lambda t: t.append_column(bs.field("x", bs.int8()), bs.array([1] * 6)), bs.errors.UsageError, "is int64"),
+        (lambda t: t.append_column(7, [1] * 6), bs.errors.UsageError, "name is a string, not 7"),
+        (lambda t: t.add_column(4, "x", [1] * 6), bs.errors.NotFoundError, "no place 4 among 3"),
+        (lambda t: t.set_column(3, "x", [1] * 6), bs.errors.NotFoundError, "no column 3"),
+        (lambda t: t.drop_columns(["z"]), bs.errors.NotFoundError, "no column is called 'z'"),
+        (lambda t: t.rename_columns(["a"]), bs.errors.UsageError, "1 names for 3 columns"),
+        (lambda t: t.rename_columns({"z": "y"}), bs.errors.NotFoundError, "'z'"),
+        (lambda t: t.take([6]), bs.errors.UsageError, "of 6 values"),
+        (lambda t: t.filter([True]), bs.errors.UsageError, "does not fit 6"),
+    ],
+)
+def test_what_does_not_fit_is_refused(make: Maker, change: Callable[[Any], Any], error: Any, says: str) -> None:
+    with pytest.raises(error, match=says):
+        change(make())
+
+
+def test_a_table_of_nothing_takes_its_first_column() -> None:
+    nothing = bs.Table(bs.schema({}), [])
+    assert rows(nothing.append_column("x", [1, 2])) == {"x": [1, 2]}
+
+
+def test_nulls_of_a_chunked_column() -> None:
+    column = table()["n"]
+    assert column.is_null().to_pylist() == [value is None for value in ROWS["n"]]
+    assert column.is_valid().to_pylist() == [value is not None for value in ROWS["n"]]
+    assert column.drop_null().to_pylist() == [3, 1, 2, 3]
+    assert column.fill_null(0).to_pylist() == [3, 0, 1, 2, 0, 3]
