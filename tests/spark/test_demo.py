@@ -39,9 +39,15 @@ def test_real_files_arrive_as_spark_says_they_are(spark: SparkSession, shared_fo
 
 
 def test_the_machines_own_python_files_arrive_by_all_roads(spark: SparkSession) -> None:
-    frame = corpus.python_lines(spark, corpus.installed_sources(60_000)).cache()
-    facts = spark_facts(frame)
-    arrivals = [by_publishing(frame), by_driver(frame), by_parquet(frame)]
+    setting = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, 10_000)  # a hundred rows a batch, as for the other tests, are more objects than data
+    try:
+        frame = corpus.python_lines(spark, corpus.installed_sources(60_000)).cache()
+        facts = spark_facts(frame)
+        arrivals = [by_publishing(frame), by_driver(frame), by_parquet(frame)]
+    finally:
+        spark.conf.set(setting, str(before))
     assert facts.rows > 30_000
     assert [arrival.rows for arrival in arrivals] == [facts.rows] * 3
     assert arrivals[0].facts is not None
