@@ -15,6 +15,8 @@ COMMANDS: dict[str, str] = {
     "demo": "Show the whole road: Spark computes, another process picks the result up.",
     "info": "Tell what is in an Arrow file or stream: schema, batches, bytes per column.",
     "validate": "Tell every fault of an Arrow file or stream, with its place.",
+    "head": "Show the first rows, as a table, JSON lines or CSV.",
+    "cat": "Write all rows, as a table, JSON lines or CSV.",
     "integration": "Convert to and from Arrow's integration JSON, and compare.",
 }
 

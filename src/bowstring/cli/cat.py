@@ -1,0 +1,48 @@
+"""`bowstring cat`: the rows of Arrow files and streams, one after the other."""
+
+from __future__ import annotations
+
+import sys
+from itertools import islice
+
+import click
+
+from bowstring.cli.rows import column_option, limited, write_csv, write_json_lines, write_table
+from bowstring.cli.streams import forgive_letters, given, max_piped_option
+from bowstring.inspection.opening import open_any
+
+_ROWS_SHOWN = 1000
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(allow_dash=True))
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "jsonl", "csv"]),
+    help="By default a table on a terminal, else JSON lines.",
+)
+@column_option
+@click.option(
+    "--all", "whole", is_flag=True, help=f"On a terminal, show more than {_ROWS_SHOWN} rows; in a table, cut nothing."
+)
+@max_piped_option
+def cat(file: str | None, *, form: str | None, columns: tuple[str, ...], whole: bool, max_piped_bytes: int) -> None:
+    """Write all rows of an Arrow file or stream, as a table, as JSON lines or as CSV.
+
+    FILE is a path, or - for standard input; without it, standard input is read where it is no terminal. On a terminal
+    the first 1,000 rows are shown.
+    """
+    forgive_letters()
+    is_terminal = sys.stdout.isatty()
+    limit = _ROWS_SHOWN if is_terminal and not whole else None
+    with open_any(given(file), columns or None, max_piped_bytes=max_piped_bytes) as reader:
+        rows = limited(reader, None)
+        some = rows if limit is None else islice(rows, limit)
+        if form == "table" or (form is None and is_terminal):
+            write_table(reader.schema, some, whole)
+        else:
+            (write_csv if form == "csv" else write_json_lines)(reader.schema, some)
+        has_more = next(rows, None) is not None
+    if has_more:
+        click.echo(f"only the first {_ROWS_SHOWN:,} rows are shown: --all shows the rest", err=True)

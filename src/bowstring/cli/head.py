@@ -1,0 +1,33 @@
+"""`bowstring head`: the first rows of an Arrow file or stream."""
+
+from __future__ import annotations
+
+import click
+
+from bowstring.cli.rows import column_option, limited, write_csv, write_json_lines, write_table
+from bowstring.cli.streams import forgive_letters, given, max_piped_option
+from bowstring.inspection.opening import open_any
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(allow_dash=True))
+@click.option("-n", "--rows", "count", type=click.IntRange(min=0), default=10, show_default=True, help="How many rows.")
+@click.option("--format", "form", type=click.Choice(["table", "jsonl", "csv"]), default="table", show_default=True)
+@column_option
+@click.option("--all", "whole", is_flag=True, help="In a table, show all columns and cut no value.")
+@max_piped_option
+def head(
+    file: str | None, *, count: int, form: str, columns: tuple[str, ...], whole: bool, max_piped_bytes: int
+) -> None:
+    """Show the first rows of an Arrow file or stream, as a table, as JSON lines or as CSV.
+
+    FILE is a path, or - for standard input; without it, standard input is read where it is no terminal. No batch is
+    read beyond those rows.
+    """
+    forgive_letters()
+    with open_any(given(file), columns or None, max_piped_bytes=max_piped_bytes) as reader:
+        rows = limited(reader, count)
+        if form == "table":
+            write_table(reader.schema, rows, whole)
+        else:
+            (write_csv if form == "csv" else write_json_lines)(reader.schema, rows)

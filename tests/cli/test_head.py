@@ -1,0 +1,160 @@
+"""`bowstring head` and `bowstring cat`: rows as tables, JSON lines and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import bowstring as bs
+from bowstring.cli.main import main
+from tests.cli.running import run_command, through_a_pipe, write
+
+NUMBERS = pa.table({"n": range(5000), "text": [f"row {n}" for n in range(5000)]})
+
+
+def output_of(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    assert main(list(map(str, arguments))) == 0
+    return capsys.readouterr().out
+
+
+def one_of_each(path: Path) -> Path:
+    """Two rows: a value of every kind, and a null of every kind."""
+    nanoseconds = np.datetime64("2024-05-06T07:08:09.000000001", "ns")
+    pairs = {
+        "decimal": (bs.decimal128(9, 2), Decimal("1.50")),
+        "date": (bs.date32(), date(2024, 5, 6)),
+        "time": (bs.time64("us"), time(7, 8, 9)),
+        "moment": (bs.timestamp("us", "UTC"), datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)),
+        "exact": (bs.timestamp("ns"), nanoseconds),
+        "span": (bs.duration("ms"), timedelta(days=-1, seconds=1)),
+        "bytes": (bs.binary(), b"\x00\xff"),
+        "nan": (bs.float64(), float("nan")),
+        "list": (bs.list_(bs.float32()), [1.5, float("-inf"), None]),
+        "map": (bs.map_(bs.utf8(), bs.int8()), [("a", 1)]),
+        "struct": (bs.struct([bs.field("x", bs.utf8())]), {"x": None}),
+        "uuid": (bs.uuid(), UUID(int=1)),
+        "tensor": (bs.fixed_shape_tensor(bs.int8(), (2, 2)), np.array([[1, 2], [3, 4]], np.int8)),
+        "offset": (bs.timestamp_with_offset("ns"), bs.OffsetMoment(nanoseconds, -90)),
+        "interval": (bs.month_day_nano_interval(), (1, 2, 3)),
+        "coded": (bs.dictionary(bs.int8(), bs.utf8()), "a"),
+    }
+    batch = bs.record_batch({name: bs.array([value, None], kind) for name, (kind, value) in pairs.items()})
+    with bs.new_file(path, batch.schema) as writer:
+        writer.write(batch)
+    return path
+
+
+def test_the_first_rows_are_a_table_with_names_and_types(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "data.arrow", NUMBERS, 1000)
+    lines = output_of(capsys, "head", "-n", "2", path).splitlines()
+    assert [line.split() for line in lines] == [
+        ["n", "text"],
+        ["int64", "string"],
+        ["0", "row", "0"],
+        ["1", "row", "1"],
+    ]
+    assert len(output_of(capsys, "head", path).splitlines()) == 12
+    assert len(output_of(capsys, "head", "-n", "0", path).splitlines()) == 2
+
+
+@pytest.mark.parametrize("name", ["data.arrow", "data.arrows"])
+def test_a_pipe_gives_all_rows_as_json_lines(tmp_path: Path, name: str) -> None:
+    done = through_a_pipe(write(tmp_path / name, NUMBERS, 700), "cat")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert list(map(json.loads, done.stdout.splitlines())) == NUMBERS.to_pylist()
+
+
+def test_head_reads_no_more_of_a_stream_than_it_shows(tmp_path: Path) -> None:
+    path = write(tmp_path / "data.arrows", NUMBERS, 1000)
+    path.write_bytes(path.read_bytes()[:-5000])
+    done = through_a_pipe(path, "head", "-n", "1500", "--format", "jsonl")
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 1500)
+    assert through_a_pipe(path, "cat").returncode == 1
+
+
+def test_csv_tells_null_from_an_empty_string(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = pa.table({"a, b": ["x", "", None, 'say "y"\n'], "n": [1, None, 3, 4]})
+    out = output_of(capsys, "cat", "--format", "csv", write(tmp_path / "data.arrow", table))
+    assert out == '"a, b",n\nx,1\n"",\n,3\n"say ""y""\n",4\n'
+    assert list(csv.reader(io.StringIO(out)))[4] == ['say "y"\n', "4"]
+
+
+def test_columns_are_chosen_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "data.arrow", NUMBERS)
+    assert output_of(capsys, "head", "-n", "1", "-c", "text", "--format", "csv", path) == "text\nrow 0\n"
+    assert main(["head", "-c", "nowhere", str(path)]) == 1
+    assert "nowhere" in capsys.readouterr().err
+
+
+def test_every_kind_of_value_has_a_form_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = output_of(capsys, "cat", "--format", "jsonl", one_of_each(tmp_path / "x.arrow")).splitlines()
+    assert json.loads(first) == {
+        "decimal": "1.50",
+        "date": "2024-05-06",
+        "time": "07:08:09",
+        "moment": "2024-05-06T07:08:09+00:00",
+        "exact": "2024-05-06T07:08:09.000000001",
+        "span": "-PT86399S",
+        "bytes": "00ff",
+        "nan": "NaN",
+        "list": [1.5, "-Infinity", None],
+        "map": [["a", 1]],
+        "struct": {"x": None},
+        "uuid": "00000000-0000-0000-0000-000000000001",
+        "tensor": [[1, 2], [3, 4]],
+        "offset": "2024-05-06T05:38:09.000000001-01:30",
+        "interval": {"months": 1, "days": 2, "nanoseconds": 3},
+        "coded": "a",
+    }
+    assert set(json.loads(second).values()) == {None}
+
+
+def test_nested_values_are_json_in_csv_and_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = one_of_each(tmp_path / "x.arrow")
+    rows = list(csv.DictReader(io.StringIO(output_of(capsys, "cat", "--format", "csv", path))))
+    assert rows[0]["list"] == '[1.5, "-Infinity", null]'
+    assert set(rows[1].values()) == {""}
+    assert '{"x": null}' in output_of(capsys, "head", path)
+
+
+def test_hostile_names_and_values_reach_a_table_as_escapes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "x.arrow", pa.table({"\x1b[2J\u202e": ["[red]\x9b1m\n", "x" * 10_000]}))
+    out = output_of(capsys, "head", path)
+    assert not set(out) & set("\x1b\x9b\u202e")
+    assert "[red]" in out
+    assert max(map(len, out.splitlines())) <= 40
+
+
+def test_two_columns_of_one_name_are_a_table_and_csv_but_no_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "x.arrow", pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"]))
+    assert output_of(capsys, "cat", "--format", "csv", path) == "a,a\n1,2\n"
+    assert main(["cat", "--format", "jsonl", str(path)]) == 1
+    assert "--format csv" in capsys.readouterr().err
+
+
+def test_broken_data_is_one_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.arrow", NUMBERS)
+    path.write_bytes(path.read_bytes()[:-20])
+    for command in ("head", "cat"):
+        done = run_command(command, path)
+        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
+
+
+def test_every_golden_case_can_be_shown(shared_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = sorted((shared_folder / "corpus" / "golden" / "cpp-21.0.0").glob("*.stream"))
+    if not found:
+        pytest.skip("there are no golden files of this version")
+    for path in found:
+        for form in ("table", "csv"):
+            assert output_of(capsys, "head", "--format", form, path)
