@@ -17,6 +17,7 @@ COMMANDS: dict[str, str] = {
     "validate": "Tell every fault of an Arrow file or stream, with its place.",
     "head": "Show the first rows, as a table, JSON lines or CSV.",
     "cat": "Write all rows, as a table, JSON lines or CSV.",
+    "sizes": "Tell what each column takes, largest first: a line each.",
     "integration": "Convert to and from Arrow's integration JSON, and compare.",
 }
 

@@ -1,0 +1,80 @@
+"""`bowstring sizes`: one line a column, largest first, with its encoding and its share."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from bowstring.cli.streams import forgive_letters, given, max_piped_option, named, plain_table, show
+from bowstring.inspection.inspector import inspect
+from bowstring.inspection.report import ColumnReport, Inspection
+from bowstring.inspection.text import human_bytes, printable
+
+FORMAT_VERSION = 1
+_COLUMNS_SHOWN = 100
+_NAME_CHARACTERS = 60
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(allow_dash=True))
+@click.option("--json", "as_json", is_flag=True, help="Write all columns as JSON, sizes in bytes.")
+@click.option("--all", "show_all", is_flag=True, help=f"Show all columns, not only the {_COLUMNS_SHOWN} largest.")
+@max_piped_option
+def sizes(file: str | None, *, as_json: bool, show_all: bool, max_piped_bytes: int) -> None:
+    """Tell what each column of an Arrow file or stream takes, as stored, largest first: a line each.
+
+    FILE is a path, or - for standard input; without it, standard input is read where it is no terminal. Only headers
+    are read, never the data.
+    """
+    found = inspect(given(file), max_piped_bytes=max_piped_bytes)
+    forgive_letters()
+    if as_json:
+        click.echo(json.dumps(_document(named(file), found), indent=2))
+        return
+    limit = None if show_all else _COLUMNS_SHOWN
+    table = plain_table(
+        ("column", False), ("type", False), ("encoding", False), ("bytes", True), ("size", True), ("share", True)
+    )
+    for column in found.columns_by_size()[:limit]:
+        table.add_row(
+            printable(column.name, None if show_all else _NAME_CHARACTERS) or "(no name)",
+            printable(column.field.head, None if show_all else _NAME_CHARACTERS),
+            encoding(column, found),
+            f"{column.total_bytes:,}",
+            human_bytes(column.total_bytes),
+            f"{100 * column.share:.1f} %",
+        )
+    show(table)
+    left = len(found.columns) - len(table.rows)
+    if left:
+        click.echo(f"… and {left:,} more columns (--all shows them)")
+
+
+def encoding(column: ColumnReport, found: Inspection) -> str:
+    """How a column is stored: dictionary or run ends at its top, and what its bodies are compressed with."""
+    kind = column.field.head.partition("<")[0]
+    parts = [kind.replace("_", "-")] if column.field.dictionary is not None or kind.startswith("run_end") else ["plain"]
+    return " + ".join([*parts, *found.encoding.codecs])
+
+
+def _document(name: str, found: Inspection) -> dict[str, Any]:
+    return {
+        "format_version": FORMAT_VERSION,
+        "source": name,
+        "rows": found.rows,
+        "bytes": found.bytes.buffers,
+        "columns": [
+            {
+                "index": column.index,
+                "name": column.name,
+                "type": column.field.type,
+                "encoding": encoding(column, found),
+                "bytes": column.total_bytes,
+                "share": round(column.share, 6),
+                "null_count": column.null_count,
+            }
+            for column in found.columns_by_size()
+        ],
+    }

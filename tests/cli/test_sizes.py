@@ -1,0 +1,65 @@
+"""`bowstring sizes`: a line a column, largest first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import bowstring as bs
+from bowstring.cli.main import main
+from tests.cli.running import run_command, through_a_pipe, write
+
+TABLE = pa.table(
+    {
+        "small": pa.array([1] * 100, pa.int8()),
+        "large": pa.array(range(100), pa.int64()),
+        "coded": pa.array(["a", "b"] * 50).dictionary_encode(),
+        "runs": pa.array(pa.RunEndEncodedArray.from_arrays([100], [7])),
+    }
+)
+
+
+def test_columns_are_lines_with_encoding_and_share_largest_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sizes", str(write(tmp_path / "x.arrow", TABLE))]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["column", "large", "coded", "small", "runs"]
+    assert lines[1].split()[1:4] == ["int64", "plain", "800"]
+    assert "dictionary" in lines[2]
+    assert "run-end-encoded" in lines[4]
+    shares = [float(line.split()[-2]) for line in lines[1:]]
+    assert sum(shares) == pytest.approx(100, abs=0.3)
+
+
+def test_json_on_a_pipe_has_what_inspect_says(tmp_path: Path, repository: Path) -> None:
+    path = tmp_path / "x.arrows"
+    with pa.ipc.new_stream(path, TABLE.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(TABLE)
+    done = through_a_pipe(path, "sizes", "--json")
+    assert (done.returncode, done.stderr) == (0, b"")
+    document, found = json.loads(done.stdout), bs.inspect(path)
+    assert [column["bytes"] for column in document["columns"]] == [c.total_bytes for c in found.columns_by_size()]
+    assert document["columns"][0]["encoding"].endswith(" + zstd")
+    page = (repository / "docs" / "command-line.md").read_text(encoding="utf-8")
+    assert not {key for key in {*document, *document["columns"][0]} if f"`{key}`" not in page}
+
+
+def test_many_columns_are_bounded_and_names_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(write(tmp_path / "x.arrow", pa.table({f"\x1b[2J{n}": [n] for n in range(130)})))
+    assert main(["sizes", path]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert out.splitlines()[-1] == "… and 30 more columns (--all shows them)"
+    assert main(["sizes", "--all", path]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 131
+
+
+def test_a_file_that_is_cut_off_is_one_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.arrow", TABLE)
+    path.write_bytes(path.read_bytes()[:-9])
+    done = run_command("sizes", path)
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
