@@ -22,6 +22,7 @@ from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import Buffer
 
 if TYPE_CHECKING:
+    from bowstring.compute.ordering import NullPlacement, Order
     from bowstring.datatypes.types import DataType
 
 
@@ -263,6 +264,19 @@ class Array:
         from bowstring.compute import nulls
 
         return nulls.fill_null(self, fill_value)
+
+    def sort_indices(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> Array:
+        """The uint64 indices that put the array in order; equal values stay in theirs (`bowstring.compute.ordering`).
+
+        Nulls, and NaN next to them, come last or first. Raises `DataTypeError` for a type without order.
+        """
+        from bowstring.compute import ordering
+
+        return ordering.sort_indices(self, order, null_placement)
+
+    def sort(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> Array:
+        """The values in order, copied, as `sort_indices`."""
+        return self.take(self.sort_indices(order, null_placement))
 
     def dictionary_decode(self) -> Array:
         """A dictionary-encoded array as plain values, copied; any other array as it is."""

@@ -149,6 +149,18 @@ class Layout(ABC):
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         """Whether two arrays of this type, equal length and without nulls have equal values."""
 
+    def order(self, array: Array) -> tuple[Values, ...] | None:
+        """NumPy arrays of shape (length,), the most significant first, that compare as the values of an array without
+        nulls do; None where values have no order.
+        """
+        return None
+
+    def identity(self, array: Array) -> tuple[Values, ...] | None:
+        """NumPy arrays that are equal at two slots of an array without nulls exactly where the values are stored alike;
+        None where there are no such. NaN is NaN, and 0.0 is not -0.0.
+        """
+        return self.order(array)
+
     # Validation: the general part is `bowstring.layouts.validation`
 
     def check(self, array: Array) -> None:

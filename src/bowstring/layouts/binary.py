@@ -37,6 +37,7 @@ from bowstring.layouts.base import (
     with_nulls,
 )
 from bowstring.layouts.gather import gather
+from bowstring.layouts.ranking import byte_ranks
 from bowstring.layouts.scalars.base import is_bytes
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer
 
@@ -183,6 +184,12 @@ class BinaryLayout(Layout):
         size = int(at[-1] - at[0])
         mine = self.data(left).view(UINT8, int(at[0]), size)
         return bool(np.array_equal(mine, self.data(right).view(UINT8, int(bt[0]), size)))
+
+    def order(self, array: Array) -> tuple[Values, ...]:
+        offsets = self.cuts(array)
+        first = int(offsets[0])
+        data = self.data(array).view(UINT8, first, int(offsets[-1]) - first)
+        return (byte_ranks(data, offsets.astype(np.int64) - first),)
 
     def check(self, array: Array) -> None:
         check_ends(array, self.data(array).size, "the data buffer's size of")

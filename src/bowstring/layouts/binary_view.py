@@ -37,6 +37,7 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.binary import encoded
 from bowstring.layouts.gather import check_bytes, copy_stretches, gather
+from bowstring.layouts.ranking import byte_ranks
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
 
 if TYPE_CHECKING:
@@ -168,6 +169,10 @@ class BinaryViewLayout(Layout):
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         return all(np.array_equal(a, b) for a, b in zip(self.flatten(left), self.flatten(right), strict=True))
+
+    def order(self, array: Array) -> tuple[Values, ...]:
+        offsets, data = self.flatten(array)
+        return (byte_ranks(data, offsets),)
 
     def check_full(self, array: Array) -> None:
         views = self.views(array)

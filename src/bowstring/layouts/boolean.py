@@ -82,3 +82,6 @@ class BooleanLayout(Layout):
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         return bool(np.array_equal(self.bits(left), self.bits(right)))
+
+    def order(self, array: Array) -> tuple[Values, ...]:
+        return (self.bits(array),)

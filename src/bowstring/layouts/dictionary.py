@@ -175,6 +175,22 @@ class DictionaryLayout(Layout):
         my_words = left.dictionary.take(mine[pairs // len(theirs)])
         return arrays_equal(my_words, right.dictionary.take(theirs[pairs % len(theirs)]), nans_equal)
 
+    def order(self, array: Array) -> tuple[Values, ...] | None:
+        keys, dictionary = self._words(array)
+        found = dictionary.layout.order(dictionary)
+        return found and tuple(part[keys] for part in found)
+
+    def identity(self, array: Array) -> tuple[Values, ...] | None:
+        keys, dictionary = self._words(array)
+        found = dictionary.layout.identity(dictionary)
+        return found and tuple(part[keys] for part in found)
+
+    def _words(self, array: Array) -> tuple[Indices, Array]:
+        """The keys into those words of the dictionary that are used, and these."""
+        assert array.dictionary is not None
+        used, keys = _distinct(self.keys(array), array.dictionary.length)
+        return keys, array.dictionary.take(used)
+
     def check(self, array: Array) -> None:
         if array.dictionary is None:
             raise InvalidDataError(f"the array of {self.type} has no dictionary")

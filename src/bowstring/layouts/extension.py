@@ -73,6 +73,12 @@ class ExtensionLayout(Layout):
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         return self._storage.equal(left.storage, right.storage, nans_equal)
 
+    def order(self, array: Array) -> tuple[Values, ...] | None:
+        return self._storage.order(array.storage)
+
+    def identity(self, array: Array) -> tuple[Values, ...] | None:
+        return self._storage.identity(array.storage)
+
     def check(self, array: Array) -> None:
         self._storage.check(array.storage)
 

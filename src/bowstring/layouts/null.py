@@ -14,7 +14,7 @@ import numpy as np
 
 from bowstring.errors import DataTypeError
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import Indices, Layout, brief
+from bowstring.layouts.base import Indices, Layout, Values, brief
 from bowstring.memory.bitmap import Mask
 
 if TYPE_CHECKING:
@@ -59,3 +59,6 @@ class NullLayout(Layout):
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         return True
+
+    def order(self, array: Array) -> tuple[Values, ...]:
+        return (np.zeros(array.length, np.int8),)

@@ -123,6 +123,12 @@ class PrimitiveLayout(Layout):
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         return self.scalars.equal(left.values(1), right.values(1), nans_equal)
 
+    def order(self, array: Array) -> tuple[Values, ...] | None:
+        return self.scalars.order(array.values(1))
+
+    def identity(self, array: Array) -> tuple[Values, ...] | None:
+        return self.scalars.identity(array.values(1))
+
     def check_full(self, array: Array) -> None:
         slots, mask = array.values(1), array.mask()
         if mask is not None:

@@ -128,6 +128,16 @@ class RunEndEncodedLayout(Layout):
         b = their_values.take(np.searchsorted(theirs, edges, "left"))
         return arrays_equal(a, b, nans_equal)
 
+    def order(self, array: Array) -> tuple[Values, ...] | None:
+        lengths, values = self.lengths(array)
+        found = values.layout.order(values)
+        return found and tuple(np.repeat(part, lengths) for part in found)
+
+    def identity(self, array: Array) -> tuple[Values, ...] | None:
+        lengths, values = self.lengths(array)
+        found = values.layout.identity(values)
+        return found and tuple(np.repeat(part, lengths) for part in found)
+
     def check(self, array: Array) -> None:
         ends, values = array.children
         if ends.length > values.length:

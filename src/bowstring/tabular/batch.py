@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from bowstring.compute.ordering import NullPlacement, Order, sorted_positions
 from bowstring.compute.selection import MaskLike, selected
 from bowstring.datatypes.field import Field, Metadata, Schema, check_name
 from bowstring.errors import InvalidDataError, UsageError
@@ -120,6 +121,16 @@ class RecordBatch(Columns):
         """The rows at which `mask` is true, copied, as `Array.filter`."""
         return self._taken(selected(one_array(mask), self.num_rows))
 
+    def sort_by(
+        self, sorting: str | Sequence[tuple[str, Order]], null_placement: NullPlacement = "at_end"
+    ) -> RecordBatch:
+        """The rows in the order of one column, or of several with "ascending" or "descending" for each, copied; stable.
+
+        Raises `NotFoundError` for an unknown column, `DataTypeError` for one whose type has no order.
+        """
+        keys = [(self.column(name), order) for name, order in sorting_of(sorting)]
+        return self._taken(sorted_positions(keys, null_placement))
+
     def _taken(self, indices: Indices) -> RecordBatch:
         columns = [column.layout.take(column, indices) for column in self._columns]
         return RecordBatch(self.schema, len(indices), columns, self.pairs)
@@ -204,6 +215,11 @@ def one_array(values: Any) -> Any:
     from bowstring.tabular.chunked import ChunkedArray
 
     return values.combine_chunks() if isinstance(values, ChunkedArray) else values
+
+
+def sorting_of(sorting: str | Sequence[tuple[str, Order]]) -> Sequence[tuple[str, Order]]:
+    """Columns with their orders; the one column of a name rises."""
+    return [(sorting, "ascending")] if isinstance(sorting, str) else sorting
 
 
 def distinct_names(schema: Schema) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bowstring.compute.ordering import NullPlacement, Order, sorted_positions
 from bowstring.compute.selection import MaskLike, selected
 from bowstring.datatypes.field import Schema
 from bowstring.errors import UsageError
@@ -15,7 +16,7 @@ from bowstring.layouts.array import Array, as_array, positions
 from bowstring.layouts.base import Indices, Values, place
 from bowstring.layouts.registry import layout_of
 from bowstring.tabular import display
-from bowstring.tabular.batch import RecordBatch, distinct_names, fitting_schema, one_array
+from bowstring.tabular.batch import RecordBatch, distinct_names, fitting_schema, one_array, sorting_of
 from bowstring.tabular.chunked import ChunkedArray
 from bowstring.tabular.editing import Columns
 
@@ -128,6 +129,11 @@ class Table(Columns):
     def take(self, indices: Sequence[int] | Values | Array | ChunkedArray) -> Table:
         """The rows at `indices`, copied into one batch, as `Array.take`."""
         return self._taken(positions(one_array(indices), self.num_rows))
+
+    def sort_by(self, sorting: str | Sequence[tuple[str, Order]], null_placement: NullPlacement = "at_end") -> Table:
+        """The rows in the order of some columns, copied into one batch, as `RecordBatch.sort_by`."""
+        keys = [(self.column(name).combine_chunks(), order) for name, order in sorting_of(sorting)]
+        return self._taken(sorted_positions(keys, null_placement))
 
     def _taken(self, indices: Indices) -> Table:
         columns = [column._taken(indices).chunks[0] for column in self.columns]

@@ -64,6 +64,14 @@ class Scalars(ABC):
         """Whether all slots have equal values."""
         return bool(np.array_equal(left, right))
 
+    def order(self, slots: Values) -> tuple[Values, ...] | None:
+        """NumPy arrays of shape (n,), the most significant first, that compare as the values do; None if none do."""
+        return (slots,)
+
+    def identity(self, slots: Values) -> tuple[Values, ...] | None:
+        """NumPy arrays of shape (n,) that are equal where the values are stored alike (every NaN alike)."""
+        return self.order(slots)
+
     def check(self, slots: Values) -> tuple[int, str] | None:
         """The first slot that holds no legal value and what is wrong with it, or None."""
         return None

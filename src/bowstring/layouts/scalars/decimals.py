@@ -67,6 +67,12 @@ class Decimals(Scalars):
     def equal(self, left: Values, right: Values, nans_equal: bool) -> bool:
         return bool(np.array_equal(as_words(left), as_words(right)))
 
+    def order(self, slots: Values) -> tuple[Values, ...]:
+        words = as_words(slots)
+        signed = np.dtype(f"i{words.dtype.itemsize}")
+        highest = np.ascontiguousarray(words[:, -1]).view(signed)
+        return highest, *(words[:, index] for index in range(words.shape[1] - 2, -1, -1))
+
     def check(self, slots: Values) -> tuple[int, str] | None:
         words = as_words(slots)
         bad = ~(_below(words, self._bound) & ~_below(words, -self._bound + 1))

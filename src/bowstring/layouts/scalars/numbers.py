@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bowstring.datatypes.types import FixedSizeBinary, FloatingPoint, Int
+from bowstring.layouts.ranking import byte_ranks
 from bowstring.layouts.scalars.base import Scalars, as_words, is_bytes
 
 if TYPE_CHECKING:
@@ -108,6 +109,11 @@ class Floats(Scalars):
     def equal(self, left: Values, right: Values, nans_equal: bool) -> bool:
         return bool(np.array_equal(left, right, equal_nan=nans_equal))
 
+    def identity(self, slots: Values) -> tuple[Values, ...]:
+        bits = slots.view(f"u{self.dtype.itemsize}")
+        nan = np.array(np.nan, self.dtype).view(bits.dtype)
+        return (np.where(np.isnan(slots), nan, bits),)
+
 
 class FixedBytes(Scalars):
     """Byte strings of one width; NumPy's void type of that width, since its byte strings lose trailing zeros."""
@@ -145,3 +151,8 @@ class FixedBytes(Scalars):
 
     def equal(self, left: Values, right: Values, nans_equal: bool) -> bool:
         return left.dtype.itemsize == 0 or bool(np.array_equal(as_words(left), as_words(right)))
+
+    def order(self, slots: Values) -> tuple[Values, ...]:
+        width = self.dtype.itemsize
+        data = np.ascontiguousarray(slots).view(np.uint8) if width else np.zeros(0, np.uint8)
+        return (byte_ranks(data, np.arange(len(slots) + 1, dtype=np.int64) * width),)

@@ -351,6 +351,12 @@ class CompoundIntervals(Scalars):
     def equal(self, left: Values, right: Values, nans_equal: bool) -> bool:
         return bool(np.array_equal(as_words(left), as_words(right)))
 
+    def order(self, slots: Values) -> tuple[Values, ...] | None:
+        return None
+
+    def identity(self, slots: Values) -> tuple[Values, ...]:
+        return tuple(as_words(slots).T)
+
 
 def intervals(type: Interval) -> Scalars:
     """The meaning of a calendar interval's slots."""

@@ -1,0 +1,116 @@
+"""Sorting: as pyarrow orders, stable, whatever the layout."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import bowstring as bs
+from bowstring.layouts.ranking import byte_ranks
+from bowstring.testing import strategies
+from bowstring.testing.cases import CASES, FLAT, Case
+
+ORDERED = [case for case in FLAT if "interval" not in str(case.type) or str(case.type) == "month_interval"]
+ORDERS = pytest.mark.parametrize("order", ["ascending", "descending"])
+PLACEMENTS = pytest.mark.parametrize("null_placement", ["at_start", "at_end"])
+
+
+UNSORTED_BY_PYARROW = {
+    "month_interval", "fixed_size_binary[0]", "halffloat", "decimal32(5, 2)", "decimal64(12, 2)", "binary_view",
+    "string_view",
+}  # fmt: skip
+
+
+@ORDERS
+@PLACEMENTS
+@pytest.mark.parametrize("case", [c for c in ORDERED if str(c.type) not in UNSORTED_BY_PYARROW], ids=str)
+def test_the_order_is_pyarrows(case: Case, order: Any, null_placement: Any) -> None:
+    values = case.values * 2
+    array = bs.array(values, case.type)
+    peer = pa.array(array)
+    wanted = pc.array_sort_indices(peer, order=order, null_placement=null_placement).to_pylist()
+    made = array.sort_indices(order=order, null_placement=null_placement)
+    assert made.type == bs.uint64()
+    assert made.to_pylist() == wanted
+
+
+@ORDERS
+@PLACEMENTS
+def test_nan_stands_beside_the_nulls(order: Any, null_placement: Any) -> None:
+    values = [1.0, float("nan"), None, -1.0, float("nan"), 0.0, -0.0, None, float("inf")]
+    wanted = pc.array_sort_indices(pa.array(values), order=order, null_placement=null_placement).to_pylist()
+    assert bs.array(values).sort_indices(order, null_placement).to_pylist() == wanted
+
+
+@settings(max_examples=80)
+@given(data=st.data(), case=st.sampled_from(ORDERED))
+def test_sorting_sorts_and_is_stable(data: st.DataObject, case: Case) -> None:
+    array = data.draw(strategies.arrays(case.type, max_size=30))
+    indices = array.sort_indices().to_pylist()
+    assert sorted(indices) == list(range(len(array)))
+    valid = [i for i in indices if array.is_valid(i)]
+    assert indices[len(valid) :] == [i for i in range(len(array)) if not array.is_valid(i)]
+    values = array.to_pylist()
+    for i, j in pairwise(valid):
+        if values[i] == values[i] and values[j] == values[j] and type(values[i]) is type(values[j]):
+            assert not values[j] < values[i]
+            assert values[i] != values[j] or i < j
+
+
+@given(
+    st.lists(st.one_of(st.binary(max_size=20), st.binary(max_size=3).map(lambda tail: b"x" * 70 + tail)), max_size=40)
+)
+def test_byte_strings_rank_as_python_orders_them(strings: list[bytes]) -> None:
+    offsets = np.cumsum([0, *map(len, strings)])
+    ranks = byte_ranks(np.frombuffer(b"".join(strings), np.uint8), offsets)
+    assert ranks.tolist() == [sum(other < one for other in strings) for one in strings]
+
+
+@pytest.mark.parametrize(
+    "encoded", [bs.dictionary(bs.int8(), bs.string()), bs.run_end_encoded(bs.int16(), bs.string())]
+)
+def test_encoded_values_are_ordered_by_what_they_stand_for(encoded: bs.DataType) -> None:
+    values = ["b", "b", None, "a", "c", "a", None]
+    array = bs.array(values, encoded)
+    assert array.sort_indices().to_pylist() == [3, 5, 0, 1, 4, 2, 6]
+    assert array[1:].sort("descending", "at_start").to_pylist() == [None, None, "c", "b", "a", "a"]
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if str(c.type).startswith(("list<", "struct", "day_time"))], ids=str)
+def test_what_has_no_order_is_refused(case: Case) -> None:
+    with pytest.raises(bs.errors.DataTypeError, match="have no order"):
+        case.array().sort_indices()
+
+
+@pytest.mark.parametrize(("order", "placement"), [("up", "at_end"), ("ascending", "top")])
+def test_unknown_orders_are_refused(order: Any, placement: Any) -> None:
+    with pytest.raises(bs.errors.UsageError, match=r"not '(up|top)'"):
+        bs.array([1]).sort_indices(order, placement)
+
+
+@ORDERS
+@PLACEMENTS
+def test_rows_are_sorted_by_several_columns(order: Any, null_placement: Any) -> None:
+    rows = {"a": [2, 1, None, 2, 1, 2], "b": ["x", None, "y", "x", "z", "a"], "n": list(range(6))}
+    keys = [("a", "ascending"), ("b", order)]
+    judge = pa.table(rows)
+    wanted = judge.take(pc.sort_indices(judge, sort_keys=[(*key, null_placement) for key in keys])).to_pydict()
+    table = bs.table(rows)
+    cut = bs.concat_tables([table.slice(0, 2), table.slice(2)])
+    for data in (table, cut, table.to_batches()[0]):
+        made: Any = data.sort_by(keys, null_placement)
+        assert made.to_pydict() == wanted
+    assert cut.sort_by("b").to_pydict() == judge.sort_by("b").to_pydict()
+
+
+def test_sorting_by_no_column_is_refused() -> None:
+    with pytest.raises(bs.errors.UsageError, match="at least one column"):
+        bs.table({"a": [1]}).sort_by([])
+    with pytest.raises(bs.errors.NotFoundError, match="'z'"):
+        bs.table({"a": [1]}).sort_by("z")
