@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "head": "Show the first rows, as a table, JSON lines or CSV.",
     "cat": "Write all rows, as a table, JSON lines or CSV.",
     "sizes": "Tell what each column takes, largest first: a line each.",
+    "diff": "Tell what two files or streams differ in: schema, then rows.",
     "integration": "Convert to and from Arrow's integration JSON, and compare.",
 }
 
