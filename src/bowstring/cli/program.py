@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "cat": "Write all rows, as a table, JSON lines or CSV.",
     "sizes": "Tell what each column takes, largest first: a line each.",
     "diff": "Tell what two files or streams differ in: schema, then rows.",
+    "convert": "Convert between Arrow files, streams, Parquet, CSV and JSON lines.",
     "integration": "Convert to and from Arrow's integration JSON, and compare.",
 }
 

@@ -1,0 +1,267 @@
+"""`bowstring convert`: one format into another, and one form of Arrow data into another."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+
+from bowstring.cli import parquet, text_input
+from bowstring.cli.streams import binary_output, given, max_piped_option, named, progress
+from bowstring.datatypes.field import Schema
+from bowstring.datatypes.types import Dictionary
+from bowstring.errors import LimitError, UsageError
+from bowstring.exchange import integration
+from bowstring.inspection.opening import open_any
+from bowstring.inspection.values import csv_line, json_line, rows_of, text_of
+from bowstring.ipc.api import new_file, new_stream
+from bowstring.ipc.file import FileReader
+from bowstring.ipc.form import WireForm
+from bowstring.ipc.sinks import Sink, sink_for
+from bowstring.layouts.array import Array
+from bowstring.layouts.registry import layout_of
+from bowstring.tabular.batch import RecordBatch
+from bowstring.tabular.table import Table
+
+SOURCES = ("arrow", "parquet", "csv", "jsonl")
+TARGETS = ("file", "stream", "parquet", "csv", "jsonl")
+_ENDINGS = {
+    ".arrow": "file",
+    ".feather": "file",
+    ".ipc": "file",
+    ".arrows": "stream",
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
+_ARROW = ("file", "stream")
+_AT_ONCE = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """What is read: the schema, the batches as they come, and how many there are where that is known.
+
+    `is_steady` where all batches have one dictionary a column, as a file's have.
+    """
+
+    schema: Schema
+    batches: Iterable[RecordBatch]
+    count: int | None = None
+    is_steady: bool = True
+
+
+@click.command()
+@click.argument("source", type=click.Path(allow_dash=True))
+@click.argument("target", type=click.Path(allow_dash=True))
+@click.option("--from", "source_kind", type=click.Choice(SOURCES), help="What SOURCE is, where its name does not say.")
+@click.option(
+    "--to", "target_kind", type=click.Choice(TARGETS), help="What to write, where TARGET's name does not say."
+)
+@click.option("--compression", type=click.Choice(["none", "lz4", "zstd"]), default="none", show_default=True)
+@click.option("--compression-level", type=int, help="The codec's own scale.")
+@click.option("--alignment", type=click.Choice(["8", "16", "32", "64"]), default="64", show_default=True)
+@click.option("--byte-order", type=click.Choice(["little", "big"]), default="little", show_default=True)
+@click.option("--metadata-version", type=click.Choice(["V4", "V5"]), default="V5", show_default=True)
+@click.option("--legacy-framing", is_flag=True, help="Frame messages as Arrow up to 0.14 did.")
+@click.option("--batch-rows", type=click.IntRange(min=1), help="Cut and join batches to so many rows each.")
+@click.option("--decode-dictionaries", is_flag=True, help="Write plain values in place of dictionary-encoded columns.")
+@max_piped_option
+def convert(source: str, target: str, **options: Any) -> None:
+    """Convert between Arrow files and streams, Parquet, CSV and JSON lines, and between the forms of Arrow data.
+
+    SOURCE and TARGET may be - for standard input and output. Arrow data and Parquet are told by content, the rest by
+    the name's ending, or by --from and --to. A TARGET appears under its name when it is complete.
+    """
+    kind = options["target_kind"] or _ENDINGS.get(Path(target).suffix.lower())
+    if kind is None:
+        raise click.UsageError(f"what is {target!r} to be? Give --to {'|'.join(TARGETS)}")
+    _check(kind, options)
+    with (
+        _reading(source, options) as found,
+        binary_output(target) as out,
+        progress("converting") as advance,
+    ):
+        ready = _prepared(found, kind, options)
+        batches = _counted(ready.batches, advance, ready.count)
+        if kind in _ARROW:
+            _write_arrow(out, kind, ready.schema, batches, options)
+        else:
+            _write_other(out, kind, ready.schema, batches, options)
+
+
+def _check(kind: str, options: dict[str, Any]) -> None:
+    if kind not in _ARROW:
+        given_forms = {
+            "--alignment": options["alignment"] != "64",
+            "--byte-order": options["byte_order"] != "little",
+            "--metadata-version": options["metadata_version"] != "V5",
+            "--legacy-framing": options["legacy_framing"],
+            "--compression-level": options["compression_level"] is not None,
+            "--compression": options["compression"] != "none" and kind != "parquet",
+        }
+        odd = [name for name, is_given in given_forms.items() if is_given]
+        if odd:
+            raise click.UsageError(f"{', '.join(odd)}: {kind} has no such form")
+
+
+# Reading
+
+
+@contextmanager
+def _reading(path: str, options: dict[str, Any]) -> Iterator[_Input]:
+    kind = options["source_kind"] or _source_kind(path)
+    name = named(path)
+    if kind == "arrow":
+        with open_any(given(path), max_piped_bytes=options["max_piped_bytes"]) as reader:
+            is_file = isinstance(reader, FileReader)
+            yield _Input(reader.schema, reader, len(reader) if isinstance(reader, FileReader) else None, is_file)
+        return
+    source = given(path)
+    if kind == "parquet":
+        held = source if isinstance(source, str) else _whole(source.buffer, options["max_piped_bytes"])
+        with parquet.reading(held, name, options["batch_rows"]) as (schema, batches):
+            yield _Input(schema, batches, is_steady=False)
+        return
+    read = text_input.read_csv if kind == "csv" else text_input.read_json_lines
+    if isinstance(source, str):
+        with Path(source).open("rb") as opened:
+            batch = read(opened, name)
+    else:
+        batch = read(sys.stdin.buffer, name)
+    cuts = range(0, max(batch.num_rows, 1), _AT_ONCE)
+    yield _Input(batch.schema, (batch.slice(start, _AT_ONCE) for start in cuts), len(cuts))
+
+
+def _whole(pipe: BinaryIO, max_bytes: int) -> bytes:
+    held = pipe.read(max_bytes + 1)
+    if len(held) > max_bytes:
+        raise LimitError(f"standard input: Parquet of more than {max_bytes} bytes: give a path, or --max-piped-bytes")
+    return held
+
+
+def _source_kind(path: str) -> str:
+    ending = _ENDINGS.get(Path(path).suffix.lower())
+    if ending in ("csv", "jsonl"):
+        return ending
+    if path != "-" and Path(path).is_file():
+        with Path(path).open("rb") as opened:
+            if opened.read(4) == b"PAR1":
+                return "parquet"
+    return "arrow"
+
+
+# Between
+
+
+def _prepared(found: _Input, kind: str, options: dict[str, Any]) -> _Input:
+    schema, batches, count, is_steady = found.schema, found.batches, found.count, found.is_steady
+    if options["decode_dictionaries"]:
+        schema, batches = _decoded(schema, batches)
+    if options["batch_rows"]:
+        batches, count, is_steady = _recut(schema, batches, options["batch_rows"]), None, False
+    coded = any(map(integration.has_dictionary, map(layout_of, schema.types)))
+    if kind == "file" and coded and not is_steady:  # a file holds one dictionary for all batches
+        batches = integration.united(schema, list(batches))
+        count = len(batches)
+    return _Input(schema, batches, count, is_steady)
+
+
+def _decoded(schema: Schema, batches: Iterable[RecordBatch]) -> tuple[Schema, Iterator[RecordBatch]]:
+    fields = [
+        field.with_type(field.type.value_type) if isinstance(field.type, Dictionary) else field for field in schema
+    ]
+    plain = Schema(tuple(fields), schema.pairs)
+    return plain, (
+        RecordBatch(plain, batch.num_rows, list(map(_plain, batch.columns)), batch.pairs) for batch in batches
+    )
+
+
+def _plain(column: Array) -> Array:
+    return column.dictionary_decode() if isinstance(column.type, Dictionary) else column
+
+
+def _recut(schema: Schema, batches: Iterable[RecordBatch], rows: int) -> Iterator[RecordBatch]:
+    held: list[RecordBatch] = []
+    count = 0
+    for batch in batches:
+        at = 0
+        while at < batch.num_rows:
+            part = batch.slice(at, rows - count)
+            held.append(part)
+            at, count = at + part.num_rows, count + part.num_rows
+            if count == rows:
+                yield from Table(schema, held).combine_chunks().to_batches()
+                held, count = [], 0
+    if held:
+        yield from Table(schema, held).combine_chunks().to_batches()
+
+
+def _counted(batches: Iterable[RecordBatch], advance: Any, count: int | None) -> Iterator[RecordBatch]:
+    for number, batch in enumerate(batches, 1):
+        yield batch
+        advance(number, count)
+
+
+# Writing
+
+
+def _write_arrow(out: Any, kind: str, schema: Schema, batches: Iterable[RecordBatch], options: dict[str, Any]) -> None:
+    compression = None if options["compression"] == "none" else options["compression"]
+    form = WireForm(
+        options["byte_order"],
+        options["metadata_version"],
+        options["legacy_framing"],
+        compression,
+        options["compression_level"],
+    )
+    new = new_file if kind == "file" else new_stream
+    with new(out, schema, alignment=int(options["alignment"]), form=form) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def _write_other(out: Any, kind: str, schema: Schema, batches: Iterable[RecordBatch], options: dict[str, Any]) -> None:
+    sink = sink_for(out)
+    try:
+        if kind == "parquet":
+            compression = None if options["compression"] == "none" else options["compression"]
+            parquet.write(sink, schema, batches, compression)
+        else:
+            _write_text(sink, kind, schema, batches)
+        sink.finish()
+    except BaseException:
+        sink.abandon()
+        raise
+
+
+def _write_text(sink: Sink, kind: str, schema: Schema, batches: Iterable[RecordBatch]) -> None:
+    names = schema.names
+    if kind == "jsonl" and len(set(names)) < len(names):
+        raise UsageError("two columns have one name: a JSON object has one of them only; convert to CSV")
+    if kind == "csv":
+        lines: Iterator[str] = iter([csv_line(names)])
+        rows = (csv_line(list(map(text_of, row))) for batch in batches for row in rows_of(batch))
+        lines = chain(lines, rows)
+    else:
+        lines = (json_line(names, row) for batch in batches for row in rows_of(batch))
+    held: list[str] = []
+    for line in lines:
+        held.append(line)
+        if len(held) == 1000:
+            _put(sink, held)
+            held = []
+    _put(sink, held)
+
+
+def _put(sink: Sink, lines: list[str]) -> None:
+    raw = "".join(f"{line}\n" for line in lines).encode()
+    if raw:
+        sink.write([raw], len(raw))

@@ -1,0 +1,72 @@
+"""Parquet, through pyarrow: the only module of the command line that needs it for files."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from bowstring.datatypes.field import Schema
+from bowstring.errors import InvalidDataError, MissingExtraError, UnsupportedTypeError
+from bowstring.exchange import cdata
+from bowstring.ipc.sinks import Sink
+from bowstring.tabular.batch import RecordBatch
+from bowstring.tabular.build import record_batch
+
+_ROWS = 1 << 16
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise MissingExtraError.of("pyarrow", "interop") from error
+    return pa, pq
+
+
+@contextmanager
+def reading(source: Any, name: str, rows: int | None) -> Iterator[tuple[Schema, Iterator[RecordBatch]]]:
+    """The schema and the batches of a Parquet file: a path, or bytes. Raises `InvalidDataError` for a broken one."""
+    pa, pq = _pyarrow()
+    try:
+        with pq.ParquetFile(pa.BufferReader(source) if isinstance(source, bytes) else source) as file:
+            empty = file.schema_arrow.empty_table()
+            schema = cdata.import_stream(empty)[0]
+            yield schema, map(record_batch, file.iter_batches(rows or _ROWS))
+    except pa.ArrowException as error:
+        raise InvalidDataError(f"{name}: pyarrow can't read it as Parquet: {error}") from error
+
+
+class _Into(io.RawIOBase):
+    """A sink as the file object that pyarrow writes to."""
+
+    def __init__(self, sink: Sink) -> None:
+        super().__init__()
+        self._sink = sink
+        self._position = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def write(self, data: Any) -> int:
+        held = bytes(data)
+        self._sink.write([held], len(held))
+        self._position += len(held)
+        return len(held)
+
+
+def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], compression: str | None) -> None:
+    """Write batches as row groups. Raises `UnsupportedTypeError` for what Parquet has no type for."""
+    pa, pq = _pyarrow()
+    try:
+        theirs = pa.schema(schema)
+        with pq.ParquetWriter(_Into(sink), theirs, compression=compression or "none") as writer:
+            for batch in batches:
+                writer.write_batch(pa.record_batch(batch))
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid) as error:
+        raise UnsupportedTypeError(f"pyarrow can't write this as Parquet: {error}") from error

@@ -1,0 +1,171 @@
+"""`bowstring convert`: between files, streams, Parquet, CSV and JSON lines, and between the forms of Arrow data."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import bowstring as bs
+from bowstring.cli.main import main
+from tests.cli.running import run_command, through_a_pipe, write
+
+TABLE = pa.table(
+    {
+        "n": pa.array([1, None, 3] * 100, pa.int32()),
+        "text": ["a", "", None] * 100,
+        "nested": pa.array([[{"x": 1.5}], [], None] * 100),
+    }
+)
+
+
+def convert(*arguments: object) -> None:
+    assert main(["convert", *map(str, arguments)]) == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--compression", "lz4"],
+        ["--compression", "zstd", "--compression-level", "5"],
+        ["--alignment", "8"],
+        ["--byte-order", "big"],
+        ["--legacy-framing", "--metadata-version", "V4"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("ending", [".arrow", ".arrows"])
+def test_arrow_data_in_every_form_keeps_its_rows(tmp_path: Path, ending: str, options: list[str]) -> None:
+    source, target = write(tmp_path / "source.arrows", TABLE, 70), tmp_path / f"target{ending}"
+    convert(source, target, *options)
+    assert main(["diff", str(source), str(target)]) == 0
+    assert main(["validate", str(target)]) == 0
+    form = bs.inspect(target).encoding
+    assert form.endianness == ("big" if "big" in options else "little")
+    assert form.codecs == (tuple(options[1:2]) if "--compression" in options else ())
+    assert form.legacy_framing == ("--legacy-framing" in options)
+    opened = pa.ipc.open_file(target) if ending == ".arrow" else pa.ipc.open_stream(target)
+    if "big" not in options:  # pyarrow swaps no nested columns
+        assert opened.read_all().equals(TABLE)
+
+
+def test_batches_are_cut_and_joined_to_a_size(tmp_path: Path) -> None:
+    source = write(tmp_path / "source.arrow", TABLE, 70)
+    convert(source, tmp_path / "target.arrow", "--batch-rows", 128)
+    with bs.open_file(tmp_path / "target.arrow") as reader:
+        assert [batch.num_rows for batch in reader] == [128, 128, 44]
+    assert main(["diff", str(source), str(tmp_path / "target.arrow")]) == 0
+
+
+def test_a_stream_whose_dictionaries_change_becomes_a_file(tmp_path: Path) -> None:
+    parts = [pa.table({"c": pa.array(values).dictionary_encode()}) for values in (["a", "b"], ["z", "a"])]
+    table = pa.concat_tables(parts)
+    source = write(tmp_path / "source.arrows", table)
+    convert(source, tmp_path / "target.arrow")
+    assert pa.ipc.open_file(tmp_path / "target.arrow").read_all().to_pylist() == table.to_pylist()
+    convert(source, tmp_path / "plain.arrow", "--decode-dictionaries")
+    plain = pa.ipc.open_file(tmp_path / "plain.arrow").read_all()
+    assert (plain.schema.field("c").type, plain.to_pylist()) == (pa.string(), table.to_pylist())
+
+
+def test_parquet_goes_both_ways(tmp_path: Path) -> None:
+    source = write(tmp_path / "source.arrow", TABLE, 70)
+    convert(source, tmp_path / "x.parquet", "--compression", "zstd")
+    assert pq.read_table(tmp_path / "x.parquet").equals(TABLE)
+    convert(tmp_path / "x.parquet", tmp_path / "y.arrow")
+    assert pa.ipc.open_file(tmp_path / "y.arrow").read_all().to_pylist() == TABLE.to_pylist()
+    piped = through_a_pipe(tmp_path / "x.parquet", "convert", "--from", "parquet", "-", tmp_path / "z.arrow")
+    assert (piped.returncode, piped.stderr) == (0, b"")
+    assert main(["diff", str(tmp_path / "y.arrow"), str(tmp_path / "z.arrow")]) == 0
+
+
+def test_json_lines_go_both_ways(tmp_path: Path) -> None:
+    convert(write(tmp_path / "source.arrow", TABLE), tmp_path / "x.jsonl")
+    convert(tmp_path / "x.jsonl", tmp_path / "y.arrow")
+    assert pa.ipc.open_file(tmp_path / "y.arrow").read_all().to_pylist() == TABLE.to_pylist()
+
+
+def test_csv_becomes_typed_columns(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text(
+        "n,f,b,d,t,z,zip,id,s\n"
+        "1,1,true,2024-05-06,2024-05-06 07:08:09,2024-05-06T07:08:09Z,007,12345678901234567890123,x\n"
+        ",2.5,,,,,,,\n"
+        '-3,1e3,false,2024-02-29,2024-05-06T07:08:09.5,2024-05-06T09:08:09+02:00,12,1,"a, ""b"""\n',
+        "utf-8",
+    )
+    convert(tmp_path / "x.csv", tmp_path / "x.arrow")
+    table = pa.ipc.open_file(tmp_path / "x.arrow").read_all()
+    assert list(map(str, table.schema.types)) == [
+        "int64",
+        "double",
+        "bool",
+        "date32[day]",
+        "timestamp[us]",
+        "timestamp[us, tz=UTC]",
+        "string",
+        "string",
+        "string",
+    ]
+    assert table.column("n").to_pylist() == [1, None, -3]
+    assert table.column("id").to_pylist()[0] == "12345678901234567890123"
+    assert table.column("s").to_pylist() == ["x", None, 'a, "b"']
+    assert len(set(table.column("z").to_pylist())) == 2
+    convert(tmp_path / "x.arrow", tmp_path / "y.csv")
+    convert(tmp_path / "y.csv", tmp_path / "y.arrow")
+    assert pa.ipc.open_file(tmp_path / "y.arrow").read_all().column("s").to_pylist() == ["x", None, 'a, "b"']
+
+
+def test_from_a_pipe_into_a_pipe(tmp_path: Path) -> None:
+    source = write(tmp_path / "source.arrow", TABLE, 70)
+    done = through_a_pipe(source, "convert", "--to", "stream", "-", "-")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert pa.ipc.open_stream(done.stdout).read_all().equals(TABLE)
+    command = [sys.executable, "-m", "bowstring", "convert", "--from", "jsonl", "--to", "file", "-", "-"]
+    made = subprocess.run(command, input=b'{"a": 1}\n\n{"b": [true]}\n', capture_output=True, timeout=60, check=True)
+    assert pa.ipc.open_file(made.stdout).read_all().to_pylist() == [{"a": 1, "b": None}, {"a": None, "b": [True]}]
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "told"),
+    [
+        ("x.csv", b"a,b\n1\n", b"line 2"),
+        ("x.csv", b"a\n\xff\n", b"UTF-8"),
+        ("x.csv", b"", b"column names"),
+        ("x.jsonl", b'{"a": 1}\n[1]\n', b"line 2"),
+        ("x.jsonl", b"[" * 100_000, b"line 1"),
+        ("x.jsonl", b'{"a": 1}\n{"a": "x"}\n', b"column 'a'"),
+        ("x.parquet", b"PAR1 and no more", b"Parquet"),
+        ("x.arrow", b"ARROW1\0\0", b"8 bytes"),
+    ],
+)
+def test_what_can_not_be_read_is_one_line_and_leaves_no_target(
+    tmp_path: Path, name: str, raw: bytes, told: bytes
+) -> None:
+    (tmp_path / name).write_bytes(raw)
+    done = run_command("convert", tmp_path / name, tmp_path / "target.arrow")
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
+    assert told in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_target_is_as_it_was_where_the_source_breaks_off(tmp_path: Path) -> None:
+    source = write(tmp_path / "source.arrows", TABLE, 70)
+    source.write_bytes(source.read_bytes()[:-300])
+    for ending in ("arrow", "parquet", "csv", "jsonl"):
+        target = tmp_path / f"target.{ending}"
+        target.write_text("before", "utf-8")
+        assert main(["convert", str(source), str(target)]) == 1
+        assert target.read_text("utf-8") == "before"
+    assert len(list(tmp_path.iterdir())) == 5
+
+
+def test_a_form_that_the_target_does_not_have_is_refused(tmp_path: Path) -> None:
+    source = write(tmp_path / "source.arrow", TABLE)
+    done = run_command("convert", source, tmp_path / "x.csv", "--byte-order", "big")
+    assert (done.returncode, b"--byte-order" in done.stderr) == (2, True)
+    assert run_command("convert", source, tmp_path / "x").returncode == 2
