@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
+import re
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +26,32 @@ def through_a_pipe(path: Path, *arguments: object) -> subprocess.CompletedProces
     """Run `bowstring` with the bytes of a file on a pipe."""
     with subprocess.Popen(["cat", str(path)], stdout=subprocess.PIPE) as cat:
         return run_command(*arguments, stdin=cat.stdout)
+
+
+def on_a_terminal(width: int, *arguments: object) -> list[str]:
+    """The lines that a terminal of so many columns was sent, without colours; the command has to end well."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+    environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bowstring", *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        stdout=follower,
+        stderr=follower,
+        env={**environment, "TERM": "xterm"},
+    )
+    os.close(follower)
+    held = b""
+    try:
+        while part := os.read(leader, 65536):
+            held += part
+    except OSError:  # how Linux tells that the other side is closed
+        pass
+    finally:
+        os.close(leader)
+        status = process.wait(timeout=60)
+    assert status == 0, held
+    return re.sub(r"\x1b\[[0-9;]*m", "", held.decode()).replace("\r", "").splitlines()
 
 
 def write(path: Path, table: pa.Table, batch_rows: int | None = None) -> Path:

@@ -16,7 +16,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.cli.main import main
-from tests.cli.running import run_command, through_a_pipe, write
+from tests.cli.running import on_a_terminal, run_command, through_a_pipe, write
 
 NUMBERS = pa.table({"n": range(5000), "text": [f"row {n}" for n in range(5000)]})
 
@@ -158,3 +158,25 @@ def test_every_golden_case_can_be_shown(shared_folder: Path, capsys: pytest.Capt
     for path in found:
         for form in ("table", "csv"):
             assert output_of(capsys, "head", "--format", form, path)
+
+
+def test_a_narrow_terminal_has_the_columns_that_fit_and_a_note(tmp_path: Path) -> None:
+    table = pa.table({f"column number {n}": ["some text"] for n in range(10)})
+    lines = on_a_terminal(60, "head", write(tmp_path / "x.arrow", table))
+    assert lines[0].split("  ")[0] == "column number 0"
+    assert max(map(len, lines)) <= 60
+    assert lines[-1] == "and 7 more columns (--all shows them)"
+
+
+def test_a_terminal_is_sent_a_thousand_rows_unless_all_are_wanted(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.arrow", NUMBERS, 1000)
+    lines = on_a_terminal(60, "cat", "--format", "csv", path)
+    assert (len(lines), lines[1000]) == (1002, "999,row 999")
+    assert "--all" in lines[-1]
+    assert len(on_a_terminal(60, "cat", "--format", "csv", "--all", path)) == 5001
+
+
+def test_no_value_steers_a_terminal(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.arrow", pa.table({"a": ["\x9b2J\x1b[2J\u202e"]}))
+    for form in ("table", "jsonl", "csv"):
+        assert not set("".join(on_a_terminal(60, "cat", "--format", form, path))) & set("\x1b\x9b\u202e")

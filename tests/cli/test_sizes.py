@@ -10,7 +10,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.cli.main import main
-from tests.cli.running import run_command, through_a_pipe, write
+from tests.cli.running import on_a_terminal, run_command, through_a_pipe, write
 
 TABLE = pa.table(
     {
@@ -63,3 +63,11 @@ def test_a_file_that_is_cut_off_is_one_line(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-9])
     done = run_command("sizes", path)
     assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
+
+
+def test_a_narrow_terminal_has_a_line_a_column_with_whole_numbers(tmp_path: Path) -> None:
+    table = pa.table({f"a column {n} whose name is too long for this": range(123_456) for n in range(3)})
+    lines = on_a_terminal(60, "sizes", write(tmp_path / "x.arrow", table))
+    assert len(lines) == 4
+    assert max(map(len, lines)) <= 60
+    assert all("987,648" in line and "33.3 %" in line for line in lines[1:])

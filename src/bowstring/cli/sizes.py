@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from bowstring.cli.streams import forgive_letters, given, max_piped_option, named, plain_table, show
+from bowstring.cli.streams import forgive_letters, given, max_piped_option, named, plain_table, show, terminal_width
 from bowstring.inspection.inspector import inspect
 from bowstring.inspection.report import ColumnReport, Inspection
 from bowstring.inspection.text import human_bytes, printable
@@ -15,6 +15,7 @@ from bowstring.inspection.text import human_bytes, printable
 FORMAT_VERSION = 1
 _COLUMNS_SHOWN = 100
 _NAME_CHARACTERS = 60
+_TITLES = ("column", "type", "encoding", "bytes", "size", "share")
 
 
 @click.command()
@@ -34,22 +35,38 @@ def sizes(file: str | None, *, as_json: bool, show_all: bool, max_piped_bytes: i
         click.echo(json.dumps(_document(named(file), found), indent=2))
         return
     limit = None if show_all else _COLUMNS_SHOWN
-    table = plain_table(
-        ("column", False), ("type", False), ("encoding", False), ("bytes", True), ("size", True), ("share", True)
-    )
-    for column in found.columns_by_size()[:limit]:
-        table.add_row(
-            printable(column.name, None if show_all else _NAME_CHARACTERS) or "(no name)",
-            printable(column.field.head, None if show_all else _NAME_CHARACTERS),
-            encoding(column, found),
-            f"{column.total_bytes:,}",
-            human_bytes(column.total_bytes),
-            f"{100 * column.share:.1f} %",
-        )
+    table = plain_table(*((title, title in _TITLES[3:]) for title in _TITLES))
+    rows = [_cells(column, found, show_all) for column in found.columns_by_size()[:limit]]
+    room = terminal_width()
+    if room is not None and not show_all:
+        rows = _narrowed(rows, room)
+    for row in rows:
+        table.add_row(*row)
     show(table)
     left = len(found.columns) - len(table.rows)
     if left:
         click.echo(f"… and {left:,} more columns (--all shows them)")
+
+
+def _cells(column: ColumnReport, found: Inspection, whole: bool) -> list[str]:
+    cut = None if whole else _NAME_CHARACTERS
+    return [
+        printable(column.name, cut) or "(no name)",
+        printable(column.field.head, cut),
+        encoding(column, found),
+        f"{column.total_bytes:,}",
+        human_bytes(column.total_bytes),
+        f"{100 * column.share:.1f} %",
+    ]
+
+
+def _narrowed(rows: list[list[str]], width: int) -> list[list[str]]:
+    """The rows with names and types cut so that the numbers have room in a terminal of so many columns."""
+    widths = [max(map(len, (title, *cells))) for title, *cells in zip(_TITLES, *rows, strict=True)]
+    room = width - sum(widths[2:]) - 2 * (len(widths) - 1)
+    types = max(6, min(widths[1], room // 3, room - 12))
+    names = max(6, room - types)
+    return [[printable(name, names), printable(kind, types), *others] for name, kind, *others in rows]
 
 
 def encoding(column: ColumnReport, found: Inspection) -> str:

@@ -62,6 +62,12 @@ def binary_output(path: str) -> Iterator[str | BinaryIO]:
     sys.stdout.buffer.flush()
 
 
+def terminal_width() -> int | None:
+    """The columns of the terminal that standard output is; None where it is none."""
+    console = Console()
+    return console.width if console.is_terminal else None
+
+
 def show(table: Table) -> None:
     """Print a table: as wide as the terminal, or in whole lines where there is none."""
     console = Console(markup=False, highlight=False, emoji=False)
@@ -75,14 +81,14 @@ def show(table: Table) -> None:
 
 
 def plain_table(*columns: tuple[str, bool]) -> Table:
-    """A table without lines; of each column its title, and whether it holds numbers, which are never broken."""
+    """A table without lines; of each column its title, and whether it holds numbers; a row is a line."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for title, is_number in columns:
         table.add_column(
             Text(title),
             justify="right" if is_number else "left",
-            no_wrap=is_number,
-            overflow="ellipsis" if is_number else "fold",
+            no_wrap=True,
+            overflow="ellipsis",
         )
     return table
 
