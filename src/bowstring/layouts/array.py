@@ -278,6 +278,17 @@ class Array:
         """The values in order, copied, as `sort_indices`."""
         return self.take(self.sort_indices(order, null_placement))
 
+    def cast(self, target_type: DataType, safe: bool = True) -> Array:
+        """The values as those of another type, copied where they change (`bowstring.compute.casting`).
+
+        Raises `DataTypeError` where there is no such cast and, naming the value, where one overflows or would lose part
+        of itself; with `safe=False` such a value wraps around or is cut off. Text that spells no value is always
+        refused.
+        """
+        from bowstring.compute import casting
+
+        return casting.cast(self, target_type, safe)
+
     def dictionary_decode(self) -> Array:
         """A dictionary-encoded array as plain values, copied; any other array as it is."""
         from bowstring.layouts.dictionary import decode

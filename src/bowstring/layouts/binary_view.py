@@ -119,7 +119,10 @@ class BinaryViewLayout(Layout):
     def build(self, values: Sequence[Any]) -> Array:
         filled, mask = split_nulls(values, "" if self.is_text else b"")
         joined, lengths = encoded(filled, self.is_text, self.type)
-        data = np.frombuffer(joined, UINT8)
+        return self.of(np.frombuffer(joined, UINT8), lengths, mask)
+
+    def of(self, data: Bytes, lengths: Indices, mask: Values | None = None) -> Array:
+        """An array of the values that lie end to end in `data`; copies."""
         starts = np.cumsum(lengths) - lengths
         views = np.zeros(len(lengths), VIEW)
         views["length"] = lengths

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 from bowstring.compute.ordering import NullPlacement, Order, sorted_positions
 from bowstring.compute.selection import MaskLike, selected
 from bowstring.datatypes.field import Field, Metadata, Schema, check_name
-from bowstring.errors import InvalidDataError, UsageError
+from bowstring.errors import DataTypeError, InvalidDataError, UsageError
 from bowstring.layouts.array import Array, positions
 from bowstring.layouts.base import Indices, Values, place
 from bowstring.tabular import display
@@ -130,6 +130,21 @@ class RecordBatch(Columns):
         """
         keys = [(self.column(name), order) for name, order in sorting_of(sorting)]
         return self._taken(sorted_positions(keys, null_placement))
+
+    def cast(self, target_schema: Schema, safe: bool = True) -> RecordBatch:
+        """The columns as those of another schema with the same names, as `Array.cast`; the error names the column.
+
+        Raises `UsageError` where the names differ.
+        """
+        if self.schema.names != target_schema.names:
+            raise UsageError(f"cast: the columns are {self.schema.names}, the schema has {target_schema.names}")
+        columns = []
+        for field, column in zip(target_schema, self._columns, strict=True):
+            with place(f"column {field.name!r}"):
+                columns.append(column.cast(field.type, safe))
+                if not field.nullable and columns[-1].null_count:
+                    raise DataTypeError(f"has {columns[-1].null_count} nulls, its field allows none")
+        return RecordBatch(target_schema, self.num_rows, columns, self.pairs)
 
     def _taken(self, indices: Indices) -> RecordBatch:
         columns = [column.layout.take(column, indices) for column in self._columns]

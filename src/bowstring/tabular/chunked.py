@@ -14,7 +14,7 @@ from bowstring.datatypes.field import field
 from bowstring.datatypes.types import bool_
 from bowstring.errors import DataTypeError, UsageError, WouldCopyError
 from bowstring.layouts.array import Array, positions
-from bowstring.layouts.base import Indices, Values
+from bowstring.layouts.base import Indices, Values, place
 from bowstring.layouts.display import EDGE_ITEMS, value_text
 from bowstring.layouts.registry import layout_of
 from bowstring.tabular.batch import one_array
@@ -137,6 +137,14 @@ class ChunkedArray:
     def fill_null(self, fill_value: Any) -> ChunkedArray:
         """With `fill_value` in the place of nulls, as `Array.fill_null`."""
         return ChunkedArray([chunk.fill_null(fill_value) for chunk in self.chunks], self.type)
+
+    def cast(self, target_type: DataType, safe: bool = True) -> ChunkedArray:
+        """The values as those of another type, as `Array.cast`."""
+        parts = []
+        for number, chunk in enumerate(self.chunks):
+            with place(f"chunk {number}"):
+                parts.append(chunk.cast(target_type, safe))
+        return ChunkedArray(parts, target_type)
 
     def __len__(self) -> int:
         return int(self._starts[-1])

@@ -135,6 +135,16 @@ class Table(Columns):
         keys = [(self.column(name).combine_chunks(), order) for name, order in sorting_of(sorting)]
         return self._taken(sorted_positions(keys, null_placement))
 
+    def cast(self, target_schema: Schema, safe: bool = True) -> Table:
+        """The columns as those of another schema with the same names, as `RecordBatch.cast`."""
+        if self.schema.names != target_schema.names:
+            raise UsageError(f"cast: the columns are {self.schema.names}, the schema has {target_schema.names}")
+        batches = []
+        for number, batch in enumerate(self._batches):
+            with place(f"record batch {number}"):
+                batches.append(batch.cast(target_schema, safe))
+        return Table(target_schema, batches)
+
     def _taken(self, indices: Indices) -> Table:
         columns = [column._taken(indices).chunks[0] for column in self.columns]
         return Table(self.schema, [RecordBatch(self.schema, len(indices), columns)])

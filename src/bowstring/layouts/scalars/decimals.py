@@ -30,10 +30,7 @@ class Decimals(Scalars):
         self._bound = 10**type.precision
 
     def encode(self, values: Sequence[Any]) -> Values:
-        width = self.dtype.itemsize
-        return np.frombuffer(
-            b"".join(self._digits(v).to_bytes(width, "little", signed=True) for v in values), self.dtype
-        )
+        return self.from_integers([self._digits(v) for v in values])
 
     def _digits(self, value: Any) -> int:
         if not isinstance(value, (Decimal, int, str)) or isinstance(value, bool):
@@ -55,9 +52,15 @@ class Decimals(Scalars):
 
     def decode(self, slots: Values) -> list[Any]:
         scale = -self._scale
-        return [_EXACT.scaleb(Decimal(digits), scale) for digits in self._integers(slots)]
+        return [_EXACT.scaleb(Decimal(digits), scale) for digits in self.integers(slots)]
 
-    def _integers(self, slots: Values) -> list[int]:
+    def from_integers(self, numbers: Sequence[int]) -> Values:
+        """Unscaled integers that fit as slots."""
+        width = self.dtype.itemsize
+        return np.frombuffer(b"".join(n.to_bytes(width, "little", signed=True) for n in numbers), self.dtype)
+
+    def integers(self, slots: Values) -> list[int]:
+        """The unscaled integers of slots."""
         if self.dtype.kind == "i":
             numbers: list[int] = slots.tolist()
             return numbers
@@ -79,7 +82,7 @@ class Decimals(Scalars):
         if not bad.any():
             return None
         index = int(np.argmax(bad))
-        return index, f"{self._integers(slots[index : index + 1])[0]} has more digits than the precision allows"
+        return index, f"{self.integers(slots[index : index + 1])[0]} has more digits than the precision allows"
 
 
 def _below(words: Values, bound: int) -> Values:

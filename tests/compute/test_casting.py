@@ -1,0 +1,194 @@
+"""Casting: as pyarrow casts, there and back, and refused by name where a value does not go through."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import bowstring as bs
+from bowstring.testing import strategies
+from bowstring.testing.cases import CASES, Case
+
+INTS = [1, None, 0, 127]
+STAMPS = [datetime(2020, 2, 29), None, datetime(1969, 12, 31)]
+AS_PYARROW: list[tuple[list[Any], bs.DataType, bs.DataType]] = [
+    *[(INTS, bs.int64(), to) for to in (bs.int8(), bs.uint16(), bs.float16(), bs.float64(), bs.bool_(), bs.string())],
+    (INTS, bs.uint8(), bs.decimal128(10, 2)),
+    (INTS, bs.int64(), bs.timestamp("s")),
+    (INTS, bs.int32(), bs.date32()),
+    ([1.0, None, -3.0], bs.float32(), bs.int16()),
+    ([1.5, None, float("inf"), -2.25], bs.float64(), bs.float32()),
+    ([0.1, None, -2.675, 1e10], bs.float64(), bs.decimal128(20, 2)),
+    ([True, None, False], bs.bool_(), bs.int8()),
+    ([True, None, False], bs.bool_(), bs.string_view()),
+    ([Decimal("1.50"), None, Decimal("-2.00")], bs.decimal128(5, 2), bs.decimal256(40, 4)),
+    ([Decimal("1.50"), None, Decimal("-2.00")], bs.decimal128(5, 2), bs.decimal128(5, 1)),
+    ([Decimal("1.50"), None, Decimal("-2.25")], bs.decimal128(5, 2), bs.float64()),
+    ([Decimal("1.50"), None, Decimal("-2.01")], bs.decimal128(5, 2), bs.string()),
+    ([Decimal("15.00"), None, Decimal("-2.00")], bs.decimal128(5, 2), bs.int8()),
+    (["1", None, "-12", "+3"][:3], bs.string(), bs.int32()),
+    (["1.5", None, "-1e3", "inf"], bs.large_string(), bs.float64()),
+    (["true", None, "0"], bs.string(), bs.bool_()),
+    (["1.25", None, "-7"], bs.string(), bs.decimal128(7, 2)),
+    (["2020-02-29", None], bs.string(), bs.date32()),
+    (["2020-02-29 01:02:03.000004", None, "2020-02-29T01:02", "2020-02-29"], bs.string(), bs.timestamp("us")),
+    (["2020-02-29 01:02:03Z", None, "2020-02-29T01:02:03+02:00"], bs.string(), bs.timestamp("ms", "UTC")),
+    *[
+        (["ab", None, "", "ü and more than twelve"], bs.string(), to)
+        for to in (bs.large_string(), bs.string_view(), bs.binary(), bs.binary_view(), bs.large_binary())
+    ],
+    ([b"abc", None, b"xyz"], bs.binary(), bs.binary(3)),
+    ([b"abc", None, b"xyz"], bs.binary(3), bs.large_binary()),
+    (["abc", "more than twelve bytes", None], bs.string_view(), bs.string()),
+    (STAMPS, bs.timestamp("s"), bs.timestamp("ns")),
+    (STAMPS, bs.timestamp("us"), bs.timestamp("s")),
+    (STAMPS, bs.timestamp("us"), bs.date32()),
+    (STAMPS, bs.timestamp("us"), bs.date64()),
+    (STAMPS, bs.timestamp("ms"), bs.int64()),
+    (STAMPS, bs.timestamp("ms"), bs.string()),
+    ([date(2020, 2, 29), None], bs.date32(), bs.date64()),
+    ([date(2020, 2, 29), None], bs.date64(), bs.date32()),
+    ([date(2020, 2, 29), None], bs.date32(), bs.timestamp("us")),
+    ([date(2020, 2, 29), None], bs.date32(), bs.string()),
+    ([time(1, 2, 3), None], bs.time32("s"), bs.time64("ns")),
+    ([time(1, 2, 3), None], bs.time64("us"), bs.string()),
+    ([timedelta(seconds=5), None], bs.duration("s"), bs.duration("us")),
+    ([datetime(2020, 1, 1, 1, 2, 3), None], bs.timestamp("us"), bs.time64("us")),
+    (["a", "b", None, "a"], bs.dictionary(bs.int8(), bs.string()), bs.large_string()),
+    (["1", "2", None, "1"], bs.dictionary(bs.int8(), bs.string()), bs.string()),
+    ([[1, None], None, []], bs.list_(bs.int8()), bs.list_(bs.float32())),
+    ([{"a": 1, "b": "x"}, None], bs.struct({"a": bs.int8(), "b": bs.string()}),
+     bs.struct({"a": bs.int64(), "b": bs.large_string()})),
+    ([None, None], bs.null(), bs.int32()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("values", "source", "target"), AS_PYARROW, ids=lambda it: str(it)[:40])
+def test_values_become_what_pyarrow_makes_of_them(values: list[Any], source: bs.DataType, target: bs.DataType) -> None:
+    array = bs.array([None, *values], source)[1:]
+    made = array.cast(target)
+    made.validate(full=True)
+    assert made.type == target
+    wanted = pa.array(array).cast(pa.field(bs.field("", target)).type)
+    assert made.to_pylist() == bs.array(wanted).to_pylist()
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_cast_to_the_own_type_is_the_array_itself(case: Case) -> None:
+    array = case.array()
+    assert array.cast(case.type) is array
+
+
+@pytest.mark.parametrize(
+    ("values", "source", "target", "says"),
+    [
+        ([None, 1, 300], bs.int64(), bs.int8(), "value 2: 300 does not fit int8"),
+        ([-1], bs.int8(), bs.uint64(), "value 0: -1 does not fit uint64"),
+        ([1 << 63], bs.uint64(), bs.int64(), "value 0: 9223372036854775808 does not fit int64"),
+        ([1.5], bs.float64(), bs.int8(), "value 0: 1.5 is no whole number"),
+        ([1.0, float("nan")], bs.float64(), bs.int8(), "value 1: nan does not fit int8"),
+        ([2.0**63], bs.float64(), bs.int64(), "does not fit int64"),
+        ([1e300], bs.float64(), bs.float32(), "too large for float"),
+        ([(1 << 53) + 1], bs.int64(), bs.float64(), "whole numbers that double has exactly"),
+        ([Decimal("1.55")], bs.decimal128(5, 2), bs.decimal128(5, 1), r"value 0: Decimal\('1.55'\) has digits"),
+        ([Decimal("999.55")], bs.decimal128(5, 2), bs.decimal128(5, 3), "does not fit decimal128"),
+        ([Decimal("300.00")], bs.decimal128(5, 2), bs.int8(), "does not fit int8"),
+        ([float("nan")], bs.float64(), bs.decimal128(5, 2), "value 0: nan is no decimal128"),
+        (["1", "x"], bs.string(), bs.int8(), "value 1: 'x' is no text of int8"),
+        (["300"], bs.string(), bs.int8(), "value 0: 300 is no int8"),
+        (["1_0"], bs.string(), bs.float64(), "'1_0' is no text of double"),
+        (["yes"], bs.string(), bs.bool_(), "'yes' is no text of bool"),
+        (["2020-02-30"], bs.string(), bs.date32(), "'2020-02-30' is no text of date32"),
+        (["2020-01-01 00:00:00.5"], bs.string(), bs.timestamp("s"), "is no text of timestamp"),
+        (["2020-01-01 00:00:00Z"], bs.string(), bs.timestamp("s"), "is no text of timestamp"),
+        ([b"a", b"\xff"], bs.binary(), bs.string(), r"values\[1\] is no UTF-8"),
+        ([b"abc", b"ab"], bs.binary(), bs.binary(3), r"value 1: b'ab' has 2 bytes"),
+        ([datetime(2020, 1, 1, 0, 0, 0, 5)], bs.timestamp("us"), bs.timestamp("ms"), "is finer than timestamp"),
+        ([datetime(9999, 1, 1)], bs.timestamp("s"), bs.timestamp("ns"), "does not fit timestamp"),
+        ([datetime(2020, 1, 1, 5)], bs.timestamp("s"), bs.date32(), "is finer than date32"),
+        ([datetime(2020, 1, 1, 5)], bs.timestamp("s"), bs.date64(), "is no whole day"),
+        ([[1, 300]], bs.list_(bs.int64()), bs.list_(bs.int8()), "field 'item': value 1: 300"),
+        ([1], bs.int8(), bs.list_(bs.int8()), "int8 is not cast to list"),
+        ([1], bs.int8(), bs.duration("s"), None),
+        ([True], bs.bool_(), bs.date32(), "bool is not cast to date32"),
+    ],
+)
+def test_what_does_not_go_through_is_named(values: Any, source: bs.DataType, target: bs.DataType, says: Any) -> None:
+    array = bs.array(values, source)
+    if says is None:
+        assert array.cast(target).cast(source).to_pylist() == values
+        return
+    with pytest.raises(bs.errors.DataTypeError, match=says):
+        array.cast(target)
+
+
+def test_decimals_become_the_nearest_float() -> None:
+    assert bs.array([Decimal("-2.01")]).cast(bs.float64()).to_pylist() == [-2.01], "pyarrow is one unit off"
+
+
+def test_text_spells_times_of_day() -> None:
+    words = bs.array(["01:02:03", None, "23:59", "00:00:00.5"])
+    assert words.cast(bs.time32("ms")).to_pylist() == [time(1, 2, 3), None, time(23, 59), time(0, 0, 0, 500_000)]
+    with pytest.raises(bs.errors.DataTypeError, match=r"value 3: '00:00:00.5' is no text of time32"):
+        words.cast(bs.time32("s"))
+
+
+def test_what_lies_under_a_null_is_no_matter() -> None:
+    array = bs.array(np.array([1, 300, 2]), mask=[False, True, False])
+    assert array.cast(bs.int8()).to_pylist() == [1, None, 2]
+    assert bs.array(np.array([1.0, np.nan]), mask=[False, True]).cast(bs.int8()).to_pylist() == [1, None]
+
+
+def test_an_unsafe_cast_cuts_off_and_wraps_around() -> None:
+    assert bs.array([1.9, -1.9]).cast(bs.int8(), safe=False).to_pylist() == [1, -1]
+    assert bs.array([300, 1]).cast(bs.int8(), safe=False).to_pylist() == [44, 1]
+    stamps = bs.array([datetime(2020, 1, 1, 5)], bs.timestamp("s"))
+    assert stamps.cast(bs.date32(), safe=False).to_pylist() == [date(2020, 1, 1)]
+    assert stamps.cast(bs.date64(), safe=False).to_pylist() == [date(2020, 1, 1)]
+    decimals = bs.array([Decimal("1.55"), Decimal("-1.55")])
+    assert decimals.cast(bs.decimal128(5, 1), safe=False).to_pylist() == [Decimal("1.5"), Decimal("-1.5")]
+
+
+THERE = [
+    (bs.int16(), bs.int64()), (bs.uint8(), bs.float16()), (bs.int32(), bs.float64()), (bs.int64(), bs.string()),
+    (bs.int8(), bs.decimal32(5, 2)), (bs.float32(), bs.float64()), (bs.float64(), bs.string_view()),
+    (bs.bool_(), bs.string()), (bs.bool_(), bs.uint8()), (bs.decimal128(20, 4), bs.string()),
+    (bs.decimal64(9, 2), bs.decimal256(40, 7)), (bs.string(), bs.string_view()), (bs.string_view(), bs.large_binary()),
+    (bs.binary(), bs.binary_view()), (bs.binary(5), bs.binary()), (bs.date32(), bs.date64()),
+    (bs.date32(), bs.timestamp("ms")), (bs.timestamp("s"), bs.timestamp("ns")), (bs.timestamp("ns"), bs.string()),
+    (bs.time32("ms"), bs.time64("ns")), (bs.time64("ns"), bs.string()), (bs.date32(), bs.string()),
+    (bs.timestamp("us", "UTC"), bs.string()), (bs.duration("ns"), bs.int64()),
+    (bs.dictionary(bs.int32(), bs.string()), bs.string()),
+]  # fmt: skip
+
+
+@settings(max_examples=120)
+@given(data=st.data(), pair=st.sampled_from(THERE[:-1]))
+def test_there_and_back_again(data: st.DataObject, pair: tuple[bs.DataType, bs.DataType]) -> None:
+    array = data.draw(strategies.arrays(pair[0]))
+    made = array.cast(pair[1])
+    made.validate(full=True)
+    assert made.is_valid().equals(array.is_valid())
+    assert repr(made.cast(pair[0]).to_pylist()) == repr(array.to_pylist())
+
+
+def test_tables_are_cast_by_schema() -> None:
+    table = bs.concat_tables([bs.table({"a": [1, None], "b": ["1", "2"]}), bs.table({"a": [300], "b": ["3"]})])
+    wanted = bs.schema({"a": bs.int16(), "b": bs.int8()})
+    made = table.cast(wanted)
+    made.validate(full=True)
+    assert made.schema == wanted
+    assert made.to_pydict() == {"a": [1, None, 300], "b": [1, 2, 3]}
+    assert table["b"].cast(bs.float32()).to_pylist() == [1.0, 2.0, 3.0]
+    with pytest.raises(bs.errors.DataTypeError, match="record batch 1: column 'a': value 0: 300 does not fit int8"):
+        table.cast(bs.schema({"a": bs.int8(), "b": bs.int8()}))
+    with pytest.raises(bs.errors.DataTypeError, match="column 'a': has 1 nulls"):
+        table.cast(bs.schema([bs.field("a", bs.int64(), False), bs.field("b", bs.string())]))
+    with pytest.raises(bs.errors.UsageError, match="the columns are"):
+        table.cast(bs.schema({"a": bs.int8()}))
