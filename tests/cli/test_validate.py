@@ -115,3 +115,13 @@ def test_golden_files_are_valid(shared_folder: Path, capsys: pytest.CaptureFixtu
     if not found:
         pytest.skip("there are no golden files of this version")
     assert {str(path): main(["validate", str(path)]) for path in found} == dict.fromkeys(map(str, found), 0)
+
+
+def test_a_stream_is_read_on_after_a_batch_of_another_shape(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = pa.record_batch({"a": ["xxyyzz"]})
+    parts = (good.schema, good, pa.record_batch({"a": [1], "b": [2]}), good)
+    raw = b"".join(part.serialize().to_pybytes() for part in parts)
+    (tmp_path / "x.arrows").write_bytes(raw[: -len(raw) // 3] + raw[-len(raw) // 3 :].replace(b"xxyyzz", b"xx\xffyyz"))
+    assert main(["validate", "--json", str(tmp_path / "x.arrows")]) == 1
+    faults = json.loads(capsys.readouterr().out)["faults"]
+    assert [(fault["record_batch"], fault["column_name"]) for fault in faults] == [(1, None), (2, "a")]

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from bowstring.errors import InvalidDataError
-from bowstring.inspection.opening import MAX_PIPED_BYTES, open_any
+from bowstring.inspection.opening import MAX_PIPED_BYTES, in_sequence, recognised
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.sources import MemorySource
 from bowstring.ipc.stream import StreamReader
 from bowstring.tabular.batch import RecordBatch
 
@@ -39,12 +40,39 @@ class Validation:
     fault_count: int = 0
 
 
+class _PatientReader(StreamReader):
+    """A stream reader that goes on after a malformed batch, as long as it is clear where the next message begins."""
+
+    @property
+    def taken(self) -> int:
+        """How many record batches have been there as a whole."""
+        return self._decoder.batches
+
+    def walk(self) -> Iterator[tuple[int | None, RecordBatch | InvalidDataError]]:
+        """Each batch, or what is wrong with it, and its number (None for a dictionary)."""
+        decoder = self._decoder
+        while True:
+            messages, batches = decoder.messages, decoder.batches
+            try:
+                found = self._message()
+            except InvalidDataError as error:
+                is_over = decoder.messages == messages  # it has not got as far as a body
+                yield batches if is_over or decoder.batches > batches else None, error
+                if is_over:
+                    return
+                continue
+            if isinstance(found, RecordBatch):
+                yield batches, found
+            elif found is not None:
+                return
+
+
 class Validator:
     """Goes through a source, batch by batch and column by column, and on after each fault.
 
     `source` is what `bowstring.inspect` takes. With `full` every value is looked at, else only the structure. Of each
-    column of a batch the first fault counts; what a stream has after a malformed message can't be read. `faults` raises
-    nothing for malformed data, but `NotFoundError`, `ResourceError` and the like where there is no data at all.
+    column of a batch the first fault counts; where a stream's framing is broken, what comes after it can't be read.
+    `faults` raises nothing for malformed data, but `NotFoundError`, `ResourceError` and the like where there is none.
     `advance(done, of)` is called after each batch, with `of` None for a stream.
     """
 
@@ -72,7 +100,7 @@ class Validator:
     def _walk(self) -> Iterator[Fault]:
         result = self.result
         try:
-            reader = open_any(self._source, None, self._limits, self._max_piped_bytes)
+            reader = self._open()
         except InvalidDataError as error:
             yield _fault(error)
             return
@@ -87,6 +115,18 @@ class Validator:
                 yield from self._file(reader)
             else:
                 yield from self._stream(reader)
+
+    def _open(self) -> FileReader | _PatientReader:
+        opened = in_sequence(self._source)
+        try:
+            is_file, ready = recognised(opened, self._max_piped_bytes)
+            if is_file:
+                assert isinstance(ready, MemorySource)
+                return FileReader(ready, None, self._limits)
+            return _PatientReader(ready, None, self._limits)
+        except BaseException:
+            opened.close()
+            raise
 
     def _file(self, reader: FileReader) -> Iterator[Fault]:
         try:
@@ -103,18 +143,15 @@ class Validator:
                 yield from self._batch(index, batch)
             self._told(reader.num_record_batches)
 
-    def _stream(self, reader: StreamReader) -> Iterator[Fault]:
-        while True:
-            index = self.result.record_batches
-            try:
-                batch = reader.read_next_batch()
-            except StopIteration:
-                return
-            except InvalidDataError as error:
-                yield _fault(error, index)
-                return
-            yield from self._batch(index, batch)
-            self._told(None)
+    def _stream(self, reader: _PatientReader) -> Iterator[Fault]:
+        for index, found in reader.walk():
+            if isinstance(found, InvalidDataError):
+                yield _fault(found, index)
+            else:
+                assert index is not None
+                yield from self._batch(index, found)
+            if index is not None and reader.taken > index:
+                self._told(None)
 
     def _told(self, of: int | None) -> None:
         self.result.record_batches += 1
