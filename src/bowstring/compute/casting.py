@@ -12,6 +12,7 @@ from itertools import product
 from typing import Any, TypeAlias
 
 from bowstring.compute import number_casts, text_casts, time_casts
+from bowstring.compute.encoding import dictionary_encode, run_end_decode, run_end_encode
 from bowstring.datatypes import types as t
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.errors import DataTypeError, InvalidDataError
@@ -107,12 +108,30 @@ def _to_storage(array: Array, target: ExtensionType, safe: bool) -> Array:
     return made
 
 
+def _from_runs(array: Array, target: t.DataType, safe: bool) -> Array:
+    return cast(run_end_decode(array), target, safe)
+
+
+def _to_words(array: Array, target: t.Dictionary, safe: bool) -> Array:
+    made = dictionary_encode(cast(array, target.value_type, safe), target.index_type)
+    return made.seen_as(layout_of(target))
+
+
+def _to_runs(array: Array, target: t.RunEndEncoded, safe: bool) -> Array:
+    return run_end_encode(cast(array, target.value_type, safe), target.run_end_type).seen_as(layout_of(target))
+
+
 _OPENED: dict[type[t.DataType], Cast] = {
     t.Null: _from_null,
     ExtensionType: _from_storage,
     t.Dictionary: _from_words,
+    t.RunEndEncoded: _from_runs,
 }
 """Casts of what shows the values of another type."""
 
-_CLOSED: dict[type[t.DataType], Cast] = {ExtensionType: _to_storage}
+_CLOSED: dict[type[t.DataType], Cast] = {
+    ExtensionType: _to_storage,
+    t.Dictionary: _to_words,
+    t.RunEndEncoded: _to_runs,
+}
 """Casts to what shows the values of another type."""

@@ -23,7 +23,7 @@ from bowstring.memory.buffer import Buffer
 
 if TYPE_CHECKING:
     from bowstring.compute.ordering import NullPlacement, Order
-    from bowstring.datatypes.types import DataType
+    from bowstring.datatypes.types import DataType, Int
 
 
 class Array:
@@ -288,6 +288,33 @@ class Array:
         from bowstring.compute import casting
 
         return casting.cast(self, target_type, safe)
+
+    def unique(self) -> Array:
+        """The distinct values in the order of their first appearance, copied; every NaN is one, and so is null."""
+        from bowstring.compute import encoding
+
+        return encoding.unique(self)
+
+    def dictionary_encode(self, index_type: Int | None = None) -> Array:
+        """The array as indices (int32 by default) into its distinct values; one that is encoded as it is.
+
+        Raises `DataTypeError` where the distinct values are too many for the indices.
+        """
+        from bowstring.compute import encoding
+
+        return encoding.dictionary_encode(self, index_type)
+
+    def run_end_encode(self, run_end_type: DataType | None = None) -> Array:
+        """The array as runs of the same value, with run ends of int32 by default; one that is encoded as it is."""
+        from bowstring.compute import encoding
+
+        return encoding.run_end_encode(self, run_end_type)
+
+    def run_end_decode(self) -> Array:
+        """A run-end encoded array as plain values, copied; any other array as it is."""
+        from bowstring.compute import encoding
+
+        return encoding.run_end_decode(self)
 
     def dictionary_decode(self) -> Array:
         """A dictionary-encoded array as plain values, copied; any other array as it is."""

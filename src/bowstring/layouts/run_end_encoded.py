@@ -62,7 +62,8 @@ class RunEndEncodedLayout(Layout):
             raise InvalidDataError(f"there are {array.children[1].length} values for at least {past} runs")
         return ends, first, past
 
-    def _of(self, ends: Indices, values: Array, length: int) -> Array:
+    def of(self, ends: Indices, values: Array, length: int) -> Array:
+        """An array of runs that end before the slots `ends`, and their values."""
         if length > np.iinfo(self._end_type).max:
             raise UsageError(f"{length} slots are too many for the run ends of {self.type}")
         stored = Array(self.children[0], len(ends), (None, buffer_of(ends.astype(self._end_type))))
@@ -79,7 +80,7 @@ class RunEndEncodedLayout(Layout):
     def build(self, values: Sequence[Any]) -> Array:
         runs = [list(run) for _, run in groupby(values, key=frozen)]
         ends = np.cumsum([len(run) for run in runs], dtype=np.int64)
-        return self._of(ends, self.children[1].build([run[0] for run in runs]), len(values))
+        return self.of(ends, self.children[1].build([run[0] for run in runs]), len(values))
 
     def lengths(self, array: Array) -> tuple[Indices, Array]:
         """How many of the array's slots each run takes up, and the runs' values."""
@@ -105,20 +106,20 @@ class RunEndEncodedLayout(Layout):
         if array.offset == 0 and first == 0 and past == len(ends) and (past == 0 or ends[-1] == array.length):
             return Array(self, array.length, (), tuple(child.rebased() for child in array.children))
         lengths, values = self.lengths(array)
-        return self._of(np.cumsum(lengths), values.rebased(), array.length)
+        return self.of(np.cumsum(lengths), values.rebased(), array.length)
 
     def take(self, array: Array, indices: Indices) -> Array:
         ends, _, _ = self.runs(array)
         runs = np.searchsorted(ends, indices + array.offset, "right")
         last = np.append(np.flatnonzero(runs[1:] != runs[:-1]), len(runs) - 1) if runs.size else runs
         values = array.children[1]
-        return self._of(last + 1, values.layout.take(values, runs[last]), len(indices))
+        return self.of(last + 1, values.layout.take(values, runs[last]), len(indices))
 
     def concat(self, arrays: Sequence[Array]) -> Array:
         parts = [self.lengths(array) for array in arrays]
         ends = np.cumsum(np.concatenate([lengths for lengths, _ in parts]))
         values = self.children[1].concat([values for _, values in parts])
-        return self._of(ends, values, sum(array.length for array in arrays))
+        return self.of(ends, values, sum(array.length for array in arrays))
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         (mine, my_values), (theirs, their_values) = self.lengths(left), self.lengths(right)

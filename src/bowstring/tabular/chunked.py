@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bowstring.compute.encoding import unify_dictionaries
 from bowstring.compute.selection import MaskLike, selected
 from bowstring.datatypes.field import field
 from bowstring.datatypes.types import bool_
@@ -137,6 +138,14 @@ class ChunkedArray:
     def fill_null(self, fill_value: Any) -> ChunkedArray:
         """With `fill_value` in the place of nulls, as `Array.fill_null`."""
         return ChunkedArray([chunk.fill_null(fill_value) for chunk in self.chunks], self.type)
+
+    def unique(self) -> Array:
+        """The distinct values in one array, as `Array.unique`."""
+        return self.combine_chunks().unique()
+
+    def unify_dictionaries(self) -> ChunkedArray:
+        """The chunks over one dictionary, the union of theirs; raises `DataTypeError` where it is too large."""
+        return ChunkedArray(unify_dictionaries(self.chunks), self.type)
 
     def cast(self, target_type: DataType, safe: bool = True) -> ChunkedArray:
         """The values as those of another type, as `Array.cast`."""

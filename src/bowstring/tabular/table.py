@@ -135,6 +135,15 @@ class Table(Columns):
         keys = [(self.column(name).combine_chunks(), order) for name, order in sorting_of(sorting)]
         return self._taken(sorted_positions(keys, null_placement))
 
+    def unify_dictionaries(self) -> Table:
+        """The same table with one dictionary for each dictionary-encoded column; other columns are not touched."""
+        columns = [column.unify_dictionaries().chunks for column in self.columns]
+        made = [
+            RecordBatch(self.schema, batch.num_rows, [chunks[number] for chunks in columns], batch.pairs)
+            for number, batch in enumerate(self._batches)
+        ]
+        return Table(self.schema, made)
+
     def cast(self, target_schema: Schema, safe: bool = True) -> Table:
         """The columns as those of another schema with the same names, as `RecordBatch.cast`."""
         if self.schema.names != target_schema.names:

@@ -1,0 +1,140 @@
+"""Encodings of arrays: dictionaries and runs, made, taken apart and unified; and the distinct values.
+
+Two slots hold the same where these are stored alike: every NaN is one value, 0.0 and -0.0 are two, null is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bowstring.compute.ordering import identities
+from bowstring.datatypes.types import DataType, Dictionary, Int, RunEndEncoded, dictionary, run_end_encoded
+from bowstring.errors import DataTypeError, UsageError
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import Indices, Values
+from bowstring.layouts.dictionary import DictionaryLayout, frozen
+from bowstring.layouts.gather import check_length
+from bowstring.layouts.ranking import differs
+from bowstring.layouts.registry import layout_of
+from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
+
+
+def _grouped(keys: Sequence[Values], length: int) -> tuple[Indices, Indices]:
+    """For each slot the number of its value, counted as values first appear, and where each of them first does."""
+    if not keys:
+        return np.zeros(length, np.int64), np.zeros(min(length, 1), np.int64)
+    order = np.argsort(keys[0], kind="stable") if len(keys) == 1 else np.lexsort(keys[::-1])
+    edges = _edges([key[order] for key in keys])
+    firsts = order[edges]
+    appearance = np.argsort(firsts)
+    number = np.empty_like(appearance)
+    number[appearance] = np.arange(len(appearance))
+    codes = np.empty(length, np.int64)
+    codes[order] = number[np.cumsum(edges) - 1]
+    return codes, firsts[appearance]
+
+
+def _edges(keys: Sequence[Values]) -> Values:
+    edges = differs(keys[0])
+    for key in keys[1:]:
+        edges |= differs(key)
+    return edges
+
+
+def _encoded(array: Array, index_type: Int) -> Array:
+    layout = layout_of(dictionary(index_type, array.type))
+    assert isinstance(layout, DictionaryLayout)
+    keys = identities(array)
+    if keys is None:
+        return layout.build(array.to_pylist())
+    valid = array.layout.valid(array)
+    held = np.arange(array.length) if valid is None else np.flatnonzero(valid)
+    codes, firsts = _grouped([key[held] for key in keys], len(held))
+    if len(firsts) - 1 > np.iinfo(layout.indices.dtype).max:
+        raise DataTypeError(f"{len(firsts)} distinct values are too many for indices of {index_type}")
+    indices = np.zeros(array.length, layout.indices.dtype)
+    indices[held] = codes.astype(indices.dtype)
+    return layout.of(layout.indices.of(indices, valid), array.layout.take(array, held[firsts]))
+
+
+def dictionary_encode(array: Array, index_type: Int | None = None) -> Array:
+    """The array as indices (int32 by default) into its distinct values, in the order of their first appearance.
+
+    A dictionary-encoded array is given back as it is. Raises `DataTypeError` where the distinct values are too many for
+    the indices.
+    """
+    if isinstance(array.type, Dictionary):
+        return array
+    return _encoded(array, index_type or Int(32))
+
+
+def unique(array: Array) -> Array:
+    """The distinct values in the order of their first appearance, null among them where there is one."""
+    return array.layout.take(array, _numbered(array)[1])
+
+
+def _numbered(array: Array) -> tuple[Indices, Indices]:
+    """As `_grouped`, for an array of any type."""
+    keys = identities(array)
+    if keys is not None:
+        return _grouped(keys, array.length)
+    numbers: dict[object, int] = {}
+    codes = [numbers.setdefault(frozen(value), len(numbers)) for value in array.to_pylist()]
+    found = np.array(codes, np.int64)
+    return found, np.unique(found, return_index=True)[1].astype(np.int64)
+
+
+def run_end_encode(array: Array, run_end_type: DataType | None = None) -> Array:
+    """The array as runs of the same value, with run ends of int32 by default.
+
+    A run-end encoded array is given back as it is. Raises `UsageError` where it is too long for the run ends.
+    """
+    if isinstance(array.type, RunEndEncoded):
+        return array
+    layout = layout_of(run_end_encoded(run_end_type or Int(32), array.type))
+    assert isinstance(layout, RunEndEncodedLayout)
+    keys = identities(array)
+    if keys is None:
+        return layout.build(array.to_pylist())
+    starts = np.flatnonzero(_edges(keys)) if keys and array.length else np.zeros(min(array.length, 1), np.int64)
+    return layout.of(np.append(starts[1:], array.length)[: len(starts)], array.layout.take(array, starts), array.length)
+
+
+def run_end_decode(array: Array) -> Array:
+    """A run-end encoded array as plain values, copied; any other array as it is."""
+    layout = array.layout.storage
+    if not isinstance(layout, RunEndEncodedLayout):
+        return array
+    check_length(array)
+    lengths, values = layout.lengths(array.storage)
+    return values.layout.take(values, np.repeat(np.arange(values.length), lengths))
+
+
+def unify_dictionaries(arrays: Sequence[Array]) -> list[Array]:
+    """Dictionary-encoded arrays of one type over one dictionary, the union of theirs; other arrays as they are.
+
+    Nothing is copied where they share one already. Raises `DataTypeError` where the union is too large for the indices.
+    """
+    found = [array.dictionary for array in arrays if array.dictionary is not None]
+    if not found or all(one is found[0] for one in found):
+        return list(arrays)
+    layout = arrays[0].layout.storage
+    if not isinstance(layout, DictionaryLayout) or any(array.type != arrays[0].type for array in arrays):
+        raise UsageError("unify_dictionaries: the arrays are dictionary-encoded, all of one type")
+    distinct = {id(one): one for one in found}
+    joined = layout.dictionary.concat(list(distinct.values()))
+    numbers, firsts = _numbered(joined)
+    shared = joined.layout.take(joined, firsts)
+    if shared.length - 1 > np.iinfo(layout.indices.dtype).max:
+        raise DataTypeError(f"a dictionary of {shared.length} values is too large for the indices of {layout.type}")
+    ends = np.cumsum([one.length for one in distinct.values()])
+    base = dict(zip(distinct, (ends - [one.length for one in distinct.values()]).tolist(), strict=True))
+    out = []
+    for array in arrays:
+        keys = layout.keys(array.storage)
+        moved = numbers[keys + base[id(array.dictionary)]] if keys.size and joined.length else keys
+        indices = layout.indices.of(moved.astype(layout.indices.dtype), array.mask())
+        out.append(layout.of(indices, shared).seen_as(array.layout))
+    return out
