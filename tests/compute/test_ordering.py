@@ -114,3 +114,12 @@ def test_sorting_by_no_column_is_refused() -> None:
         bs.table({"a": [1]}).sort_by([])
     with pytest.raises(bs.errors.NotFoundError, match="'z'"):
         bs.table({"a": [1]}).sort_by("z")
+
+
+@pytest.mark.parametrize("low", [-(1 << 63), -70_000, 0, (1 << 63) - 70_000])
+@pytest.mark.parametrize("span", [10, (1 << 16) - 1, 1 << 16])
+def test_integers_of_a_narrow_range_are_ordered_as_others_are(low: int, span: int) -> None:
+    values = np.random.default_rng(span).integers(low, low + span, 500, endpoint=True)
+    values[7], values[9] = low + span, low
+    assert bs.array(values).sort().to_pylist() == sorted(values.tolist())
+    assert bs.array(values).dictionary_encode().to_pylist() == values.tolist()

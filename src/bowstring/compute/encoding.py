@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bowstring.compute.ordering import identities
+from bowstring.compute.ordering import identities, stable_order
 from bowstring.datatypes.types import DataType, Dictionary, Int, RunEndEncoded, dictionary, run_end_encoded
 from bowstring.errors import DataTypeError, UsageError
 from bowstring.layouts.array import Array
@@ -25,7 +25,7 @@ def _grouped(keys: Sequence[Values], length: int) -> tuple[Indices, Indices]:
     """For each slot the number of its value, counted as values first appear, and where each of them first does."""
     if not keys:
         return np.zeros(length, np.int64), np.zeros(min(length, 1), np.int64)
-    order = np.argsort(keys[0], kind="stable") if len(keys) == 1 else np.lexsort(keys[::-1])
+    order = stable_order(keys)
     edges = _edges([key[order] for key in keys])
     firsts = order[edges]
     appearance = np.argsort(firsts)

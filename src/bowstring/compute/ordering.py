@@ -41,7 +41,19 @@ def sorted_positions(columns: Sequence[tuple[Array, Order]], null_placement: Nul
         keys.extend(_keys(array, order == "descending", null_placement == "at_start"))
     if not keys:
         raise UsageError("sorting needs at least one column")
-    return np.argsort(keys[0], kind="stable") if len(keys) == 1 else np.lexsort(keys[::-1])
+    return stable_order(keys)
+
+
+def stable_order(keys: Sequence[Values]) -> Indices:
+    """The positions that put rows in order, by NumPy keys, at least one, the most significant first."""
+    key = keys[0]
+    if len(keys) > 1:
+        return np.lexsort(keys[::-1])
+    if key.dtype.kind in "iu" and key.dtype.itemsize > 2 and key.size:
+        low = key.min()
+        if int(key.max()) - int(low) < 1 << 16:  # NumPy sorts 16 bits in linear time
+            key = (key - low).astype(np.uint16)
+    return np.argsort(key, kind="stable")
 
 
 def _keys(array: Array, is_descending: bool, nulls_first: bool) -> list[Values]:
