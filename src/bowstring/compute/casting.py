@@ -19,6 +19,7 @@ from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import place
 from bowstring.layouts.dictionary import decode, nulls
+from bowstring.layouts.gather import check_length
 from bowstring.layouts.registry import layout_of
 
 Cast: TypeAlias = Callable[[Array, Any, bool], Array]
@@ -52,6 +53,7 @@ def cast(array: Array, target_type: t.DataType, safe: bool = True) -> Array:
     source = array.type
     if source == target_type:
         return array
+    check_length(array)
     try:
         for kind, opened in _OPENED.items():
             if isinstance(source, kind):

@@ -47,6 +47,7 @@ def is_null(array: Array, nan_is_null: bool = False) -> Array:
 
 def drop_null(array: Array) -> Array:
     """The slots that hold a value; the array itself where all do, else a copy."""
+    check_length(array)
     valid = array.layout.valid(array)
     return array if valid is None else array.layout.take(array, np.flatnonzero(valid))
 
@@ -56,6 +57,7 @@ def fill_null(array: Array, fill_value: Any) -> Array:
 
     Raises `DataTypeError` where the value does not fit the type.
     """
+    check_length(array)
     with place("fill_null"):
         filler = array.layout.build([fill_value])
     valid = array.layout.valid(array)
