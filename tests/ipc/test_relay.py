@@ -123,7 +123,7 @@ def test_vectors_written_piece_by_piece_are_the_parts() -> None:
     held = os.urandom(1 << 20)
     sizes = np.array([0, 1, 500_000, 0, 64, 300_000, 7], np.int64)
     offsets = np.cumsum(sizes) - sizes
-    parts = Parts(Memory(held), offsets, sizes, -sizes & 63)
+    parts = Parts.of_memory(Memory(held), offsets, sizes, -sizes & 63)
     expected = b"".join(parts)
     vectors, got = parts.vectors(), b""
     assert vectors[:, 1].sum() == len(expected)
@@ -147,7 +147,7 @@ def test_a_stretch_outside_its_memory_is_refused() -> None:
     one = np.ones(1, np.int64)
     for offset, size in ((-1, 1), (0, 11), (10, 1), (1, -1), (1 << 62, 1 << 62)):
         with pytest.raises(bowstring.errors.UsageError, match="not within"):
-            Parts(Memory(bytes(10)), one * offset, one * size, one * 0)
+            Parts.of_memory(Memory(bytes(10)), one * offset, one * size, one * 0)
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
@@ -168,3 +168,24 @@ def test_big_endian_batches_are_not_passed_on_as_they_are() -> None:
     batch = bowstring.open_stream(sink.getvalue()).read_next_batch()
     assert not passes(batch)
     assert written(batch) == written(native)
+
+
+def test_wide_batches_made_in_memory_go_out_as_a_walk_over_their_columns_gives_them() -> None:
+    made = bowstring.record_batch(wide())
+    assert passes(made)
+    arrays = [bowstring.array(column.to_pylist(), column.type) for column in made.columns]
+    for batch in (made, as_made(made), bowstring.RecordBatch.from_arrays(arrays, schema=made.schema)):
+        sink = io.BytesIO()
+        with bowstring.new_file(sink, batch.schema) as writer:
+            writer._encoder._relay = None
+            writer.write(batch)
+        assert written(batch) == sink.getvalue()
+    assert not passes(made.slice(1))
+    assert pa.ipc.open_file(written(made.slice(1))).get_batch(0) == wide().slice(1)
+
+
+def test_a_buffer_that_is_not_within_its_memory_is_not_made() -> None:
+    memory = Memory(bytes(10))
+    for offset, size in ((-1, 1), (0, 11), (10, 1), (1, -1)):
+        with pytest.raises(InvalidDataError, match="not within a memory of 10 bytes"):
+            bowstring.Buffer(memory, offset, size)

@@ -224,7 +224,9 @@ class Import:
         return found
 
 
-_NOWHERE = EMPTY.memory
+_NOWHERE = Memory(b"")
+"""Stands for the whole address space until `settle` knows which part of it is meant; nothing reads it."""
+_NOWHERE.size = 1 << 64
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,12 @@
-"""Bodies, passed on («RecordBatch message»): a batch that was read goes out by its header, no column is made for it."""
+"""Wide bodies («RecordBatch message»): many flat columns go out by their numbers, without a walk over each.
+
+A batch that was read has these numbers in its header, so no column is made for it at all.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 import numpy as np
 
@@ -14,6 +18,7 @@ from bowstring.layouts.base import BufferSpec, Layout, Role
 from bowstring.memory.parts import Numbers, Parts
 
 _LEAST_COLUMNS = 16
+_OFFSET, _LENGTH, _LAYOUT = attrgetter("offset"), attrgetter("length"), attrgetter("layout")
 
 
 class RelayPlan:
@@ -42,13 +47,15 @@ class RelayPlan:
         return cls(layouts) if len(layouts) >= _LEAST_COLUMNS and all(map(_is_flat, layouts)) else None
 
     def body(self, columns: Sequence[Array], alignment: int) -> FlatBody | None:
-        """The body of all columns of a batch that was read, its buffers at multiples of `alignment` bytes.
+        """The body of all columns of a batch, its buffers at multiples of `alignment` bytes.
 
         It is the one that `flatten` would make of the columns in the current form, little-endian and not compressed: an
         encoder of other forms does not ask. None where columns would have to be changed or refused: `flatten`, or
         making the column, does that.
         """
-        if not isinstance(columns, BatchColumns) or not columns.is_whole:
+        if not isinstance(columns, BatchColumns):
+            return self._of_arrays(columns, alignment)
+        if not columns.is_whole:
             return None
         if columns.plan is not self._met:
             if [column.layout for column in columns.plan] != self._layouts:
@@ -66,17 +73,47 @@ class RelayPlan:
             return None
         if ((offsets < 0) | (held < 0) | (offsets > limit - held)).any():
             return None
+        sizes = self._sizes(length, held, null_counts)
+        if sizes is None:
+            return None
+        numbers, paddings, size_bytes = _laid_out(length, nodes, sizes, alignment)
+        return FlatBody(
+            numbers, Parts.of_memory(columns.memory, columns.body_at + offsets, sizes, paddings), size_bytes
+        )
+
+    def _of_arrays(self, arrays: Sequence[Array], alignment: int) -> FlatBody | None:
+        if not isinstance(arrays, (list, tuple)) or any(map(_OFFSET, arrays)):
+            return None
+        length = arrays[0].length
+        buffers = [buffer for array in arrays for buffer in array.buffers]
+        if len(buffers) != len(self._spec_of) or list(map(_LAYOUT, arrays)) != self._layouts:
+            return None
+        null_counts = np.array([array._null_count for array in arrays], np.int64)
+        if (null_counts < 0).any():
+            null_counts = np.array([array.null_count for array in arrays], np.int64)
+        held = np.array([0 if buffer is None else buffer.size for buffer in buffers], np.int64)
+        sizes = self._sizes(length, held, null_counts)
+        if sizes is None or set(map(_LENGTH, arrays)) != {length}:
+            return None
+        nodes = np.stack((np.full(len(arrays), length, np.int64), null_counts), 1)
+        numbers, paddings, size_bytes = _laid_out(length, nodes, sizes, alignment)
+        return FlatBody(numbers, Parts.of_buffers(buffers, sizes, paddings), size_bytes)
+
+    def _sizes(self, length: int, held: Numbers, null_counts: Numbers) -> Numbers | None:
+        """What is to be written of each buffer; None where one does not hold the slots and nothing else."""
         wanted = np.array([spec.size_bytes(length) for spec in self._specs], np.int64)[self._spec_of]
         sizes: Numbers = held.copy()
         no_nulls = self._validity_at[null_counts == 0]
         sizes[no_nulls] = wanted[no_nulls] = 0
-        if ((sizes != wanted) & ~self._is_free).any():
-            return None
-        padded = (sizes + (alignment - 1)) & -alignment
-        ends = np.cumsum(padded)
-        numbers = BatchNumbers(length, nodes, np.stack((ends - padded, sizes), 1), np.empty(0, np.int64))
-        parts = Parts(columns.memory, columns.body_at + offsets, sizes, padded - sizes)
-        return FlatBody(numbers, parts, int(ends[-1]))
+        return None if ((sizes != wanted) & ~self._is_free).any() else sizes
+
+
+def _laid_out(length: int, nodes: Numbers, sizes: Numbers, alignment: int) -> tuple[BatchNumbers, Numbers, int]:
+    """The numbers of a body of buffers of these sizes, the paddings between them, and its size in bytes."""
+    padded = (sizes + (alignment - 1)) & -alignment
+    ends = np.cumsum(padded)
+    numbers = BatchNumbers(length, nodes, np.stack((ends - padded, sizes), 1), np.empty(0, np.int64))
+    return numbers, padded - sizes, int(ends[-1])
 
 
 def _is_flat(layout: Layout) -> bool:

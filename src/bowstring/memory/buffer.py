@@ -28,28 +28,19 @@ class Memory:
     handed out are read-only NumPy arrays, and each keeps the owner alive.
     """
 
-    __slots__ = ("_address", "_typed", "bytes", "device", "owner")
+    __slots__ = ("_typed", "address", "bytes", "device", "owner", "size")
 
     def __init__(self, owner: Any, device: str = "cpu") -> None:
         array = np.frombuffer(owner, UINT8) if not isinstance(owner, np.ndarray) else _flat_bytes(owner)
         array.flags.writeable = False
         self.owner = owner
         self.bytes: Bytes = array
+        self.size: int = array.size
+        """The length in bytes."""
+        self.address: int = array.__array_interface__["data"][0]
+        """The address of the first byte."""
         self.device = device
         self._typed: dict[np.dtype[Any], npt.NDArray[Any]] = {UINT8: array}
-        self._address = -1
-
-    @property
-    def address(self) -> int:
-        """The address of the first byte."""
-        if self._address < 0:
-            self._address = self.bytes.__array_interface__["data"][0]
-        return self._address
-
-    @property
-    def size(self) -> int:
-        """The length in bytes."""
-        return self.bytes.size
 
     def typed(self, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """All whole elements of `dtype` from the first byte on, without copying (possibly unaligned)."""
@@ -69,12 +60,15 @@ def _flat_bytes(array: npt.NDArray[Any]) -> Bytes:
 class Buffer:
     """A stretch of `size` bytes of a `Memory`, beginning at byte `offset` of it.
 
-    Immutable and cheap: making one neither copies nor touches bytes.
+    Immutable and cheap: making one neither copies nor touches bytes. Raises `InvalidDataError` for a stretch that is
+    not within its memory.
     """
 
     __slots__ = ("memory", "offset", "size")
 
     def __init__(self, memory: Memory, offset: int, size: int) -> None:
+        if offset < 0 or size < 0 or offset + size > memory.size:
+            raise InvalidDataError(f"{size} bytes from byte {offset} on are not within a memory of {memory.size} bytes")
         self.memory = memory
         self.offset = offset
         self.size = size

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from bowstring.errors import UsageError
-from bowstring.memory.buffer import Memory
+from bowstring.memory.buffer import Buffer, Memory
 
 Vectors: TypeAlias = npt.NDArray[np.intp]
 Numbers: TypeAlias = npt.NDArray[np.int64]
@@ -21,32 +21,51 @@ _PADDINGS = [bytes(length_bytes) for length_bytes in range(64)]
 
 
 class Parts(Sequence[Any]):
-    """Stretches of one memory, each followed by less than 64 zero bytes; empty ones are left out.
+    """Stretches of memory, each followed by less than 64 zero bytes; empty ones are left out.
 
     As a sequence, objects with the buffer protocol, made when they are first asked for. `vectors` says the same in
-    addresses, for which no Python object a stretch is needed. Offsets, sizes and paddings are in bytes, shape (n,).
-    Raises `UsageError` where a stretch is not within the memory.
+    addresses, for which no Python object a stretch is needed. Made by `of_memory` or `of_buffers`.
     """
 
-    __slots__ = ("_listed", "_memory", "_offsets", "_paddings", "_sizes")
+    __slots__ = ("_addresses", "_listed", "_paddings", "_sizes", "_stretches")
 
-    def __init__(self, memory: Memory, offsets: Numbers, sizes: Numbers, paddings: Numbers) -> None:
-        if ((offsets < 0) | (sizes < 0) | (offsets > memory.size - sizes)).any():
-            raise UsageError("a stretch is not within its memory")
-        self._memory = memory
-        self._offsets = offsets
+    def __init__(
+        self, stretches: Callable[[], Iterable[Any]], addresses: Numbers, sizes: Numbers, paddings: Numbers
+    ) -> None:
+        self._stretches = stretches
+        self._addresses = addresses
         self._sizes = sizes
         self._paddings = paddings
         self._listed: list[Any] | None = None
 
+    @classmethod
+    def of_memory(cls, memory: Memory, offsets: Numbers, sizes: Numbers, paddings: Numbers) -> Parts:
+        """Stretches of one memory. Offsets, sizes and paddings are in bytes, shape (n,).
+
+        Raises `UsageError` where a stretch is not within the memory.
+        """
+        if ((offsets < 0) | (sizes < 0) | (offsets > memory.size - sizes)).any():
+            raise UsageError("a stretch is not within its memory")
+
+        def stretches() -> Iterator[Any]:
+            view = memory.bytes.data
+            return (view[at : at + size] for at, size in zip(offsets.tolist(), sizes.tolist(), strict=True))
+
+        return cls(stretches, memory.address + offsets, sizes, paddings)
+
+    @classmethod
+    def of_buffers(cls, buffers: Sequence[Buffer | None], sizes: Numbers, paddings: Numbers) -> Parts:
+        """Whole buffers: their sizes and paddings in bytes, shape (n,), and a size of 0 for one to be left out."""
+        addresses = np.array([0 if b is None else b.memory.address + b.offset for b in buffers], np.int64)
+        return cls(lambda: (b"" if b is None else b.bytes for b in buffers), addresses, sizes, paddings)
+
     def _list(self) -> list[Any]:
         if self._listed is None:
-            view = self._memory.bytes.data
             listed: list[Any] = []
-            spans = zip(self._offsets.tolist(), self._sizes.tolist(), self._paddings.tolist(), strict=True)
-            for offset, size, padding in spans:
+            spans = zip(self._stretches(), self._sizes.tolist(), self._paddings.tolist(), strict=True)
+            for stretch, size, padding in spans:
                 if size:
-                    listed.append(view[offset : offset + size])
+                    listed.append(stretch)
                     if padding:
                         listed.append(_PADDINGS[padding])
             self._listed = listed
@@ -71,7 +90,7 @@ class Parts(Sequence[Any]):
         Valid as long as this object is.
         """
         out = np.empty((len(self._sizes), 2, 2), np.intp)
-        out[:, 0, 0] = self._memory.address + self._offsets
+        out[:, 0, 0] = self._addresses
         out[:, 0, 1] = self._sizes
         out[:, 1, 0] = _ZEROS.address
         out[:, 1, 1] = np.where(self._sizes > 0, self._paddings, 0)
