@@ -67,3 +67,10 @@ def test_a_huge_value_that_does_not_fit_is_shown_in_short() -> None:
         with pytest.raises(errors.DataTypeError) as caught:
             bs.array(values, wanted)
         assert len(str(caught.value)) < 300
+
+
+def test_a_union_puts_a_value_where_it_is_a_legal_one() -> None:
+    times = bs.sparse_union([("s", bs.time32("s")), ("ms", bs.time32("ms"))])
+    array = bs.array([86_399, 86_400], times)
+    array.validate(full=True)
+    assert array.values(0).tolist() == [0, 1]

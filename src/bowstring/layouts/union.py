@@ -120,8 +120,10 @@ class UnionLayout(Layout):
         fallback = -1
         for number, layout in enumerate(self.children):
             try:
-                back = layout.build([value]).to_pylist()[0]
-            except DataTypeError:
+                made = layout.build([value])
+                made.validate(full=True)
+                back = made.to_pylist()[0]
+            except (DataTypeError, InvalidDataError):
                 continue
             if type(back) is type(value):
                 return number
