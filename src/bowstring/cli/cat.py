@@ -9,7 +9,7 @@ import click
 
 from bowstring.cli.rows import column_option, limited, write_csv, write_json_lines, write_table
 from bowstring.cli.streams import forgive_letters, given, max_piped_option
-from bowstring.inspection.opening import open_any
+from bowstring.ipc.opening import open_any
 
 _ROWS_SHOWN = 1000
 

@@ -18,11 +18,11 @@ from bowstring.datatypes.field import Schema
 from bowstring.datatypes.types import Dictionary
 from bowstring.errors import LimitError, UsageError
 from bowstring.exchange import integration
-from bowstring.inspection.opening import open_any
 from bowstring.inspection.values import csv_line, json_line, rows_of, text_of
 from bowstring.ipc.api import new_file, new_stream
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.form import WireForm
+from bowstring.ipc.opening import open_any
 from bowstring.ipc.sinks import Sink, sink_for
 from bowstring.layouts.array import Array
 from bowstring.layouts.registry import layout_of

@@ -17,9 +17,9 @@ from bowstring.inspection.differences import (
     row_differences,
     schema_differences,
 )
-from bowstring.inspection.opening import open_any
 from bowstring.inspection.text import printable
 from bowstring.inspection.values import as_json, json_value
+from bowstring.ipc.opening import open_any
 
 FORMAT_VERSION = 1
 _COLUMNS_SHOWN = 50

@@ -16,9 +16,9 @@ from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Metadata
 from bowstring.inspection.document import as_document
 from bowstring.inspection.inspector import inspect
-from bowstring.inspection.opening import MAX_PIPED_BYTES
 from bowstring.inspection.report import FieldReport, Inspection
 from bowstring.inspection.text import human_bytes, printable, share_of, shown_bytes
+from bowstring.ipc.opening import MAX_PIPED_BYTES
 
 _COLUMNS_SHOWN = 20
 _FIELDS_SHOWN = 40

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from bowstring.inspection.opening import MAX_PIPED_BYTES
+from bowstring.ipc.opening import MAX_PIPED_BYTES
 
 _WIDE = 1000
 

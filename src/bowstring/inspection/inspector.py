@@ -12,7 +12,6 @@ from bowstring.datatypes.field import Field
 from bowstring.datatypes.types import DataType, Dictionary
 from bowstring.errors import InvalidDataError, UnsupportedError
 from bowstring.flatbuf.tables import VERSIONS
-from bowstring.inspection.opening import MAX_PIPED_BYTES, in_sequence, recognised
 from bowstring.inspection.report import (
     BatchesReport,
     BytesReport,
@@ -23,11 +22,12 @@ from bowstring.inspection.report import (
     FieldReport,
     Inspection,
 )
-from bowstring.inspection.scan import FileScan, Outside, Scan, StreamScan
 from bowstring.inspection.sizes import DictionaryTally, Tally
 from bowstring.inspection.text import share_of
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import V4, V5, DictionaryId, WireSchema, read_fields
+from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence, recognised
+from bowstring.ipc.scan import FileScan, Outside, Scan, StreamScan
 from bowstring.ipc.sources import MemorySource, PulledSource
 
 _ENDIANNESS: tuple[Literal["little", "big"], ...] = ("little", "big")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from bowstring.errors import InvalidDataError
-from bowstring.inspection.opening import MAX_PIPED_BYTES, in_sequence, recognised
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence, recognised
 from bowstring.ipc.sources import MemorySource
 from bowstring.ipc.stream import StreamReader
 from bowstring.tabular.batch import RecordBatch

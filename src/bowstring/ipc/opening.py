@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from bowstring.errors import FormatMismatchError, LimitError, TruncatedError
-from bowstring.inspection.scan import Replayed
 from bowstring.ipc import framing
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.scan import Replayed
 from bowstring.ipc.sources import MemorySource, PulledSource, in_order, mapped_descriptor
 from bowstring.ipc.stream import StreamReader
 from bowstring.memory.buffer import Memory
