@@ -94,3 +94,19 @@ def test_offsets_that_do_not_fit_are_refused() -> None:
 
 def _nulls(length: int) -> bs.Array:
     return bs.Array.from_buffers(bs.null(), length, [])
+
+
+def test_of_dictionaries_that_grow_the_longest_is_taken() -> None:
+    grown = distinct(100)
+    made = joined(words([9], grown.slice(0, 10)), words([None, 49], distinct(50)), words([99, 3], grown))
+    assert made.to_pylist() == ["9", None, "49", "99", "3"]
+    assert made.dictionary is not None
+    assert made.dictionary.length == 100
+
+
+@pytest.mark.parametrize("value_type", [bs.float64(), bs.list_(bs.float32())])
+def test_zeros_of_both_signs_stay_apart_in_joined_dictionaries(value_type: bs.DataType) -> None:
+    type_ = bs.dictionary(bs.int8(), value_type)
+    zeros = [0.0, -0.0] if value_type == bs.float64() else [[0.0], [-0.0]]
+    made = bs.concat_arrays([bs.array([zero], type_) for zero in zeros])
+    assert repr(made.to_pylist()) == repr(zeros)

@@ -30,7 +30,7 @@ from bowstring.layouts.base import (
     split_nulls,
     with_nulls,
 )
-from bowstring.layouts.equality import arrays_equal
+from bowstring.layouts.equality import arrays_equal, begins_with
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.memory.bitmap import Mask
 
@@ -142,7 +142,8 @@ class DictionaryLayout(Layout):
         return Array(self, own.length, own.buffers, (), array.dictionary, own._null_count)
 
     def concat(self, arrays: Sequence[Array]) -> Array:
-        """Dictionaries that are the same one after the other are taken once, others are put end to end.
+        """Of dictionaries of which one begins as the other does, one after the other, the longer one is taken; others
+        are put end to end.
 
         Raises `DataTypeError` where the joined dictionary is too large for the type's indices.
         """
@@ -153,7 +154,9 @@ class DictionaryLayout(Layout):
             keys, own = self.keys(array), array.dictionary
             assert own is not None
             last = dictionaries[-1] if dictionaries else None
-            if last is None or not (last is own or last.equals(own, nans_equal=True)):
+            if last is not None and last.length < own.length and begins_with(own, last):
+                dictionaries[-1], length = own, base + own.length
+            elif last is None or not begins_with(last, own):
                 dictionaries.append(own)
                 base, length = length, length + own.length
             moved.append(keys + base)
