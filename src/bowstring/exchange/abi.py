@@ -1,4 +1,5 @@
-"""The structures of the Arrow C data and C stream interfaces, and the capsules that carry them («PyCapsule Standard»).
+"""The structures of the Arrow C data, C stream and C device interfaces, and the capsules that carry them («PyCapsule
+Standard»).
 
 The structures are rows of 64-bit words (a pointer is one, too), read and written whole: that is several times as fast
 as field by field. What an exported structure points to lies in one `Block`, which lives until the structure is
@@ -28,10 +29,16 @@ FORMAT, NAME, METADATA, FLAGS, SCHEMA_N_CHILDREN, SCHEMA_CHILDREN, SCHEMA_DICTIO
 LENGTH, NULL_COUNT, OFFSET, N_BUFFERS, N_CHILDREN, BUFFERS, CHILDREN, DICTIONARY, RELEASE, PRIVATE = range(10)
 # struct ArrowArrayStream
 GET_SCHEMA, GET_NEXT, GET_LAST_ERROR, STREAM_RELEASE, STREAM_PRIVATE = range(5)
+# struct ArrowDeviceArray is a struct ArrowArray, these, and three words that are reserved
+DEVICE_ID, DEVICE_TYPE, SYNC_EVENT = range(10, 13)
+# struct ArrowDeviceArrayStream is a word for the device, and then a struct ArrowArrayStream
+DEVICE_STREAM_RELEASE = 1 + STREAM_RELEASE
 
 SchemaWords = ctypes.c_int64 * 9
 ArrayWords = ctypes.c_int64 * 10
 StreamWords = ctypes.c_int64 * 5
+DeviceArrayWords = ctypes.c_int64 * 16
+DeviceStreamWords = ctypes.c_int64 * 6
 
 _ROWS = tuple(ctypes.c_int64 * size for size in range(8))
 
@@ -44,13 +51,24 @@ ReleaseFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 SCHEMA_CAPSULE = immortal(b"arrow_schema")
 ARRAY_CAPSULE = immortal(b"arrow_array")
 STREAM_CAPSULE = immortal(b"arrow_array_stream")
-RELEASE_WORD = {SCHEMA_CAPSULE: SCHEMA_RELEASE, ARRAY_CAPSULE: RELEASE, STREAM_CAPSULE: STREAM_RELEASE}
+DEVICE_ARRAY_CAPSULE = immortal(b"arrow_device_array")
+DEVICE_STREAM_CAPSULE = immortal(b"arrow_device_array_stream")
+RELEASE_WORD = {
+    SCHEMA_CAPSULE: SCHEMA_RELEASE,
+    ARRAY_CAPSULE: RELEASE,
+    STREAM_CAPSULE: STREAM_RELEASE,
+    DEVICE_ARRAY_CAPSULE: RELEASE,
+    DEVICE_STREAM_CAPSULE: DEVICE_STREAM_RELEASE,
+}
 
 _capsule_new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
     ("PyCapsule_New", ctypes.pythonapi)
 )
 _capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+_capsule_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_IsValid", ctypes.pythonapi)
 )
 # A destructor is given a capsule without references: as a bare address, nobody counts any.
 _dying_capsule_name = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(("PyCapsule_GetName", ctypes.pythonapi))
@@ -156,20 +174,20 @@ release_schema = _releaser(SchemaWords, SCHEMA_RELEASE)
 release_array = _releaser(ArrayWords, RELEASE)
 
 
-def _release_stream(
-    address: int,
-    _words_type: Any = StreamWords,
-    _live: Any = live,
-    _release: int = STREAM_RELEASE,
-    _private: int = STREAM_PRIVATE,
-) -> None:
-    words = _words_type.from_address(address)
-    if words[_release]:
-        held = _live.pop(words[_private], None)  # noqa: F841 - gone when this function is
-        words[_release] = 0
+def _stream_releaser(words_type: Any, release: int) -> Any:
+    """The release callback of streams; their private data is the word behind it."""
+
+    def release_stream(address: int, _words_type: Any = words_type, _live: Any = live, _release: int = release) -> None:
+        words = _words_type.from_address(address)
+        if words[_release]:
+            held = _live.pop(words[_release + 1], None)  # noqa: F841 - gone when this function is
+            words[_release] = 0
+
+    return callback(ReleaseFunction, release_stream)
 
 
-release_stream = callback(ReleaseFunction, _release_stream)
+release_stream = _stream_releaser(StreamWords, STREAM_RELEASE)
+release_device_stream = _stream_releaser(DeviceStreamWords, DEVICE_STREAM_RELEASE)
 
 
 def address_of(function: Any) -> int:
@@ -182,6 +200,7 @@ def address_of(function: Any) -> int:
 SCHEMA_RELEASER = address_of(release_schema)
 ARRAY_RELEASER = address_of(release_array)
 STREAM_RELEASER = address_of(release_stream)
+DEVICE_STREAM_RELEASER = address_of(release_device_stream)
 
 
 # Capsules
@@ -210,6 +229,11 @@ def capsule(name: bytes, block: Block) -> object:
     made: object = _capsule_new(block.address, name, _destructor)
     _in_capsules[block.address] = (block, RELEASE_WORD[name])
     return made
+
+
+def is_capsule(held: object, name: bytes) -> bool:
+    """Whether an object is a capsule of that name."""
+    return bool(_capsule_is_valid(held, name))
 
 
 def pointer(held: object, name: bytes) -> int:

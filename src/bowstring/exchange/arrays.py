@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bowstring.errors import InvalidDataError, UsageError
-from bowstring.exchange import abi
+from bowstring.exchange import abi, devices
 from bowstring.exchange.callbacks import immortal
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import BufferSpec, Layout, Role, place
@@ -292,13 +292,16 @@ class Held:
             self._release(_addressof(words))
 
 
-def take_array(address: int, layout: Layout) -> Array:
+def take_array(address: int, layout: Layout, on_device: bool = False) -> Array:
     """The array that a structure describes, over its memory; the structure is moved, and released with its last view.
 
-    Raises `InvalidDataError` or one of its kinds for a structure that does not fit the layout; it is released then,
-    too.
+    With `on_device` it is an ArrowDeviceArray, which begins as an ArrowArray. Raises `InvalidDataError` or one of its
+    kinds for a structure that does not fit the layout, or whose memory the processor does not read; it is released
+    then, too.
     """
     held = Held(address)
+    if on_device:
+        devices.check_array(address)
     taken = Import()
     array = taken.read(held.address, layout)
     taken.settle(held)

@@ -1,4 +1,6 @@
-"""The Arrow C stream interface: a schema and a pull-style iterator of arrays, out and in."""
+"""The Arrow C stream interface, and that of the C device interface: a schema and a pull-style iterator of arrays, out
+and in.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from typing import Any, Self
 
 from bowstring.datatypes.field import Field
 from bowstring.errors import BowstringError, InvalidDataError, ResourceError
-from bowstring.exchange import abi
+from bowstring.exchange import abi, devices
 from bowstring.exchange.arrays import take_array
 from bowstring.exchange.callbacks import immortal
 from bowstring.exchange.schemas import read_field, schema_block
@@ -61,36 +63,51 @@ def _error_number(error: BaseException) -> int:
     return errno.EINVAL if isinstance(error, ValueError | TypeError) else errno.EIO
 
 
-def _producer(address: int) -> _Producer:
-    producer: _Producer = abi.live[abi.StreamWords.from_address(address)[abi.STREAM_PRIVATE]][1]
-    return producer
+def _callbacks(first: int, wrap: Callable[[abi.Block], abi.Block], array_words: Any) -> list[int]:
+    """The addresses of get_schema, get_next and get_last_error for streams with `first` words before these, whose
+    arrays go out `wrap`ped into structures of `array_words`.
+    """
+
+    def producer_of(address: int) -> _Producer:
+        key = ctypes.c_int64.from_address(address + 8 * (first + abi.STREAM_PRIVATE)).value
+        producer: _Producer = abi.live[key][1]
+        return producer
+
+    def get_schema(address: int, out: int) -> int:
+        producer = producer_of(address)
+        return producer.attempt(lambda: schema_block(producer.field), out, ctypes.sizeof(abi.SchemaWords))
+
+    def get_next(address: int, out: int) -> int:
+        producer = producer_of(address)
+
+        def step() -> abi.Block | None:
+            block = next(producer.blocks, None)
+            return None if block is None else wrap(block)
+
+        return producer.attempt(step, out, ctypes.sizeof(array_words))
+
+    def get_last_error(address: int) -> int:
+        error = producer_of(address).error
+        return 0 if error is None else ctypes.addressof(error)
+
+    functions = (_GetFunction(get_schema), _GetFunction(get_next), _ErrorFunction(get_last_error))
+    return [abi.address_of(immortal(function)) for function in functions]
 
 
-def _get_schema(address: int, out: int) -> int:
-    producer = _producer(address)
-    return producer.attempt(lambda: schema_block(producer.field), out, ctypes.sizeof(abi.SchemaWords))
+_FUNCTIONS = _callbacks(0, lambda block: block, abi.ArrayWords)
+_DEVICE_FUNCTIONS = _callbacks(1, devices.on_cpu, abi.DeviceArrayWords)
 
 
-def _get_next(address: int, out: int) -> int:
-    producer = _producer(address)
-    return producer.attempt(lambda: next(producer.blocks, None), out, ctypes.sizeof(abi.ArrayWords))
-
-
-def _get_last_error(address: int) -> int:
-    error = _producer(address).error
-    return 0 if error is None else ctypes.addressof(error)
-
-
-_get_schema_function = immortal(_GetFunction(_get_schema))
-_get_next_function = immortal(_GetFunction(_get_next))
-_get_last_error_function = immortal(_ErrorFunction(_get_last_error))
-_FUNCTIONS = [abi.address_of(f) for f in (_get_schema_function, _get_next_function, _get_last_error_function)]
-
-
-def stream_block(field: Field, blocks: Iterable[abi.Block]) -> abi.Block:
-    """A stream of arrays, each given as its block when the consumer asks for it, as an ArrowArrayStream structure."""
+def stream_block(field: Field, blocks: Iterable[abi.Block], on_device: bool = False) -> abi.Block:
+    """A stream of arrays, each given as its block when the consumer asks for it, as an ArrowArrayStream structure, or
+    with `on_device` as an ArrowDeviceArrayStream of the CPU.
+    """
     with abi.Block() as block:
-        block.add([*_FUNCTIONS, abi.STREAM_RELEASER, block.keep(_Producer(field, iter(blocks)))])
+        key = block.keep(_Producer(field, iter(blocks)))
+        if on_device:
+            block.add([devices.CPU_WORD, *_DEVICE_FUNCTIONS, abi.DEVICE_STREAM_RELEASER, key])
+        else:
+            block.add([*_FUNCTIONS, abi.STREAM_RELEASER, key])
     return block
 
 
@@ -103,16 +120,24 @@ class ArrayStream:
     The stream is released when it ends, fails, is closed, or is dropped. Arrays that came out of it stay valid.
     """
 
-    __slots__ = ("_layout", "_lock", "_number", "_release", "_words", "field")
+    __slots__ = ("_first", "_layout", "_lock", "_number", "_release", "_words", "field")
 
-    def __init__(self, address: int) -> None:
-        """Move the ArrowArrayStream structure at an address, and read its schema.
+    def __init__(self, address: int, on_device: bool = False) -> None:
+        """Move the ArrowArrayStream structure at an address (`on_device`: ArrowDeviceArrayStream), and read its schema.
 
-        Raises `InvalidDataError` or `ResourceError` where the producer fails or its schema is not well formed.
+        Raises `InvalidDataError` or `ResourceError` where the producer fails or its schema is not well formed, and
+        `UnsupportedError`, leaving the structure where it is, for a device whose memory the processor does not read.
         """
-        self._words = abi.StreamWords.from_buffer_copy(abi.StreamWords.from_address(address))
-        abi.StreamWords.from_address(address)[abi.STREAM_RELEASE] = 0
-        self._release = abi.ReleaseFunction(self._words[abi.STREAM_RELEASE])
+        self._words: ctypes.Array[ctypes.c_int64] = abi.DeviceStreamWords()
+        self._first = 1
+        if on_device:
+            devices.check_stream(address)
+        words_type = abi.DeviceStreamWords if on_device else abi.StreamWords
+        words = words_type.from_address(address)
+        self._first = 1 if on_device else 0
+        self._words = words_type.from_buffer_copy(words)
+        words[self._first + abi.STREAM_RELEASE] = 0
+        self._release = abi.ReleaseFunction(self._words[self._first + abi.STREAM_RELEASE])
         self._lock = threading.RLock()
         self._number = 0
         try:
@@ -135,13 +160,15 @@ class ArrayStream:
 
     def _call(self, function: int, out: ctypes.Array[ctypes.c_int64], what: str) -> None:
         address = ctypes.addressof(self._words)
-        if not self._words[function]:
+        callback = self._words[self._first + function]
+        if not callback:
             raise InvalidDataError(f"a stream has a null pointer where it should give {what}")
-        number = _GetFunction(self._words[function])(address, ctypes.addressof(out))
+        number = _GetFunction(callback)(address, ctypes.addressof(out))
         if number:
             text = None
-            if self._words[abi.GET_LAST_ERROR]:
-                text = _ErrorFunction(self._words[abi.GET_LAST_ERROR])(address)
+            last_error = self._words[self._first + abi.GET_LAST_ERROR]
+            if last_error:
+                text = _ErrorFunction(last_error)(address)
             said = ctypes.string_at(text).decode("utf-8", "replace") if text else "the producer says no more"
             message = f"a stream failed to give {what}: {said} (error {number}, {_named(number)})"
             if number == errno.ENOMEM:
@@ -157,9 +184,9 @@ class ArrayStream:
         Raises `InvalidDataError` or `ResourceError` where the producer fails or an array does not fit the schema.
         """
         with self._lock:
-            if not self._words[abi.STREAM_RELEASE]:
+            if not self._words[self._first + abi.STREAM_RELEASE]:
                 raise StopIteration
-            out = abi.ArrayWords()
+            out = abi.DeviceArrayWords()  # which begins as an ArrowArray
             what = f"array {self._number}"
             try:
                 self._call(abi.GET_NEXT, out, what)
@@ -167,7 +194,7 @@ class ArrayStream:
                     self._close()
                     raise StopIteration
                 with place(f"{what} of a stream"):
-                    array = take_array(ctypes.addressof(out), self._layout)
+                    array = take_array(ctypes.addressof(out), self._layout, self._first == 1)
             except BowstringError:
                 self._close()
                 raise
@@ -180,10 +207,10 @@ class ArrayStream:
             self._close()
 
     def _close(self, _addressof: Any = ctypes.addressof) -> None:
-        words = self._words
-        if words[3]:
+        words, release = self._words, self._first + 3
+        if words[release]:
             self._release(_addressof(words))
-            words[3] = 0
+            words[release] = 0
 
     def __enter__(self) -> Self:
         return self

@@ -362,7 +362,12 @@ class Array:
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
         from bowstring.exchange import cdata
 
-        return cdata.export_array(self)
+        return cdata.export_array(self, requested_schema)
+
+    def __arrow_c_device_array__(self, requested_schema: object = None, **options: object) -> tuple[object, object]:
+        from bowstring.exchange import cdata
+
+        return cdata.export_device_array(self, requested_schema, options)
 
     def __reduce__(self) -> tuple[Any, ...]:
         own = self.rebased()

@@ -214,12 +214,22 @@ class RecordBatch(Columns):
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
         from bowstring.exchange import cdata
 
-        return cdata.export_batch(self)
+        return cdata.export_batch(self, requested_schema)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         from bowstring.exchange import cdata
 
-        return cdata.export_stream(self.schema, iter([self]))
+        return cdata.export_stream(self.schema, [self], requested_schema)
+
+    def __arrow_c_device_array__(self, requested_schema: object = None, **options: object) -> tuple[object, object]:
+        from bowstring.exchange import cdata
+
+        return cdata.export_device_batch(self, requested_schema, options)
+
+    def __arrow_c_device_stream__(self, requested_schema: object = None, **options: object) -> object:
+        from bowstring.exchange import cdata
+
+        return cdata.export_device_stream(self.schema, [self], requested_schema, options)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RecordBatch, (self.schema, self.num_rows, self.columns, self.pairs)

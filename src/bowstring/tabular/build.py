@@ -27,6 +27,14 @@ from bowstring.tabular.batch import RecordBatch, fitting_schema
 from bowstring.tabular.chunked import ChunkedArray
 from bowstring.tabular.table import Table
 
+_GIVES_ARRAY = ("__arrow_c_array__", "__arrow_c_device_array__")
+_GIVES_STREAM = ("__arrow_c_stream__", "__arrow_c_device_stream__")
+"""The methods of the Arrow PyCapsule interface."""
+
+
+def _has_any(source: object, methods: tuple[str, ...]) -> bool:
+    return any(hasattr(source, method) for method in methods)
+
 
 def array(values: Any, type: DataType | None = None, mask: Values | Sequence[bool] | None = None) -> Array:
     """An array of `values`, of data type `type` or of one that is inferred from them.
@@ -37,9 +45,7 @@ def array(values: Any, type: DataType | None = None, mask: Values | Sequence[boo
     """
     if isinstance(values, ChunkedArray):
         values = values.combine_chunks()
-    elif not isinstance(values, Array) and (
-        hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__")
-    ):
+    elif not isinstance(values, Array) and (_has_any(values, _GIVES_ARRAY) or _has_any(values, _GIVES_STREAM)):
         from bowstring.exchange import cdata
 
         values = cdata.import_array(values)
@@ -321,7 +327,7 @@ def record_batch(
     """
     if isinstance(data, RecordBatch):
         return data
-    if hasattr(data, "__arrow_c_array__"):
+    if _has_any(data, _GIVES_ARRAY):
         from bowstring.exchange import cdata
 
         return cdata.import_batch(data)
@@ -343,12 +349,12 @@ def table(
         return data
     if isinstance(data, RecordBatch):
         return Table(data.schema, [data])
-    if hasattr(data, "__arrow_c_stream__"):
+    if _has_any(data, _GIVES_STREAM):
         from bowstring.exchange import cdata
 
         found, batches = cdata.import_stream(data)
         return Table(found, list(batches))
-    if hasattr(data, "__arrow_c_array__"):
+    if _has_any(data, _GIVES_ARRAY):
         batch = record_batch(data)
         return Table(batch.schema, [batch])
     if isinstance(data, (list, tuple)) and data and all(isinstance(row, Mapping) for row in data) and names is None:

@@ -204,7 +204,12 @@ class ChunkedArray:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         from bowstring.exchange import cdata
 
-        return cdata.export_chunked(self)
+        return cdata.export_chunked(self, requested_schema)
+
+    def __arrow_c_device_stream__(self, requested_schema: object = None, **options: object) -> object:
+        from bowstring.exchange import cdata
+
+        return cdata.export_device_chunked(self, requested_schema, options)
 
     def __repr__(self) -> str:
         size = len(self)

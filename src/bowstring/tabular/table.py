@@ -246,7 +246,12 @@ class Table(Columns):
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         from bowstring.exchange import cdata
 
-        return cdata.export_stream(self.schema, iter(self._batches))
+        return cdata.export_stream(self.schema, self._batches, requested_schema)
+
+    def __arrow_c_device_stream__(self, requested_schema: object = None, **options: object) -> object:
+        from bowstring.exchange import cdata
+
+        return cdata.export_device_stream(self.schema, self._batches, requested_schema, options)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Table, (self.schema, self._batches)
