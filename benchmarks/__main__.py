@@ -21,6 +21,9 @@ GROUPS = {
     "reading": "reading",
     "writing": "writing",
     "compression": "compression",
+    "validation": "validation",
+    "equality": "equality",
+    "conversion": "conversion",
     "import": "importing",
     "transfer": "transfer",
     "publish": "publish",
@@ -37,8 +40,8 @@ _NEEDED_BYTES = 6 << 30
 def main(names: Sequence[str], quick: bool, repeat: int, folder: Path | None) -> None:
     """Measure Bowstring against its peers, side by side in one run.
 
-    NAMEs are reading, writing, compression, import, transfer, publish; all of them by default. Ends with 0 even where a
-    bound is missed, but says so.
+    NAMEs are reading, writing, compression, validation, equality, conversion, import, transfer, publish; all of them by
+    default. Ends with 0 even where a bound is missed, but says so.
     """
     console = Console(width=None if os.isatty(1) else 160)
     facts = machine.facts()

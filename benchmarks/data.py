@@ -11,7 +11,7 @@ import pyarrow as pa
 NULL_SHARE = 0.1
 
 
-def _strings(random: np.random.Generator, rows: int, length_bytes: int = 16) -> Any:
+def ascii_strings(random: np.random.Generator, rows: int, length_bytes: int = 16) -> Any:
     """Strings of `length_bytes` on average, half as many to one and a half times as many."""
     lengths = random.integers(length_bytes // 2, length_bytes * 3 // 2 + 1, rows)
     offsets = np.zeros(rows + 1, np.int32)
@@ -20,7 +20,29 @@ def _strings(random: np.random.Generator, rows: int, length_bytes: int = 16) -> 
     return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(letters))
 
 
-def _with_nulls(random: np.random.Generator, array: Any) -> Any:
+def strings_of_all_scripts(random: np.random.Generator, rows: int) -> Any:
+    """A pyarrow array of words and short sentences in several scripts, one to four bytes a character."""
+    return pa.array(_SENTENCES).take(pa.array(random.integers(0, len(_SENTENCES), rows)))
+
+
+_SENTENCES = (
+    "plain letters only",
+    "naïve façade",
+    "Größenwahn",
+    "Ἐν ἀρχῇ ἦν ὁ λόγος",
+    "все счастливые семьи",
+    "كتاب مفتوح",
+    "सत्यमेव जयते",
+    "天地玄黃",
+    "春はあけぼの",
+    "훈민정음",
+    "ok 👍🏽",
+    "",
+)
+
+
+def with_nulls(random: np.random.Generator, array: Any) -> Any:
+    """The array with nulls strewn in, one in ten."""
     return pa.compute.if_else(pa.array(random.random(len(array)) >= NULL_SHARE), array, None)
 
 
@@ -30,14 +52,14 @@ def numbers(random: np.random.Generator, rows: int, columns: int) -> Any:
     arrays = []
     for index in range(columns):
         array = pa.array(random.integers(-1_000_000, 1_000_000, rows).astype(kinds[index % len(kinds)]))
-        arrays.append(_with_nulls(random, array) if index % 3 == 2 else array)
+        arrays.append(with_nulls(random, array) if index % 3 == 2 else array)
     return pa.record_batch(arrays, names=[f"number_{index}" for index in range(columns)])
 
 
 def strings(random: np.random.Generator, rows: int, columns: int) -> Any:
     """A record batch of string columns, every third one with nulls."""
-    arrays = [_strings(random, rows) for _ in range(columns)]
-    arrays = [_with_nulls(random, array) if index % 3 == 2 else array for index, array in enumerate(arrays)]
+    arrays = [ascii_strings(random, rows) for _ in range(columns)]
+    arrays = [with_nulls(random, array) if index % 3 == 2 else array for index, array in enumerate(arrays)]
     return pa.record_batch(arrays, names=[f"text_{index}" for index in range(columns)])
 
 
@@ -46,9 +68,9 @@ def mixed(random: np.random.Generator, rows: int, columns: int) -> Any:
     made = (
         pa.array(random.integers(0, 1 << 40, rows)),
         pa.array(random.random(rows)),
-        _strings(random, rows),
-        _with_nulls(random, pa.array(random.integers(0, 1 << 20, rows).astype(np.int32))),
-        _with_nulls(random, _strings(random, rows)),
+        ascii_strings(random, rows),
+        with_nulls(random, pa.array(random.integers(0, 1 << 20, rows).astype(np.int32))),
+        with_nulls(random, ascii_strings(random, rows)),
     )
     names = ("int64", "float64", "string", "nullable_int32", "nullable_string")
     return pa.record_batch(

@@ -1,0 +1,120 @@
+"""Arrays to Python objects and back. The peer is pyarrow: `to_pylist`, and `array` with the type given and inferred.
+
+Rows are `Table.to_pylist` and `Table.from_pylist`. What comes out is compared before the clock starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import bowstring
+from benchmarks import data
+from benchmarks.timing import Contender, Effort, Outcome, compare, timed
+
+GROUP = "conversion"
+_TO_BOUND, _FROM_BOUND = 1.5, 2.0
+
+
+def _integers(random: np.random.Generator, rows: int) -> Any:
+    return pa.array(random.integers(-1_000_000_000, 1_000_000_000, rows))
+
+
+def _floats(random: np.random.Generator, rows: int) -> Any:
+    return data.with_nulls(random, pa.array(random.random(rows)))
+
+
+def _lists(random: np.random.Generator, rows: int) -> Any:
+    offsets = np.zeros(rows + 1, np.int32)
+    np.cumsum(random.integers(0, 9, rows), out=offsets[1:])
+    made = pa.ListArray.from_arrays(offsets, _integers(random, int(offsets[-1])))
+    return pa.array(made.to_pylist(), made.type)
+
+
+def _structs(random: np.random.Generator, rows: int) -> Any:
+    names = ["number", "share", "name"]
+    return pa.StructArray.from_arrays([make(random, rows) for make in (_integers, _floats, data.ascii_strings)], names)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Values to convert; `rows` of them."""
+
+    name: str
+    make: Callable[[np.random.Generator, int], Any]
+    rows: int
+
+
+SHAPES = (
+    Shape("integers", _integers, 1_000_000),
+    Shape("floats with nulls", _floats, 1_000_000),
+    Shape("ASCII strings", data.ascii_strings, 1_000_000),
+    Shape("strings of mixed scripts", data.strings_of_all_scripts, 500_000),
+    Shape(
+        "strings with nulls", lambda random, rows: data.with_nulls(random, data.ascii_strings(random, rows)), 500_000
+    ),
+    Shape("lists of integers", _lists, 200_000),
+    Shape("structs", _structs, 200_000),
+)
+
+
+def run(_folder: Path, effort: Effort) -> Iterator[Outcome]:
+    """Measure each kind of values both ways, and then rows."""
+    for shape in SHAPES:
+        rows = shape.rows // 50 if effort.quick else shape.rows
+        theirs = shape.make(np.random.default_rng(2029), rows)
+        ours, values = bowstring.array(theirs), theirs.to_pylist()
+        assert ours.to_pylist() == values, f"{shape.name}: to_pylist gives other values"
+        assert bowstring.array(values).equals(ours), f"{shape.name}: array gives other values"
+        assert bowstring.array(values, ours.type).equals(ours), f"{shape.name}: array of a type gives other values"
+        yield _line(f"to_pylist, {rows:,} {shape.name}", _TO_BOUND, ours.to_pylist, theirs.to_pylist, effort)
+        yield _line(
+            f"array, type given, {rows:,} {shape.name}",
+            _FROM_BOUND,
+            partial(bowstring.array, values, ours.type),
+            partial(pa.array, values, theirs.type),
+            effort,
+        )
+        yield _line(
+            f"array, type inferred, {rows:,} {shape.name}",
+            _FROM_BOUND,
+            partial(bowstring.array, values),
+            partial(pa.array, values),
+            effort,
+        )
+    yield from _rows(effort)
+
+
+def _rows(effort: Effort) -> Iterator[Outcome]:
+    rows = 4_000 if effort.quick else 200_000
+    batch = data.mixed(np.random.default_rng(2030), rows, 5)
+    theirs = pa.Table.from_batches([batch])
+    ours, values = bowstring.table(theirs), theirs.to_pylist()
+    assert ours.to_pylist() == values, "rows: to_pylist gives other values"
+    assert bowstring.table(values, ours.schema).equals(ours), "rows: table gives other values"
+    yield _line(f"to_pylist, {rows:,} rows of 5 columns", _TO_BOUND, ours.to_pylist, theirs.to_pylist, effort)
+    yield _line(
+        f"table, schema given, {rows:,} rows of 5 columns",
+        _FROM_BOUND,
+        partial(bowstring.table, values, ours.schema),
+        partial(pa.Table.from_pylist, values, theirs.schema),
+        effort,
+    )
+    yield _line(
+        f"table, schema inferred, {rows:,} rows of 5 columns",
+        _FROM_BOUND,
+        partial(bowstring.table, values),
+        partial(pa.Table.from_pylist, values),
+        effort,
+    )
+
+
+def _line(line: str, bound: float, ours: Callable[[], object], theirs: Callable[[], object], effort: Effort) -> Outcome:
+    contenders = Contender("bowstring", timed(ours)), [Contender("pyarrow", timed(theirs))]
+    return compare((GROUP, line), bound, *contenders, effort)

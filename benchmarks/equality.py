@@ -1,0 +1,71 @@
+"""Equality of arrays that are equal, at different addresses. The peer is pyarrow's `equals`.
+
+Before the clock starts, both say that the arrays are equal, and that they are not with the last value changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import bowstring
+from benchmarks import data
+from benchmarks.timing import Contender, Effort, Outcome, compare, timed
+
+GROUP = "equality"
+_ROWS = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Values to compare, and the bound for it."""
+
+    name: str
+    dtype: type[Any] | None
+    bound: float | None
+    has_nulls: bool = False
+
+    def make(self, rows: int) -> Any:
+        """So many of them, as a pyarrow array; always the same, never at the same address."""
+        random = np.random.default_rng(2028)
+        if self.dtype is None:
+            made = data.ascii_strings(random, rows)
+        else:
+            made = pa.array(random.integers(-1_000_000, 1_000_000, rows).astype(self.dtype))
+        return data.with_nulls(random, made) if self.has_nulls else made
+
+
+SHAPES = (
+    Shape("int64", np.int64, 0.8),
+    Shape("float64", np.float64, 0.8),
+    Shape("int32", np.int32, 0.8),
+    Shape("int64 with nulls", np.int64, 0.8, has_nulls=True),
+    Shape("float64 with nulls", np.float64, 0.8, has_nulls=True),
+    Shape("strings", None, None),
+    Shape("strings with nulls", None, None, has_nulls=True),
+)
+
+
+def run(_folder: Path, effort: Effort) -> Iterator[Outcome]:
+    """Measure each kind of values."""
+    for shape in SHAPES:
+        rows = _ROWS // 50 if effort.quick else _ROWS // 5 if shape.dtype is None else _ROWS
+        theirs, others = shape.make(rows), shape.make(rows)
+        ours, mine = bowstring.array(theirs), bowstring.array(others)
+        changed = pa.concat_arrays([others.slice(0, rows - 1), pa.array([None], others.type)])
+        for left, right, other in ((theirs, others, changed), (ours, mine, bowstring.array(changed))):
+            assert left.equals(right), f"{shape.name}: not equal"
+            assert not left.equals(other), f"{shape.name}: equal to others"
+        yield compare(
+            (GROUP, f"{rows:,} {shape.name}"),
+            shape.bound,
+            Contender("bowstring", timed(partial(ours.equals, mine))),
+            [Contender("pyarrow", timed(partial(theirs.equals, others)))],
+            effort,
+        )
