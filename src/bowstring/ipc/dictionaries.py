@@ -13,6 +13,7 @@ from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import InvalidDataError, UsageError
 from bowstring.ipc.body import BatchColumns, DictionaryLookup, ReadSchema, SchemaPlan
 from bowstring.ipc.flatten import dictionaries_of
+from bowstring.ipc.growing import Chain
 from bowstring.ipc.header import BatchHeader
 from bowstring.ipc.metadata import V4, DictionaryId, WireSchema
 from bowstring.layouts.array import Array
@@ -33,55 +34,88 @@ def read_values(
 
 
 class Entry:
-    """One dictionary: its first batch and the deltas, joined when it is asked for."""
+    """One dictionary as of some place: the first parts of a chain."""
 
-    __slots__ = ("_joined", "_parts")
+    __slots__ = ("_chain", "_count", "_made")
 
-    def __init__(self, parts: tuple[Sequence[Array], ...]) -> None:
-        self._parts = parts
-        self._joined: Array | None = None
+    def __init__(self, chain: Chain, count: int) -> None:
+        self._chain = chain
+        self._count = count
+        self._made: Array | None = None
 
     def array(self) -> Array:
         """All values."""
-        if self._joined is None:
-            parts = [part[0] for part in self._parts]
-            self._joined = parts[0] if len(parts) == 1 else parts[0].layout.concat(parts)
-        return self._joined
+        if self._made is None:
+            self._made = self._chain.joined(self._count)
+        return self._made
 
     def extended(self, delta: Sequence[Array]) -> Entry:
         """The dictionary with a delta at its end."""
-        return Entry((*(self._parts if self._joined is None else ((self._joined,),)), delta))
+        chain = self._chain
+        if self._count < len(chain.parts):  # it was extended before, in another way
+            chain = Chain(chain.parts[: self._count])
+        chain.parts.append(delta)
+        return Entry(chain, self._count + 1)
+
+
+class _Inside:
+    """The dictionaries inside another one: those of its time, or, where one is defined later, that one."""
+
+    __slots__ = ("entries", "missing")
+
+    def __init__(self, node: DictionaryId, entries: dict[int, Entry]) -> None:
+        self.entries = {inner.id: entries[inner.id] for inner in node.inside if inner.id in entries}
+        self.missing = {inner.id for inner in node.inside if inner.id not in entries}
+
+    def __call__(self, node: DictionaryId) -> Array | None:
+        entry = self.entries.get(node.id)
+        return None if entry is None else entry.array()
 
 
 class StreamDictionaries:
-    """The dictionaries that are defined at one place of a stream; immutable."""
+    """The dictionaries that are defined at one place of a stream; it does not change once a batch has it."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_entries", "_is_held", "_waiting")
 
-    def __init__(self, entries: dict[int, Entry] | None = None) -> None:
+    def __init__(self, entries: dict[int, Entry] | None = None, waiting: Sequence[_Inside] = ()) -> None:
         self._entries = entries or {}
+        self._waiting = waiting
+        self._is_held = False
 
     def __call__(self, node: DictionaryId) -> Array | None:
         """The values of a dictionary; None where it is not defined."""
         entry = self._entries.get(node.id)
         return None if entry is None else entry.array()
 
+    def held(self) -> StreamDictionaries:
+        """This table, for a batch to keep."""
+        self._is_held = True
+        return self
+
     def with_batch(
         self, wire: ReadSchema, header: BatchHeader, body: Buffer, where: tuple[object, ...]
     ) -> StreamDictionaries:
         """The table after a dictionary batch: a new dictionary, a replacement, or a longer one."""
         node = known(wire, header, where)
-        values = read_values(wire, header, body, self, where)
-        entry = self._entries.get(node.id)
+        entries = dict(self._entries) if self._is_held else self._entries
+        inside = _Inside(node, entries)
+        values = read_values(wire, header, body, inside, where)
+        entry = entries.get(node.id)
         if not header.shape.is_delta:
-            entry = Entry((values,))
+            entry = Entry(Chain([values]), 1)
         elif entry is None:
             raise InvalidDataError(
                 f"{' '.join(map(str, where))}: a delta for dictionary {node.id}, which is not defined"
             )
         else:
             entry = entry.extended(values)
-        return StreamDictionaries({**self._entries, node.id: entry})
+        entries[node.id] = entry
+        for other in self._waiting:
+            if node.id in other.missing:
+                other.missing.remove(node.id)
+                other.entries[node.id] = entry
+        waiting = [other for other in (*self._waiting, inside) if other.missing]
+        return StreamDictionaries(entries, waiting)
 
 
 class FileDictionaries:
@@ -109,8 +143,8 @@ class FileDictionaries:
             parts = self._found.get(node.id)
             if parts is None:
                 return None
-            read = tuple(read_values(self._wire, header, body, self, where) for header, body, where in parts)
-            values = self._entries[node.id] = Entry(read).array()
+            read = [read_values(self._wire, header, body, self, where)[0] for header, body, where in parts]
+            values = self._entries[node.id] = read[0] if len(read) == 1 else read[0].layout.concat(read)
         return values
 
     def _index(self) -> dict[int, list[tuple[BatchHeader, Buffer, tuple[object, ...]]]]:

@@ -164,9 +164,8 @@ class Decoder:
             return None
         where = ("record batch", self.batches)
         self.batches += 1
-        columns = BatchColumns(
-            known.plan(version), header, body, self._dictionaries, where, known.selected(self._positions, version)
-        )
+        dictionaries, selected = self._dictionaries.held(), known.selected(self._positions, version)
+        columns = BatchColumns(known.plan(version), header, body, dictionaries, where, selected)
         return make_batch(self.schema, header, columns)
 
     def decode(self, metadata: bytes, body: Buffer = EMPTY) -> RecordBatch | None:

@@ -1,0 +1,214 @@
+"""Dictionaries that grow by deltas («Dictionary Messages»), each value copied a constant number of times.
+
+Each delta makes a dictionary that begins as the one before did. Here all of them are arrays over the same memory, which
+has room for more: what comes is written behind what arrays show already, and where the room ends, twice as much is
+taken. A thousand deltas so cost and hold what their values do, not what a thousand dictionaries would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from bowstring.errors import InvalidDataError
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import BufferSpec, Layout, Role
+from bowstring.layouts.binary import checked_offsets
+from bowstring.layouts.dictionary import DictionaryLayout
+from bowstring.layouts.equality import begins_with
+from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes, Memory, allocate
+
+_LEAST_BYTES = 64
+_UNDERSTOOD = (Role.VALIDITY, Role.OFFSETS, Role.DATA)
+
+
+class Chain:
+    """A dictionary batch and the deltas after it; `parts` hold their values, the only item of each.
+
+    Values are read when a dictionary is asked for. Several threads may ask.
+    """
+
+    __slots__ = ("_ends", "_grown", "_lock", "parts")
+
+    def __init__(self, parts: Sequence[Sequence[Array]]) -> None:
+        self.parts = list(parts)
+        self._lock = Lock()
+        self._grown: _Grown | None = None
+        self._ends: list[int] = []
+
+    def joined(self, count: int) -> Array:
+        """The values of the first `count` parts; raises `InvalidDataError` where one is malformed."""
+        if count == 1:
+            return self.parts[0][0]
+        layout = self.parts[0][0].layout
+        if not _can_grow(layout):
+            return layout.concat([part[0] for part in self.parts[:count]])
+        with self._lock:
+            grown = self._grown or _Grown(layout)
+            self._grown = None  # where a part is malformed, the next to ask begins anew and is told so again
+            ends = self._ends if grown.length else []
+            for part in self.parts[len(ends) : count]:
+                part[0].validate()
+                grown.append(part[0].rebased())
+                ends.append(grown.length)
+            self._grown, self._ends = grown, ends
+            return grown.array().slice(0, ends[count - 1])
+
+
+def _can_grow(layout: Layout) -> bool:
+    if layout.VARIADIC or any(spec.role not in _UNDERSTOOD for spec in layout.buffers):
+        return False
+    if layout.children and not layout.buffers:  # runs: how long one is, the next array would say
+        return False
+    return all(map(_can_grow, layout.children)) and (layout.dictionary is None or _can_grow(layout.dictionary))
+
+
+class _Grown:
+    """Arrays of one layout end to end, in memory that has room for more."""
+
+    __slots__ = ("_buffers", "_children", "_dictionary", "_layout", "length")
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self.length = 0
+        self._buffers: list[_Room | None] = [None if s.role is Role.VALIDITY else _Room() for s in layout.buffers]
+        self._children = [_Grown(child) for child in layout.children]
+        self._dictionary: Array | None = None
+
+    def append(self, array: Array) -> None:
+        """Add an array that begins at offset 0; where it is malformed, what is here is of no use any more."""
+        keys = self._keys(array) if isinstance(self._layout.storage, DictionaryLayout) else None
+        offsets = self._offsets(array)
+        for child, own in zip(self._children, array.children, strict=True):
+            child.append(own.rebased())
+        for number, spec in enumerate(self._layout.buffers):
+            if spec.role is Role.VALIDITY:
+                self._append_validity(array)
+                continue
+            room = self._buffers[number]
+            assert room is not None
+            if spec.role is Role.OFFSETS:
+                assert offsets is not None
+                room.append((offsets[1:] if room.size else offsets).view(UINT8))
+            elif spec.dtype is None:
+                held = array.buffers[number]
+                bits = np.unpackbits((held or EMPTY).bytes, count=array.length, bitorder="little")
+                room.append_bits(bits, self.length)
+            elif keys is not None:
+                room.append(keys.view(UINT8))
+            else:
+                room.append(_bytes(array, number, spec))
+        self.length += array.length
+
+    def _offsets(self, array: Array) -> Any:
+        """The array's offsets as they go on behind those that are there."""
+        for number, spec in enumerate(self._layout.buffers):
+            if spec.role is Role.OFFSETS:
+                if self._children:
+                    offsets = checked_offsets(array, array.children[0].length, "the child's length of")
+                    base = self._children[0].length
+                else:
+                    offsets = checked_offsets(array, (array.buffers[2] or EMPTY).size, "the data buffer's size of")
+                    data = self._buffers[2]
+                    assert data is not None
+                    base = data.size
+                assert spec.dtype is not None
+                if base + int(offsets[-1]) > np.iinfo(spec.dtype).max:
+                    raise InvalidDataError(
+                        f"a dictionary and its deltas have {base + int(offsets[-1])} elements in all, too many for the "
+                        f"offsets in buffer {number} of {self._layout.type}"
+                    )
+                return np.ascontiguousarray(offsets + spec.dtype.type(base))
+        return None
+
+    def _keys(self, array: Array) -> Any:
+        """The array's indices as they point into the dictionary that serves all arrays; it may grow by theirs."""
+        layout, own, held = self._layout.storage, array.dictionary, self._dictionary
+        assert isinstance(layout, DictionaryLayout)
+        keys = layout.keys(array.storage)
+        assert own is not None
+        base = 0
+        if held is None or (held.length < own.length and begins_with(own, held)):
+            held = own
+        elif not begins_with(held, own):
+            base = held.length
+            if keys.size and base + int(keys.max()) > np.iinfo(layout.indices.dtype).max:
+                raise InvalidDataError(
+                    f"the dictionaries inside a dictionary and its deltas have {base + own.length} values in all, too "
+                    f"many for the indices of {layout.type}"
+                )
+            held = layout.dictionary.concat([held, own])
+        self._dictionary = held
+        return (keys + base).astype(layout.indices.dtype)
+
+    def _append_validity(self, array: Array) -> None:
+        validity, room = array.buffers[0], self._buffers[0]
+        if room is None:
+            if array.null_count == 0:
+                return
+            room = self._buffers[0] = _Room()
+            room.append_bits(np.ones(self.length, UINT8), 0)
+        if validity is None or array.null_count == 0:
+            bits = np.ones(array.length, UINT8)
+        else:
+            bits = np.unpackbits(validity.bytes, count=array.length, bitorder="little")
+        room.append_bits(bits, self.length)
+
+    def array(self) -> Array:
+        """All of it; what is appended later does not change it."""
+        return Array(
+            self._layout,
+            self.length,
+            tuple(None if room is None else room.buffer() for room in self._buffers),
+            tuple(child.array() for child in self._children),
+            self._dictionary,
+            0 if self._layout.has_validity and self._buffers[0] is None else -1,
+        )
+
+
+def _bytes(array: Array, number: int, spec: BufferSpec) -> Bytes:
+    held = array.buffers[number] or EMPTY
+    if not spec.per_slot:
+        return held.bytes
+    size = spec.size_bytes(array.length)
+    if held.size < size:
+        raise InvalidDataError(f"a dictionary's {spec.role.value} have {held.size} bytes, expected {size}")
+    return held.bytes[:size]
+
+
+class _Room:
+    """Bytes with room for more behind them."""
+
+    __slots__ = ("_held", "_memory", "size")
+
+    def __init__(self) -> None:
+        self._held = allocate(_LEAST_BYTES)
+        self._memory = Memory(self._held)
+        self.size = 0
+
+    def _reserve(self, size: int) -> None:
+        if size > len(self._held):
+            wider = allocate(max(size, 2 * len(self._held)))
+            wider[: self.size] = self._held[: self.size]
+            self._held, self._memory = wider, Memory(wider)
+
+    def append(self, data: Bytes) -> None:
+        end = self.size + data.size
+        self._reserve(end)
+        self._held[self.size : end] = data
+        self.size = end
+
+    def append_bits(self, bits: Bytes, count: int) -> None:
+        """Add bits behind the `count` ones that are there."""
+        first = count >> 3
+        if count & 7:
+            head = np.unpackbits(self._held[first : first + 1], count=count & 7, bitorder="little")
+            bits = np.concatenate((head, bits))
+        self.size = first
+        self.append(np.packbits(bits, bitorder="little"))
+
+    def buffer(self) -> Buffer:
+        return Buffer(self._memory, 0, self.size)

@@ -1,0 +1,101 @@
+"""Dictionaries that grow by deltas: the same values as deltas put end to end, in memory that is shared."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import Any
+
+import pytest
+
+import bowstring as bs
+from bowstring import errors
+from bowstring.ipc.growing import Chain
+
+WORDS = bs.dictionary(bs.int8(), bs.string())
+CASES: dict[str, tuple[bs.DataType, list[Any]]] = {
+    "int": (bs.int32(), [1, None, 3, -7]),
+    "bool": (bs.bool_(), [True, None, False]),
+    "text": (bs.string(), ["a", "", None, "a longer one"]),
+    "bytes": (bs.large_binary(), [b"x", None, b"yz"]),
+    "fixed bytes": (bs.binary(3), [b"abc", None]),
+    "null": (bs.null(), [None]),
+    "view": (bs.string_view(), ["short", None, "a string of more than twelve bytes"]),
+    "list": (bs.list_(bs.string()), [["a", None], [], None, ["b"]]),
+    "fixed list": (bs.list_(bs.int16(), 2), [[1, 2], None, [None, 3]]),
+    "struct": (bs.struct({"p": bs.int8(), "q": bs.string()}), [{"p": 1, "q": "x"}, None, {"p": None, "q": "y"}]),
+    "map": (bs.map_(bs.string(), bs.int64()), [[("k", 1)], [], None]),
+    "list of words": (bs.list_(WORDS), [["a", "b"], None, ["c", None], ["a", "d"]]),
+    "runs": (bs.run_end_encoded(bs.int16(), bs.int32()), [7, 7, None, 8]),
+    "union": (bs.dense_union({"i": bs.int32(), "s": bs.string()}), [1, "s", 2]),
+    "uuid": (bs.uuid(), [b"0123456789abcdef", None]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_parts_of_every_layout_are_joined_and_stay_as_they_were(name: str) -> None:
+    type_, values = CASES[name]
+    random.seed(name)
+    parts = []
+    for _ in range(40):
+        part = bs.array(random.choices(values, k=random.randrange(12)), type_)
+        parts.append(part.slice(random.randrange(3)))
+    chain, joined = Chain([[parts[0]]]), []
+    for count, part in enumerate(parts[1:], 2):
+        chain.parts.append([part])
+        joined.append(chain.joined(count))
+    shown = [value for part in parts for value in part.to_pylist()]
+    for made in [*joined, chain.joined(7)]:
+        made.validate(full=True)
+        assert made.to_pylist() == shown[: made.length]
+    assert joined[-1].length == len(shown)
+
+
+def test_arrays_share_the_memory_that_grows() -> None:
+    chain = Chain([[bs.array([str(number)])] for number in range(1000)])
+    made = [chain.joined(count) for count in range(2, 1001)]
+    assert [one.length for one in made] == list(range(2, 1001))
+    memories = {id(buffer.memory): buffer.memory.size for one in made for buffer in one.buffers if buffer is not None}
+    last = sum(buffer.size for buffer in made[-1].buffers if buffer is not None)
+    assert sum(memories.values()) <= 6 * last
+
+
+def test_several_threads_may_ask() -> None:
+    chain = Chain([[bs.array([number, None])] for number in range(200)])
+    found: list[bs.Array] = []
+    threads = [
+        threading.Thread(target=lambda: found.extend(map(chain.joined, random.sample(range(2, 201), 150))))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 600
+    for made in found:
+        assert made.to_pylist() == [value for number in range(made.length // 2) for value in (number, None)]
+
+
+def test_a_malformed_part_is_told_each_time_and_the_parts_before_it_stay() -> None:
+    bad = bs.Array.from_buffers(bs.string(), 2, [None, bs.array([0, 9, 3], bs.int32()).buffers[1], b"abc"])
+    chain = Chain([[bs.array(["a"])], [bs.array(["b"])], [bad]])
+    assert chain.joined(2).to_pylist() == ["a", "b"]
+    for _ in range(2):
+        with pytest.raises(errors.InvalidDataError, match="offsets"):
+            chain.joined(3)
+    assert chain.joined(2).to_pylist() == ["a", "b"]
+
+
+def test_a_part_whose_children_are_too_short_is_refused() -> None:
+    type_ = bs.struct({"p": bs.int8()})
+    whole = bs.array([{"p": 1}, {"p": 2}], type_)
+    short = bs.Array(whole.layout, 5, whole.buffers, whole.children)
+    with pytest.raises(errors.InvalidDataError, match="child 'p' has 2 values"):
+        Chain([[whole], [short]]).joined(2)
+
+
+def test_inner_dictionaries_that_outgrow_their_indices_are_refused() -> None:
+    type_ = bs.list_(WORDS)
+    parts = [[bs.array([[f"{part}-{number}" for number in range(100)]], type_)] for part in range(2)]
+    with pytest.raises(errors.InvalidDataError, match="200 values"):
+        Chain(parts).joined(2)
