@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import bowstring as bs
@@ -375,3 +376,29 @@ def test_batches_name_the_column_and_tables_the_batch() -> None:
     with pytest.raises(bs.errors.InvalidDataError, match="column 'n': is"):
         bs.RecordBatch(schema, 2, [broken]).validate()
     assert "no UTF-8" in batch._repr_html_()
+
+
+PAIRS = bs.map_(bs.int8(), bs.int8())
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        made(bs.string(), 0, [None, ints(-5), b""]),
+        made(bs.large_binary(), 0, [None, ints(1 << 60, dtype=I64), b"abc"]),
+        made(bs.list_(bs.int8()), 0, [None, ints(99)], [TEN]),
+        made(PAIRS, 0, [None, ints(-1)], bs.array([], PAIRS).children),
+        made(bs.string(), 0, [None, b"", b""]),
+    ],
+    ids=["negative", "far beyond", "of a list", "of a map", "absent"],
+)
+def test_what_an_offset_says_does_not_count_where_there_are_no_slots(array: bs.Array) -> None:
+    array.validate(full=True)
+    assert array.to_pylist() == []
+    assert array.equals(bs.array([], array.type))
+    assert array.take([]).to_pylist() == []
+    assert bs.concat_arrays([array, array]).to_pylist() == []
+    array.rebased().validate(full=True)
+    outside = pa.array(array)
+    outside.validate(full=True)
+    assert bs.array(outside).to_pylist() == []

@@ -102,6 +102,8 @@ def _address(buffer: Buffer | None, spec: BufferSpec | None = None, slots: int =
             raise InvalidDataError(f"the {name} buffer has {size_bytes} bytes, but {slots} slots need {needed}")
     if not size_bytes or buffer is None:
         return 0 if spec is None or spec.role is Role.VALIDITY else _ZEROS
+    if spec is not None and spec.extra and not slots:
+        return _ZEROS  # what an offset says where there are no slots does not count, but a consumer may believe it
     if buffer.device != "cpu":
         raise UsageError(f"the C data interface has no place for a buffer on {buffer.device}: copy it to the cpu first")
     return buffer.address
@@ -196,7 +198,7 @@ class Import:
             needed = end if not per_slot else (slots + 7) >> 3 if width < 0 else (slots + extra) * width
             if address and needed:
                 if extra:
-                    end = _last_offset(address, width, slots)
+                    end = _last_offset(address, width, slots) if slots else 0
                 buffer = Buffer(_NOWHERE, address, needed)
                 waiting.append(buffer)
                 held.append(buffer)

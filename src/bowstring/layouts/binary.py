@@ -79,7 +79,12 @@ def cut(lengths: Values, dtype: np.dtype[Any], what: DataType) -> Values:
 
 
 def checked_offsets(array: Array, limit: int, of: str) -> Values:
-    """The offsets of an array, checked to rise from 0 or more to at most `limit`; raises `InvalidDataError`."""
+    """The offsets of an array, checked to rise from 0 or more to at most `limit`; raises `InvalidDataError`.
+
+    Where there are no slots, nothing has to be there, and what is there does not count: the offset is 0.
+    """
+    if not array.length:
+        return np.zeros(1, array.layout.buffers[1].dtype)
     offsets = array.values(1)
     if offsets[0] < 0:
         raise InvalidDataError(f"offsets[0] = {offsets[0]} is negative")
@@ -148,6 +153,8 @@ class BinaryLayout(Layout):
         return with_nulls(text.slices(data, offsets - offsets[0]), array)
 
     def rebase(self, array: Array) -> Array:
+        if not array.length:
+            return self.build([])
         offsets, data = array.values(1), self.data(array)
         first, last = int(offsets[0]), int(offsets[-1])
         if not 0 <= first <= last <= data.size:

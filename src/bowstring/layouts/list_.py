@@ -34,7 +34,7 @@ from bowstring.layouts.base import (
     validity_of,
     with_nulls,
 )
-from bowstring.layouts.binary import check_ends, checked_offsets, cut
+from bowstring.layouts.binary import check_ends, checked_offsets, cut, same_cuts
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.gather import take_stretches
 from bowstring.memory.buffer import Buffer
@@ -85,13 +85,13 @@ class ListLayout(Layout):
         return with_nulls([elements[start:stop] for start, stop in pairwise(at)], array)
 
     def rebase(self, array: Array) -> Array:
-        offsets = array.values(1)
+        offsets = array.values(1) if array.length else self.cuts(array)
         first, count = int(offsets[0]), array.children[0].length
         if not 0 <= first <= int(offsets[-1]) <= count:
             self.cuts(array)
         kept = array.buffers[1]
         size = (array.length + 1) * self.offset_type.itemsize
-        if first or kept is None or kept.size < size:
+        if first or kept is None or kept.size < size or not array.length:
             kept = Buffer.of(offsets - offsets[0])
         elif array.offset or kept.size > size:
             kept = kept.slice(array.offset * self.offset_type.itemsize, size)
@@ -112,9 +112,7 @@ class ListLayout(Layout):
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         at, bt = self.cuts(left), self.cuts(right)
-        return bool(np.array_equal(at - at[0], bt - bt[0])) and arrays_equal(
-            self.elements(left, at), self.elements(right, bt), nans_equal
-        )
+        return same_cuts(at, bt) and arrays_equal(self.elements(left, at), self.elements(right, bt), nans_equal)
 
     def check(self, array: Array) -> None:
         check_ends(array, array.children[0].length, "the child's length of")
