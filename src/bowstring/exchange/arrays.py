@@ -228,7 +228,7 @@ class Import:
 
 _NOWHERE = Memory(b"")
 """Stands for the whole address space until `settle` knows which part of it is meant; nothing reads it."""
-_NOWHERE.size = 1 << 64
+_NOWHERE.address, _NOWHERE.size = 0, 1 << 64
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ A batch that was read has these numbers in its header, so no column is made for 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
 
 import numpy as np
 
@@ -15,10 +14,10 @@ from bowstring.ipc.flatten import FlatBody
 from bowstring.ipc.header import BatchNumbers
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import BufferSpec, Layout, Role
+from bowstring.memory.buffer import Buffer
 from bowstring.memory.parts import Numbers, Parts
 
 _LEAST_COLUMNS = 16
-_OFFSET, _LENGTH, _LAYOUT = attrgetter("offset"), attrgetter("length"), attrgetter("layout")
 
 
 class RelayPlan:
@@ -82,18 +81,24 @@ class RelayPlan:
         )
 
     def _of_arrays(self, arrays: Sequence[Array], alignment: int) -> FlatBody | None:
-        if not isinstance(arrays, (list, tuple)) or any(map(_OFFSET, arrays)):
+        if not isinstance(arrays, (list, tuple)) or len(arrays) != len(self._layouts):
             return None
         length = arrays[0].length
-        buffers = [buffer for array in arrays for buffer in array.buffers]
-        if len(buffers) != len(self._spec_of) or list(map(_LAYOUT, arrays)) != self._layouts:
+        buffers: list[Buffer | None] = []
+        known_nulls: list[int] = []
+        for array, layout in zip(arrays, self._layouts, strict=True):
+            if array.offset or array.length != length or (array.layout is not layout and array.layout != layout):
+                return None
+            buffers += array.buffers
+            known_nulls.append(array._null_count)
+        if len(buffers) != len(self._spec_of):
             return None
-        null_counts = np.array([array._null_count for array in arrays], np.int64)
+        null_counts = np.fromiter(known_nulls, np.int64, len(known_nulls))
         if (null_counts < 0).any():
             null_counts = np.array([array.null_count for array in arrays], np.int64)
-        held = np.array([0 if buffer is None else buffer.size for buffer in buffers], np.int64)
+        held = np.fromiter([0 if buffer is None else buffer.size for buffer in buffers], np.int64, len(buffers))
         sizes = self._sizes(length, held, null_counts)
-        if sizes is None or set(map(_LENGTH, arrays)) != {length}:
+        if sizes is None:
             return None
         nodes = np.stack((np.full(len(arrays), length, np.int64), null_counts), 1)
         numbers, paddings, size_bytes = _laid_out(length, nodes, sizes, alignment)

@@ -64,7 +64,7 @@ class Buffer:
     not within its memory.
     """
 
-    __slots__ = ("memory", "offset", "size")
+    __slots__ = ("address", "memory", "offset", "size")
 
     def __init__(self, memory: Memory, offset: int, size: int) -> None:
         if offset < 0 or size < 0 or offset + size > memory.size:
@@ -72,17 +72,14 @@ class Buffer:
         self.memory = memory
         self.offset = offset
         self.size = size
+        self.address: int = memory.address + offset
+        """The address of the first byte."""
 
     @classmethod
     def of(cls, owner: Any) -> Buffer:
         """The whole of an object with the buffer protocol (a NumPy array has to be C-contiguous), without copying."""
         memory = Memory(owner)
         return cls(memory, 0, memory.bytes.size)
-
-    @property
-    def address(self) -> int:
-        """The address of the first byte."""
-        return self.memory.address + self.offset
 
     @property
     def device(self) -> str:
@@ -139,7 +136,11 @@ class Buffer:
         return np.array(self.bytes, dtype=dtype, copy=copy)
 
     def __buffer__(self, flags: int) -> memoryview:
+        """The bytes as `memoryview(buffer)` shows them, from Python 3.12 on; `bytes.data` is the same on any Python."""
         return self.bytes.data
+
+    def __bytes__(self) -> builtins.bytes:
+        return self.to_bytes()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Buffer):

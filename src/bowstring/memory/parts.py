@@ -56,7 +56,7 @@ class Parts(Sequence[Any]):
     @classmethod
     def of_buffers(cls, buffers: Sequence[Buffer | None], sizes: Numbers, paddings: Numbers) -> Parts:
         """Whole buffers: their sizes and paddings in bytes, shape (n,), and a size of 0 for one to be left out."""
-        addresses = np.array([0 if b is None else b.memory.address + b.offset for b in buffers], np.int64)
+        addresses = np.fromiter([0 if b is None else b.address for b in buffers], np.int64, len(buffers))
         return cls(lambda: (b"" if b is None else b.bytes for b in buffers), addresses, sizes, paddings)
 
     def _list(self) -> list[Any]:
@@ -87,7 +87,7 @@ class Parts(Sequence[Any]):
     def vectors(self) -> Vectors:
         """Address and length in bytes of each piece, shape (n, 2): an array of the system's `struct iovec`.
 
-        Valid as long as this object is.
+        Pieces that lie end to end are one. Valid as long as this object is.
         """
         out = np.empty((len(self._sizes), 2, 2), np.intp)
         out[:, 0, 0] = self._addresses
@@ -95,7 +95,13 @@ class Parts(Sequence[Any]):
         out[:, 1, 0] = _ZEROS.address
         out[:, 1, 1] = np.where(self._sizes > 0, self._paddings, 0)
         pieces = out.reshape(-1, 2)
-        return pieces[pieces[:, 1] > 0]
+        pieces = pieces[pieces[:, 1] > 0]
+        is_first = np.ones(len(pieces), bool)
+        is_first[1:] = pieces[1:, 0] != pieces[:-1, 0] + pieces[:-1, 1]
+        firsts = np.flatnonzero(is_first)
+        if len(firsts) == len(pieces):
+            return pieces
+        return np.stack((pieces[firsts, 0], np.add.reduceat(pieces[:, 1], firsts)), 1)
 
 
 def after(vectors: Vectors, sent_bytes: int) -> Vectors:
