@@ -99,6 +99,9 @@ if TYPE_CHECKING:
     from bowstring.errors import (
         BowstringError as BowstringError,
     )
+    from bowstring.exchange.plain import (
+        from_dlpack as from_dlpack,
+    )
     from bowstring.inspection.inspector import (
         inspect as inspect,
     )
@@ -254,6 +257,7 @@ _EXPORTS = {
     "bowstring.layouts.array": ("Array",),
     "bowstring.memory.buffer": ("Buffer",),
     "bowstring.ipc.api": ("open_file", "open_stream", "new_file", "new_stream"),
+    "bowstring.exchange.plain": ("from_dlpack",),
     "bowstring.ipc.file": ("FileReader", "FileWriter", "StreamWriter"),
     "bowstring.ipc.form": ("WireForm",),
     "bowstring.ipc.limits": ("Limits",),

@@ -7,6 +7,7 @@ A caller's fault, malformed data, a limit, a peer and the machine are told apart
     │   ├── DataTypeError        a value does not fit the data type that was asked for     (also TypeError)
     │   ├── NotFoundError        no such column, batch, dataset, file or partition         (also KeyError)
     │   ├── WouldCopyError       no copy was allowed, but the layout needs one
+    │   ├── NotShareableError    memory that a protocol without nulls cannot hand over         (also BufferError)
     │   ├── ClosedError          a handle was used after it was closed
     │   └── UnsupportedTypeError a type that has no counterpart on the other side, named with its column path
     ├── MissingExtraError        an optional package is not installed; names the extra     (also ImportError)
@@ -48,6 +49,10 @@ class NotFoundError(UsageError, KeyError):
 
 class WouldCopyError(UsageError):
     """No copy was allowed, but the layout needs one."""
+
+
+class NotShareableError(UsageError, BufferError):
+    """DLPack or the buffer protocol cannot hand over this memory as it is."""
 
 
 class ClosedError(UsageError):

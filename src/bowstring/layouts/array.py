@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from bowstring.errors import DataTypeError, NotFoundError, UsageError
-from bowstring.layouts.base import Indices, Layout, Values
+from bowstring.errors import DataTypeError, NotFoundError, UsageError, WouldCopyError
+from bowstring.layouts.base import Indices, Layout, Values, objects
 from bowstring.layouts.gather import check_length
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
@@ -176,12 +176,31 @@ class Array:
         return self.layout.to_numpy(self, not zero_copy_only)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
-        made = self.to_numpy(zero_copy_only=copy is False)
-        if dtype is not None and made.dtype != dtype:
-            if copy is False:
-                raise ValueError(f"{self.type} does not become {dtype} without copying")
-            return made.astype(dtype)
-        return made.copy() if copy else made
+        """The values as `to_numpy` gives them, copied only where they have to be; `copy=False` raises `WouldCopyError`
+        instead. Where there are nulls, raises `DataTypeError` for a `dtype` that has no way to show them.
+        """
+        return converted(self.to_numpy(zero_copy_only=copy is False), self, dtype, copy)
+
+    def __buffer__(self, flags: int) -> memoryview:
+        """The slots as `memoryview(array)` shows them, from Python 3.12 on (`bowstring.exchange.plain`)."""
+        from bowstring.exchange import plain
+
+        return plain.array_buffer(self)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """The values as a DLPack capsule; `options` as the array API standard lists them (`bowstring.exchange.plain`).
+
+        Raises `NotShareableError` (a `BufferError`) for nulls and for layouts without plain elements.
+        """
+        from bowstring.exchange import plain
+
+        return plain.array_capsule(self, options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Where the values are: the processor's memory."""
+        from bowstring.exchange import plain
+
+        return plain.DEVICE
 
     def __len__(self) -> int:
         return self.length
@@ -388,6 +407,33 @@ def positions(indices: Sequence[int] | Values | Array, length: int) -> Indices:
 def _whole(number: Any) -> int:
     try:
         return operator.index(number)
+def converted(made: Values, source: Any, dtype: Any, copy: bool | None) -> Values:
+    """A column's NumPy form as another type, as `__array__` promises.
+
+    A null, which `made` shows as NaN, NaT or None, never becomes a value: raises `DataTypeError` instead, and
+    `WouldCopyError` where no copy is allowed. Among Python objects it is None.
+    """
+    if dtype is None or made.dtype == dtype:
+        return made.copy() if copy else made
+    wanted = np.dtype(dtype)
+    if copy is False:
+        raise WouldCopyError(f"{source.type} does not become {wanted} without copying")
+    valid = [chunk.layout.valid(chunk) for chunk in getattr(source, "chunks", [source])]
+    if all(mask is None or mask.all() for mask in valid):
+        return made.astype(wanted)
+    if wanted.kind == "O" and made.ndim == 1:
+        return objects(source.to_pylist())
+    if made.dtype.kind == "O" and wanted.kind in "fc":
+        nulls = np.fromiter((value is None for value in made.tolist()), np.bool_, made.size).reshape(made.shape)
+        made = np.where(nulls, np.nan, made)
+    elif wanted.kind not in _SHOWS_NULLS.get(made.dtype.kind, "O"):
+        raise DataTypeError(f"values of {source.type} are null, which NumPy's {wanted} cannot show")
+    return made.astype(wanted)
+
+
+_SHOWS_NULLS = {"f": "fcO", "M": "MO", "m": "mO"}
+
+
     except TypeError:
         raise UsageError(f"a slice is given by whole numbers, not by {number!r}") from None
 

@@ -40,8 +40,9 @@ def array(values: Any, type: DataType | None = None, mask: Values | Sequence[boo
     """An array of `values`, of data type `type` or of one that is inferred from them.
 
     `values` is a sequence of Python objects (None for null), a NumPy array, or anything that exports the Arrow C data
-    interface; the latter two are taken over without copying where memory and type allow. `mask` says which values are
-    null (True), for NumPy arrays. Raises `DataTypeError` naming the first value that does not fit.
+    interface, or gives itself to NumPy or by DLPack; all but the first are taken over without copying where memory and
+    type allow. `mask` says which values are null (True), for NumPy arrays. Raises `DataTypeError` naming the first
+    value that does not fit.
     """
     if isinstance(values, ChunkedArray):
         values = values.combine_chunks()
@@ -59,6 +60,10 @@ def array(values: Any, type: DataType | None = None, mask: Values | Sequence[boo
         values = values.data
     elif not isinstance(values, np.ndarray) and hasattr(values, "__array__") and not np.isscalar(values):
         values = np.asarray(values)
+    elif not isinstance(values, (np.ndarray, Array)) and hasattr(values, "__dlpack__"):
+        from bowstring.exchange import plain
+
+        values = plain.taken(values)
     if isinstance(values, np.ndarray):
         valid = own_valid if mask is None else ~np.asarray(mask, np.bool_)
         if mask is not None and valid is not None and valid.shape != values.shape[:1]:

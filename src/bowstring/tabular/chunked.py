@@ -14,7 +14,7 @@ from bowstring.compute.selection import MaskLike, selected
 from bowstring.datatypes.field import field
 from bowstring.datatypes.types import bool_
 from bowstring.errors import DataTypeError, UsageError, WouldCopyError
-from bowstring.layouts.array import Array, positions
+from bowstring.layouts.array import Array, converted, positions
 from bowstring.layouts.base import Indices, Values, place
 from bowstring.layouts.display import EDGE_ITEMS, value_text
 from bowstring.layouts.registry import layout_of
@@ -69,7 +69,8 @@ class ChunkedArray:
         return self.combine_chunks().to_numpy(zero_copy_only=False)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
-        return np.array(self.to_numpy(zero_copy_only=copy is False), dtype=dtype, copy=copy)
+        """The values as one NumPy array, as `Array.__array__`; several chunks have to be copied."""
+        return converted(self.to_numpy(zero_copy_only=copy is False), self, dtype, copy)
 
     def combine_chunks(self) -> Array:
         """All values in one array; copies, unless there is exactly one chunk."""

@@ -7,9 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from bowstring.datatypes.field import Field, Schema, check_name
-from bowstring.errors import NotFoundError, UsageError
+from bowstring.errors import NotFoundError, UsageError, WouldCopyError
 from bowstring.layouts.array import Array
+from bowstring.layouts.base import Values, objects
 
 if TYPE_CHECKING:
     from bowstring.tabular.chunked import ChunkedArray
@@ -30,6 +33,29 @@ class Columns(ABC):
     @abstractmethod
     def select(self, keys: Iterable[str | int]) -> Self:
         """Some of the columns, in the order given; nothing is copied."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> Sequence[Array | ChunkedArray]:
+        """All columns."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
+        """The values in a NumPy array of shape (rows, columns), copied, of the type that NumPy finds for all columns
+        (Python objects where there is none), or of `dtype`; nulls as in `Array.__array__`.
+
+        Raises `WouldCopyError` with `copy=False`: columns lie apart.
+        """
+        if copy is False:
+            raise WouldCopyError("columns do not make one NumPy array without copying")
+        parts = [np.asarray(column, dtype) for column in self.columns]
+        parts = [
+            part if part.ndim == 1 else objects(column.to_pylist())
+            for part, column in zip(parts, self.columns, strict=True)
+        ]
+        made = np.empty((self.num_rows, len(parts)), np.dtype(dtype) if dtype is not None else _common(parts))
+        for index, part in enumerate(parts):
+            made[:, index] = part
+        return made
 
     @abstractmethod
     def _renamed(self, schema: Schema) -> Self:
@@ -103,3 +129,10 @@ class Columns(ABC):
         fields = self.schema.fields
         schema = Schema((*fields[:at], field_, *fields[at + dropped :]), self.schema.pairs)
         return self._spliced(schema, at, dropped, made)
+
+
+def _common(parts: Sequence[Values]) -> np.dtype[Any]:
+    try:
+        return np.result_type(*parts) if parts else np.dtype(np.float64)
+    except TypeError:  # such as a date and a number
+        return np.dtype(object)

@@ -20,6 +20,7 @@ import numpy as np
 
 from bowstring.datatypes.types import DataType
 from bowstring.errors import InvalidDataError, UsageError
+from bowstring.exchange import plain
 from bowstring.memory.buffer import Buffer
 from bowstring.tensors.elements import (
     Values,
@@ -63,7 +64,7 @@ class Tensor:
         moments of one width.
         """
         if not isinstance(values, np.ndarray) and hasattr(values, "__dlpack__") and not hasattr(values, "__array__"):
-            values = np.from_dlpack(values)
+            values = plain.taken(values)
         array = native(unmasked(values))
         type_ = element_type(array.dtype)
         if min(array.strides, default=0) < 0 or not is_packed(array.shape, array.strides, array.itemsize):
@@ -165,14 +166,13 @@ class Tensor:
         """The elements as a DLPack capsule, without copying; `options` as the array API standard lists them.
 
         The memory is read-only, which only DLPack 1.0 can say: where the consumer does not ask for it by `max_version`,
-        raises `BufferError`.
+        raises `NotShareableError` (a `BufferError`), and so it does for moments, which DLPack does not know.
         """
-        return self.to_numpy().__dlpack__(**options)
+        return plain.dlpack_capsule(self.to_numpy(), options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Where the elements are: the processor's memory."""
-        kind, number = self.to_numpy().__dlpack_device__()
-        return int(kind), int(number)
+        return plain.DEVICE
 
     def equals(self, other: object, nans_equal: bool = False) -> bool:
         """Whether both are dense and types, shapes, dimension names and elements the same, however they lie."""
