@@ -253,6 +253,7 @@ _EXPORTS = {
         "DataType",
     ),
     "bowstring.errors": ("BowstringError",),
+    "bowstring.exchange.plain": ("from_dlpack",),
     "bowstring.inspection.inspector": ("inspect",),
     "bowstring.layouts.array": ("Array",),
     "bowstring.memory.buffer": ("Buffer",),

@@ -404,9 +404,6 @@ def positions(indices: Sequence[int] | Values | Array, length: int) -> Indices:
     return wanted.astype(np.int64, copy=False)
 
 
-def _whole(number: Any) -> int:
-    try:
-        return operator.index(number)
 def converted(made: Values, source: Any, dtype: Any, copy: bool | None) -> Values:
     """A column's NumPy form as another type, as `__array__` promises.
 
@@ -434,6 +431,9 @@ def converted(made: Values, source: Any, dtype: Any, copy: bool | None) -> Value
 _SHOWS_NULLS = {"f": "fcO", "M": "MO", "m": "mO"}
 
 
+def _whole(number: Any) -> int:
+    try:
+        return operator.index(number)
     except TypeError:
         raise UsageError(f"a slice is given by whole numbers, not by {number!r}") from None
 
