@@ -72,10 +72,10 @@ def dictionary_encode(array: Array, index_type: Int | None = None) -> Array:
 
 def unique(array: Array) -> Array:
     """The distinct values in the order of their first appearance, null among them where there is one."""
-    return array.layout.take(array, _numbered(array)[1])
+    return array.layout.take(array, numbered(array)[1])
 
 
-def _numbered(array: Array) -> tuple[Indices, Indices]:
+def numbered(array: Array) -> tuple[Indices, Indices]:
     """As `_grouped`, for an array of any type."""
     keys = identities(array)
     if keys is not None:
@@ -125,7 +125,7 @@ def unify_dictionaries(arrays: Sequence[Array]) -> list[Array]:
         raise UsageError("unify_dictionaries: the arrays are dictionary-encoded, all of one type")
     distinct = {id(one): one for one in found}
     joined = layout.dictionary.concat(list(distinct.values()))
-    numbers, firsts = _numbered(joined)
+    numbers, firsts = numbered(joined)
     shared = joined.layout.take(joined, firsts)
     if shared.length - 1 > np.iinfo(layout.indices.dtype).max:
         raise DataTypeError(f"a dictionary of {shared.length} values is too large for the indices of {layout.type}")

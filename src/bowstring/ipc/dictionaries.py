@@ -1,18 +1,15 @@
-"""Dictionaries on the way («Dictionary Messages»): initial ones, replacements and deltas.
+"""Dictionaries, read («Dictionary Messages»): initial ones, replacements and deltas.
 
-Reading keeps an immutable table of what is defined, so that a batch made earlier keeps the dictionaries of its time.
-Writing tells which dictionaries have to go out before a batch.
+A table of what is defined does not change once a batch has it, so that each keeps the dictionaries of its time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from bowstring.datatypes.field import Field, Schema
-from bowstring.errors import InvalidDataError, UsageError
+from bowstring.errors import InvalidDataError
 from bowstring.ipc.body import BatchColumns, DictionaryLookup, ReadSchema, SchemaPlan
-from bowstring.ipc.flatten import dictionaries_of
 from bowstring.ipc.growing import Chain
 from bowstring.ipc.header import BatchHeader
 from bowstring.ipc.metadata import V4, DictionaryId, WireSchema
@@ -30,7 +27,8 @@ def read_values(
     schema = Schema((Field("values", node.value_type),))
     own = WireSchema(schema, (node.inside,), wire.is_big_endian, wire.limits)
     plan = SchemaPlan(own, header.shape.version == V4)
-    return BatchColumns(plan, header, body, lookup, where)
+    kind: type[BatchColumns] = BatchColumns if type(body) is Buffer else body.columns  # type: ignore[attr-defined]
+    return kind(plan, header, body, lookup, where)
 
 
 class Entry:
@@ -168,58 +166,3 @@ def known(wire: ReadSchema, header: BatchHeader, where: tuple[object, ...]) -> D
             f"{sorted(wire.by_id)[:8]}"
         )
     return node
-
-
-class WrittenDictionaries:
-    """What has been written of each dictionary, and so what has to be written before a batch."""
-
-    __slots__ = ("_last", "_may_replace", "_wire")
-
-    def __init__(self, wire: WireSchema, may_replace: bool) -> None:
-        self._wire = wire
-        self._may_replace = may_replace
-        self._last: dict[int, Array] = {}
-
-    def due(self, columns: Sequence[Array]) -> list[tuple[int, Array]]:
-        """Ids and values of the dictionaries that are new or changed, inner ones first.
-
-        Raises `UsageError` where one changes and replacement is not possible: a file holds one of each.
-        """
-        out: list[tuple[int, Array]] = []
-        for field, nodes, column in zip(self._wire.schema.fields, self._wire.dictionaries, columns, strict=True):
-            if nodes:
-                self._visit(field.name, nodes, column, out)
-        return out
-
-    def _visit(self, name: str, nodes: Sequence[DictionaryId], array: Array, out: list[Any]) -> bool:
-        changed = False
-        for node, values in zip(nodes, dictionaries_of(array), strict=True):
-            last = self._last.get(node.id)
-            if last is values:
-                continue
-            inner = self._visit(name, node.inside, values, out)
-            if last is not None and not inner and _same(last, values):
-                self._last[node.id] = values
-                continue
-            if last is not None and not self._may_replace:
-                raise UsageError(
-                    f"column {name!r}: its dictionary changes between batches, but a file holds one for all of them: "
-                    f"write a stream, or give the batches the same dictionary"
-                )
-            self._last[node.id] = values
-            out.append((node.id, values))
-            changed = True
-        return changed
-
-
-def _same(left: Array, right: Array) -> bool:
-    if left.length != right.length:
-        return False
-    same_memory = left.offset == right.offset and not left.children and len(left.buffers) == len(right.buffers)
-    if same_memory and all(
-        a is b
-        or (a is not None and b is not None and a.memory is b.memory and (a.offset, a.size) == (b.offset, b.size))
-        for a, b in zip(left.buffers, right.buffers, strict=True)
-    ):
-        return True
-    return left.equals(right, nans_equal=True)

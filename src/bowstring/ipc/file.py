@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, overload
 
@@ -24,6 +24,7 @@ from bowstring.ipc.schemas import KnownSchema, known_schema
 from bowstring.ipc.sinks import Sink
 from bowstring.ipc.sources import MemorySource
 from bowstring.ipc.stream import EncodedMessage, Encoder, make_batch
+from bowstring.ipc.unifying import unified_batches
 from bowstring.memory.buffer import Buffer, Memory
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.chunked import ChunkedArray
@@ -269,6 +270,13 @@ class _Writer:
         self._sink = sink
         self._encoder = encoder
         self._closed = False
+        self._has_begun = False
+
+    def _begin(self) -> None:
+        """Write the schema, if it is not out: where fields may share dictionaries, it waits for the first batch."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._put(self._encoder.schema_message())
 
     @property
     def schema(self) -> Schema:
@@ -283,17 +291,28 @@ class _Writer:
             self.write_batch(data)
 
     def write_table(self, table: Table) -> None:
-        """Write the batches of a table."""
-        for batch in table.to_batches():
+        """Write the batches of a table; with `unify_dictionaries` their dictionaries are united first."""
+        batches: Iterable[RecordBatch] = table.to_batches()
+        if self._encoder.form.unify_dictionaries and table.schema == self.schema:
+            batches = unified_batches(self.schema, table.to_batches())
+        for batch in batches:
             self.write_batch(batch)
 
     def write_batch(self, batch: RecordBatch) -> None:
-        """Write one batch, and before it the dictionaries that are new."""
+        """Write one batch, and before it the dictionaries that are new, or what they have grown by.
+
+        Raises `UsageError`, and writes nothing of the batch, where a dictionary would have to change in a way that the
+        format or the form has no room for; it names the column.
+        """
         if self._closed:
             raise ClosedError("the writer is closed")
         if not isinstance(batch, RecordBatch):
             raise UsageError(f"expected a record batch or a table, not {type(batch).__name__}")
-        for message in self._encoder.encode_batch(batch):
+        if not self._has_begun:
+            self._encoder.share_dictionaries(batch)
+        messages = self._encoder.encode_batch(batch)
+        self._begin()
+        for message in messages:
             self._put(message)
 
     def _put(self, message: EncodedMessage) -> tuple[int, int]:
@@ -318,6 +337,7 @@ class _Writer:
         """Write the end; a file appears under its name now."""
         if self._closed:
             return
+        self._begin()
         self._closed = True
         try:
             self._end()
@@ -357,7 +377,8 @@ class StreamWriter(_Writer):
 
     def __init__(self, sink: Sink, encoder: Encoder) -> None:
         super().__init__(sink, encoder)
-        self._put(encoder.schema_message())
+        if not encoder.may_share_dictionaries:
+            self._begin()
 
     def _end(self) -> None:
         end = self._end_of_stream
@@ -376,7 +397,8 @@ class FileWriter(_Writer):
             headers.SCHEMA: [],
         }
         sink.write([framing.FILE_START], len(framing.FILE_START))
-        self._put(encoder.schema_message())
+        if not encoder.may_share_dictionaries:
+            self._begin()
 
     def _put(self, message: EncodedMessage) -> tuple[int, int]:
         start, framed_bytes = super()._put(message)

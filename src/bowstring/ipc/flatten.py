@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,11 +143,3 @@ class _Collected:
             self.variadic.append(len(array.buffers) - len(layout.buffers))
         for child in array.children:
             self.add(child)
-
-
-def dictionaries_of(array: Array) -> Iterator[Array]:
-    """The dictionaries that a walk over an array meets, in order; not those inside dictionaries."""
-    if array.dictionary is not None:
-        yield array.dictionary
-    for child in array.children:
-        yield from dictionaries_of(child)

@@ -22,6 +22,11 @@ class WireForm:
     - `metadata_version`: "V5", or "V4", in which unions and run-end encoded arrays have a validity buffer
     - `is_legacy_framing`: messages begin with their length, without the marker before it, as they did up to Arrow 0.14
     - `compression`, `compression_level`: of bodies, "lz4" or "zstd" («Compression»); a level of None is a quick one
+    - `dictionary_deltas`: where a dictionary goes on, its end is written, not all of it («Dictionary Messages»)
+    - `share_dictionaries`: fields that have one dictionary, the same memory, in the first batch share its id, and it is
+      written once; the schema then goes out with that batch
+    - `unify_dictionaries`: for readers that know neither deltas nor replacements nor shared ids: each field has one
+      dictionary for all batches, `write_table` unites those of its batches, and a value that comes later is refused
 
     Raises `UsageError` for a value that is none of these, `MissingExtraError` where the codec is not installed.
     """
@@ -31,6 +36,9 @@ class WireForm:
     is_legacy_framing: bool = False
     compression: str | None = None
     compression_level: int | None = None
+    dictionary_deltas: bool = True
+    share_dictionaries: bool = True
+    unify_dictionaries: bool = False
 
     def __post_init__(self) -> None:
         for what, value, known in (

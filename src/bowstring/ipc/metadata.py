@@ -6,7 +6,7 @@ a tree of `DictionaryId`s beside it, in the order in which a walk over the array
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -141,13 +141,15 @@ def _read_encoding(encoding: Table, values: DataType) -> Dictionary:
 # Writing
 
 
-def write_schema(schema: Schema) -> tuple[dict[str, Any], WireSchema]:
+def write_schema(schema: Schema, ids: Iterable[int] | None = None) -> tuple[dict[str, Any], WireSchema]:
     """The record of a `Schema` table, and the schema with the dictionary ids that were given out.
 
-    Raises `UnsupportedTypeError` naming the column path for a type that the format has no words for.
+    `ids` are those of the dictionaries in the order in which fields name them, an outer one before those inside it; by
+    default they are counted. Raises `UnsupportedTypeError` naming the column path for a type that the format has no
+    words for.
     """
-    ids = count()
-    written = [_write_field(field, ids, field.name) for field in schema.fields]
+    given = count() if ids is None else iter(ids)
+    written = [_write_field(field, given, field.name) for field in schema.fields]
     record = {"fields": [r for r, _ in written], "custom_metadata": write_pairs(schema.pairs)}
     return record, WireSchema(schema, tuple(nodes for _, nodes in written))
 

@@ -18,13 +18,14 @@ from bowstring.errors import ClosedError, InvalidDataError, LimitError, Truncate
 from bowstring.ipc import framing, header as headers
 from bowstring.ipc.body import BatchColumns, belong_together
 from bowstring.ipc.compression import compressor
-from bowstring.ipc.dictionaries import StreamDictionaries, WrittenDictionaries
+from bowstring.ipc.dictionaries import StreamDictionaries
 from bowstring.ipc.flatten import FlatBody, flatten
 from bowstring.ipc.form import CURRENT, WireForm
 from bowstring.ipc.header import BatchHeader, DictionaryMark, HeaderReader, HeaderWriter
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.schemas import KnownSchema, known_schema
-from bowstring.ipc.written import written_schema
+from bowstring.ipc.written import WrittenSchema, written_schema
+from bowstring.ipc.written_dictionaries import WrittenDictionaries, shared_ids
 from bowstring.layouts.array import Array
 from bowstring.memory.buffer import EMPTY, Buffer
 from bowstring.tabular.batch import RecordBatch
@@ -48,8 +49,8 @@ class Encoder:
     """Batches of one schema in, messages out; nothing is written.
 
     Buffers begin at multiples of `alignment` bytes in a body: 8, 16, 32 or 64. A dictionary goes out before the first
-    batch that uses it, and again where it has changed; without `may_replace` a change is a `UsageError`. The `form`
-    says how they are written.
+    batch that uses it, what it has grown by before a later one, and all of it again where it has changed; without
+    `may_replace` that is a `UsageError`. The `form` says how they are written.
     """
 
     def __init__(self, schema: Schema, alignment: int = 64, may_replace: bool = True, form: WireForm = CURRENT) -> None:
@@ -58,13 +59,30 @@ class Encoder:
         self.schema = schema
         self.alignment = alignment
         self.form = form
+        self._may_replace = may_replace
         written = written_schema(schema, form)
-        self.wire, self.schema_table = written.wire, written.table
+        self._use(written)
         self._layouts = written.layouts
         self._relay = None if form.compression or form.is_big_endian else written.relay
-        self._dictionaries = WrittenDictionaries(self.wire, may_replace)
+        self.may_share_dictionaries = form.share_dictionaries and not form.unify_dictionaries and written.may_share
+        """Whether the first batch can say that fields share a dictionary."""
         self._headers = HeaderWriter(form.version, form.compression)
         self._compress = None if form.compression is None else compressor(form.compression, form.compression_level)
+
+    def _use(self, written: WrittenSchema) -> None:
+        self.wire, self.schema_table = written.wire, written.table
+        self._dictionaries = WrittenDictionaries(self.wire, self.form, self._may_replace) if self.wire.by_id else None
+
+    def share_dictionaries(self, batch: RecordBatch) -> None:
+        """Give fields that have one dictionary, the same memory, in the first batch one id in the schema message.
+
+        Only before that message is taken. Raises `UsageError` for a batch of another schema.
+        """
+        if batch.schema != self.schema:
+            raise self._misfit(batch)
+        if self.may_share_dictionaries:
+            ids = tuple(shared_ids(self.wire, batch.columns))
+            self._use(written_schema(self.schema, self.form, ids if len(set(ids)) < len(ids) else None))
 
     def schema_message(self) -> EncodedMessage:
         """The message that begins a stream."""
@@ -73,7 +91,7 @@ class Encoder:
     def encode_batch(self, batch: RecordBatch) -> list[EncodedMessage]:
         """The messages of a batch: dictionaries that are due, then the batch. `UsageError` for another schema."""
         if batch.schema is not self.schema and batch.schema != self.schema:
-            raise UsageError(f"a batch of another schema: expected {self.schema!r}, found {batch.schema!r}")
+            raise self._misfit(batch)
         passed = None if self._relay is None else self._relay.body(batch.source, self.alignment)
         if passed is not None and passed.numbers.length == batch.num_rows:
             return [self._framed(passed, batch.pairs, None)]
@@ -85,12 +103,16 @@ class Encoder:
                 raise UsageError(
                     f"column {field.name!r} has {column.length} values in a batch of {batch.num_rows} rows"
                 )
-        # A dictionary counts as written once it was due, so what may fail comes before that.
-        whole = self._message(batch.num_rows, columns, batch.pairs, None)
-        if not self.wire.by_id:
-            return [whole]
-        due = self._dictionaries.due(columns)
-        return [*(self._message(values.length, [values], (), DictionaryMark(id_)) for id_, values in due), whole]
+        if self._dictionaries is None:
+            return [self._message(batch.num_rows, columns, batch.pairs, None)]
+        plan = self._dictionaries.plan(columns)
+        messages = [self._message(values.length, [values], (), mark) for mark, values in plan.due]
+        messages.append(self._message(batch.num_rows, plan.columns, batch.pairs, None))
+        self._dictionaries.commit(plan)
+        return messages
+
+    def _misfit(self, batch: RecordBatch) -> UsageError:
+        return UsageError(f"a batch of another schema: expected {self.schema!r}, found {batch.schema!r}")
 
     def _message(
         self, length: int, arrays: Sequence[Array], pairs: Metadata, mark: DictionaryMark | None

@@ -14,6 +14,7 @@ from bowstring.ipc.form import CURRENT, WireForm
 from bowstring.ipc.header import SCHEMA
 from bowstring.ipc.metadata import BIG, WireSchema, write_schema
 from bowstring.ipc.relay import RelayPlan
+from bowstring.ipc.written_dictionaries import may_share
 from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
 
@@ -24,31 +25,36 @@ _COMPRESSED_BODY = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WrittenSchema:
-    """What an encoder needs of a schema: its flatbuffer table, the dictionary ids given out, the fields' layouts."""
+    """What an encoder needs of a schema: its flatbuffer table, the dictionary ids given out, the fields' layouts, and
+    whether fields could share a dictionary.
+    """
 
     schema: Schema
     table: Finished
     wire: WireSchema
     layouts: list[Layout]
     relay: RelayPlan | None
+    may_share: bool
 
 
 _kept: dict[tuple[object, ...], WrittenSchema] = {}
 
 
-def written_schema(schema: Schema, form: WireForm = CURRENT) -> WrittenSchema:
-    """The schema, compiled; kept for the same object, as many files are often written with one.
+def written_schema(schema: Schema, form: WireForm = CURRENT, ids: tuple[int, ...] | None = None) -> WrittenSchema:
+    """The schema, compiled; kept for the same object, as many files are often written with one. `ids` are those of its
+    dictionaries, as `write_schema` takes them.
 
     Raises `UnsupportedTypeError` naming the column path for a type that the format has no words for.
     """
     said = _said_of_bodies(form)
-    key = (id(schema), *said)
+    key = (id(schema), ids, *said)
     made = _kept.get(key)  # kept with its schema, so that the id belongs to no other object
     if made is None or made.schema is not schema:
-        record, wire = write_schema(schema)
+        record, wire = write_schema(schema, ids)
         record |= said
         layouts = [layout_of(field.type) for field in schema.fields]
-        made = WrittenSchema(schema, finish(SPECS, SCHEMA, record), wire, layouts, RelayPlan.of(layouts))
+        table, plan = finish(SPECS, SCHEMA, record), RelayPlan.of(layouts)
+        made = WrittenSchema(schema, table, wire, layouts, plan, may_share(wire))
         if len(_kept) >= _MAX_KEPT:
             _kept.clear()
         _kept[key] = made
