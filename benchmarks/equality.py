@@ -31,14 +31,19 @@ class Shape:
     bound: float | None
     has_nulls: bool = False
 
-    def make(self, rows: int) -> Any:
+    def make(self, rows: int, under_nulls: int) -> Any:
         """So many of them, as a pyarrow array; always the same, never at the same address."""
         random = np.random.default_rng(2028)
         if self.dtype is None:
-            made = data.ascii_strings(random, rows)
-        else:
-            made = pa.array(random.integers(-1_000_000, 1_000_000, rows).astype(self.dtype))
-        return data.with_nulls(random, made) if self.has_nulls else made
+            strings = data.ascii_strings(random, rows)
+            return data.with_nulls(random, strings) if self.has_nulls else strings
+        values = random.integers(-1_000_000, 1_000_000, rows).astype(self.dtype)
+        if not self.has_nulls:
+            return pa.array(values)
+        valid = random.random(rows) >= data.NULL_SHARE
+        values[~valid] = under_nulls
+        buffers = [np.packbits(valid, bitorder="little"), values]
+        return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), rows, list(map(pa.py_buffer, buffers)))
 
 
 SHAPES = (
@@ -56,7 +61,7 @@ def run(_folder: Path, effort: Effort) -> Iterator[Outcome]:
     """Measure each kind of values."""
     for shape in SHAPES:
         rows = _ROWS // 50 if effort.quick else _ROWS // 5 if shape.dtype is None else _ROWS
-        theirs, others = shape.make(rows), shape.make(rows)
+        theirs, others = shape.make(rows, 1), shape.make(rows, 2)
         ours, mine = bowstring.array(theirs), bowstring.array(others)
         changed = pa.concat_arrays([others.slice(0, rows - 1), pa.array([None], others.type)])
         for left, right, other in ((theirs, others, changed), (ours, mine, bowstring.array(changed))):

@@ -117,3 +117,70 @@ def test_custom_metadata_of_fields_does_not_count() -> None:
     assert plain.equals(marked)
     assert marked.type.fields[0].metadata == {b"k": b"v"}
     assert plain.type.fields[0].metadata == {}
+
+
+BLOCK_BYTES = 1 << 20
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.float64])
+@pytest.mark.parametrize("more", [-1, 0, 1, 9])
+def test_a_difference_counts_on_either_side_of_a_block_s_border(dtype: type[Any], more: int) -> None:
+    size = BLOCK_BYTES // np.dtype(dtype).itemsize
+    values = np.arange(size + more).astype(dtype)
+    array = bs.array(values)
+    assert array.equals(bs.array(values.copy()))
+    for at in {0, size - 2, min(size, len(values) - 1), len(values) - 1}:
+        other = values.copy()
+        other[at] += 1
+        assert not array.equals(bs.array(other)), at
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1, 9])
+@pytest.mark.parametrize("offset", [0, 3])
+def test_what_lies_under_a_null_does_not_count_in_any_block(more: int, offset: int) -> None:
+    size = BLOCK_BYTES // 8 + more
+    null_at = {0, size // 2, BLOCK_BYTES // 8 - 2, size - 1}
+    valid = np.ones(size, np.bool_)
+    valid[list(null_at)] = False
+    values = np.arange(size)
+    array = bs.array(values, mask=~valid).slice(offset)
+    assert array.equals(bs.array(np.where(valid, values, -1), mask=~valid).slice(offset))
+    for at in null_at:
+        if at >= offset:
+            assert not array.equals(bs.array(values, mask=~valid & (np.arange(size) != at)).slice(offset))
+            changed = values.copy()
+            changed[at - 4 if at > 4 else 3] = -5
+            assert not array.equals(bs.array(changed, mask=~valid).slice(offset))
+
+
+@pytest.mark.parametrize("length", [1, 7, 8, 9, 16, 17])
+@pytest.mark.parametrize("offset", [0, 1, 5, 8])
+def test_only_the_bits_of_an_array_s_own_slots_say_what_is_null(length: int, offset: int) -> None:
+    def at(before: int, after: int) -> bs.Array:
+        bits = np.array([before] * offset + [1, 0] * length + [after] * 9, np.bool_)[: offset + length + 9]
+        bits[offset + length :] = after
+        packed = np.packbits(bits, bitorder="little").tobytes()
+        return bs.Array.from_buffers(bs.int8(), length, [packed, bytes(offset + length + 9)], offset=offset)
+
+    assert at(0, 0).equals(at(1, 1))
+    assert not at(0, 0).equals(bs.array([0] * length, bs.int8())) or length == 1
+
+
+def test_strings_with_nulls_are_equal_whatever_lies_under_these() -> None:
+    left = bs.Array.from_buffers(bs.string(), 3, [b"\x05", np.array([0, 1, 3, 4], np.int32), b"axyb"])
+    right = bs.Array.from_buffers(bs.string(), 3, [b"\x05", np.array([1, 2, 2, 3], np.int32), b"-ab"])
+    assert left.equals(right)
+    assert not left.equals(bs.array(["a", None, "c"]))
+    assert bs.array(["a", None, "b"]).equals(right)
+
+
+def test_cuts_of_the_same_lengths_are_equal_wherever_they_begin() -> None:
+    size = BLOCK_BYTES // 4 + 2
+    cuts = np.arange(size + 1, dtype=np.int32)
+    letters = np.full(size + 1, ord("a"), np.uint8)
+    first = bs.Array.from_buffers(bs.string(), size, [None, cuts, letters])
+    second = bs.Array.from_buffers(bs.string(), size, [None, cuts + 1, letters])
+    assert first.equals(second)
+    moved = cuts + 1
+    moved[-2] = moved[-1]
+    assert not first.equals(bs.Array.from_buffers(bs.string(), size, [None, moved, letters]))

@@ -116,11 +116,14 @@ class Array:
             return np.zeros(self.length + spec.extra, spec.dtype)
         return buffer.view(spec.dtype, self.offset, self.length + spec.extra)
 
+    @property
+    def validity(self) -> Buffer | None:
+        """The array's own validity bitmap, whose bit `offset` belongs to the first slot; None where no slot is null."""
+        return None if not self.layout.has_validity or self.null_count == 0 else self.buffers[0]
+
     def mask(self) -> Mask | None:
         """Which slots are valid, shape (length,), by the array's own bitmap; None where none is null."""
-        if not self.layout.has_validity or self.null_count == 0:
-            return None
-        validity = self.buffers[0]
+        validity = self.validity
         return None if validity is None else bitmap.unpack(validity, self.offset, self.length)
 
     @overload

@@ -149,6 +149,11 @@ class Layout(ABC):
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         """Whether two arrays of this type, equal length and without nulls have equal values."""
 
+    def equal_where_valid(self, left: Array, right: Array, nans_equal: bool) -> bool:
+        """Whether two arrays of this type, equal length and with the same nulls, not all of them, have equal values."""
+        kept = np.flatnonzero(bitmap.unpack(left.buffers[0] or EMPTY, left.offset, left.length))
+        return self.equal(self.take(left, kept), self.take(right, kept), nans_equal)
+
     def order(self, array: Array) -> tuple[Values, ...] | None:
         """NumPy arrays of shape (length,), the most significant first, that compare as the values of an array without
         nulls do; None where values have no order.

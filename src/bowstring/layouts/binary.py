@@ -36,6 +36,7 @@ from bowstring.layouts.base import (
     validity_of,
     with_nulls,
 )
+from bowstring.layouts.equality import differences, same
 from bowstring.layouts.gather import gather
 from bowstring.layouts.ranking import byte_ranks
 from bowstring.layouts.scalars.base import is_bytes
@@ -96,6 +97,13 @@ def checked_offsets(array: Array, limit: int, of: str) -> Values:
         at = first_bad(offsets > limit)
         raise InvalidDataError(f"offsets[{at}] = {offsets[at]} exceeds {of} {limit}")
     return offsets
+
+
+def same_cuts(left: Values, right: Values) -> bool:
+    """Whether offsets cut up the same lengths."""
+    if left[0] == right[0]:
+        return same(left, right)
+    return next(differences(left, right, lambda a, b: a - left[0] != b - right[0]), None) is None
 
 
 def check_ends(array: Array, limit: int, of: str) -> None:
@@ -186,11 +194,14 @@ class BinaryLayout(Layout):
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         at, bt = self.cuts(left), self.cuts(right)
-        if not np.array_equal(at - at[0], bt - bt[0]):
+        if not same_cuts(at, bt):
             return False
         size = int(at[-1] - at[0])
         mine = self.data(left).view(UINT8, int(at[0]), size)
-        return bool(np.array_equal(mine, self.data(right).view(UINT8, int(bt[0]), size)))
+        return same(mine, self.data(right).view(UINT8, int(bt[0]), size))
+
+    def equal_where_valid(self, left: Array, right: Array, nans_equal: bool) -> bool:
+        return self.equal(left, right, nans_equal) or super().equal_where_valid(left, right, nans_equal)
 
     def order(self, array: Array) -> tuple[Values, ...]:
         offsets = self.cuts(array)

@@ -83,5 +83,8 @@ class BooleanLayout(Layout):
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         return bool(np.array_equal(self.bits(left), self.bits(right)))
 
+    def equal_where_valid(self, left: Array, right: Array, nans_equal: bool) -> bool:
+        return not ((self.bits(left) != self.bits(right)) & left.mask()).any()
+
     def order(self, array: Array) -> tuple[Values, ...]:
         return (self.bits(array),)

@@ -5,15 +5,20 @@ Values that are *stored alike* are equal and have the same form: every NaN is al
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bowstring.datatypes.types import FloatingPoint
+from bowstring.memory import bitmap
 
 if TYPE_CHECKING:
     from bowstring.layouts.array import Array
-    from bowstring.layouts.base import Layout
+    from bowstring.layouts.base import Layout, Values
+
+
+_BLOCK_BYTES = 1 << 20
 
 
 def arrays_equal(left: Array, right: Array, nans_equal: bool) -> bool:
@@ -24,15 +29,36 @@ def arrays_equal(left: Array, right: Array, nans_equal: bool) -> bool:
         return True
     if left.layout.has_validity and left.null_count != right.null_count:
         return False
-    mine, theirs = left.mask(), right.mask()
-    if mine is not None and theirs is not None:
-        if not np.array_equal(mine, theirs):
+    validity = left.validity
+    if validity is not None and right.validity is not None:
+        mine = bitmap.realign(validity, left.offset, left.length)
+        if not bitmap.same(mine, bitmap.realign(right.validity, right.offset, right.length), left.length):
             return False
-        kept = np.flatnonzero(mine)
-        left, right = left.layout.take(left, kept), right.layout.take(right, kept)
-        if left.length == 0:
+        if left.null_count == left.length:
             return True
+        return left.layout.equal_where_valid(left, right, nans_equal)
     return left.layout.equal(left, right, nans_equal)
+
+
+def same(left: Values, right: Values) -> bool:
+    """Whether two NumPy arrays of one shape (n,) hold the same elements; looks at a block after the other."""
+    return next(differences(left, right, np.not_equal), None) is None
+
+
+def differences(
+    left: Values, right: Values, differ: Callable[[Values, Values], Values]
+) -> Iterator[tuple[int, Values]]:
+    """The blocks of two NumPy arrays of one shape (n,) that are not the same: where each begins, and which of its
+    elements `differ`. Elements without bytes are the same, however many there are.
+    """
+    width = left.dtype.itemsize
+    if not width:
+        return
+    step = max(_BLOCK_BYTES // width, 1)
+    for at in range(0, len(left), step):
+        bad = differ(left[at : at + step], right[at : at + step])
+        if bad.any():
+            yield at, bad
 
 
 def begins_with(array: Array, start: Array) -> bool:

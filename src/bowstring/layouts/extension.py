@@ -73,6 +73,9 @@ class ExtensionLayout(Layout):
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         return self._storage.equal(left.storage, right.storage, nans_equal)
 
+    def equal_where_valid(self, left: Array, right: Array, nans_equal: bool) -> bool:
+        return self._storage.equal_where_valid(left.storage, right.storage, nans_equal)
+
     def order(self, array: Array) -> tuple[Values, ...] | None:
         return self._storage.order(array.storage)
 

@@ -34,7 +34,7 @@ from bowstring.layouts.base import (
     validity_of,
     with_nulls,
 )
-from bowstring.layouts.binary import check_ends, checked_offsets, cut
+from bowstring.layouts.binary import check_ends, checked_offsets, cut, same_cuts
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.gather import take_stretches
 from bowstring.memory.buffer import Buffer
@@ -112,9 +112,7 @@ class ListLayout(Layout):
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         at, bt = self.cuts(left), self.cuts(right)
-        return bool(np.array_equal(at - at[0], bt - bt[0])) and arrays_equal(
-            self.elements(left, at), self.elements(right, bt), nans_equal
-        )
+        return same_cuts(at, bt) and arrays_equal(self.elements(left, at), self.elements(right, bt), nans_equal)
 
     def check(self, array: Array) -> None:
         check_ends(array, array.children[0].length, "the child's length of")

@@ -12,7 +12,7 @@ b'\x1d'
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +35,10 @@ from bowstring.layouts.base import (
     validity_of,
     with_nulls,
 )
+from bowstring.layouts.equality import differences
+from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
+from bowstring.memory.buffer import EMPTY
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
@@ -121,7 +124,18 @@ class PrimitiveLayout(Layout):
         return Array(self, len(slots), (joined_validity(arrays), buffer_of(slots)))
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
-        return self.scalars.equal(left.values(1), right.values(1), nans_equal)
+        return next(self._differences(left, right, nans_equal), None) is None
+
+    def equal_where_valid(self, left: Array, right: Array, nans_equal: bool) -> bool:
+        validity = left.buffers[0] or EMPTY
+        return not any(
+            (bad & bitmap.unpack(validity, left.offset + at, len(bad))).any()
+            for at, bad in self._differences(left, right, nans_equal)
+        )
+
+    def _differences(self, left: Array, right: Array, nans_equal: bool) -> Iterator[tuple[int, Mask]]:
+        scalars = self.scalars
+        return differences(left.values(1), right.values(1), lambda a, b: scalars.differ(a, b, nans_equal))
 
     def order(self, array: Array) -> tuple[Values, ...] | None:
         return self.scalars.order(array.values(1))

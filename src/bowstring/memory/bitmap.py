@@ -63,3 +63,12 @@ def realign(bitmap: Buffer, offset: int, length: int) -> Buffer:
     out = held >> shift
     out[:-1] |= held[1:] << np.uint8(8 - shift)
     return Buffer.of(out[: size_bytes(length)])
+
+
+def same(left: Buffer, right: Buffer, length: int) -> bool:
+    """Whether the first `length` bits of two bitmaps are the same."""
+    mine, theirs = _bytes_of(left, 0, length), _bytes_of(right, 0, length)
+    whole = length >> 3
+    if not np.array_equal(mine[:whole], theirs[:whole]):
+        return False
+    return not length & 7 or not (int(mine[whole]) ^ int(theirs[whole])) & ((1 << (length & 7)) - 1)

@@ -60,9 +60,10 @@ class Scalars(ABC):
         """
         return self.encode(array.tolist()), None
 
-    def equal(self, left: Values, right: Values, nans_equal: bool) -> bool:
-        """Whether all slots have equal values."""
-        return bool(np.array_equal(left, right))
+    def differ(self, left: Values, right: Values, nans_equal: bool) -> Mask:
+        """Which slots do not have equal values, shape (n,)."""
+        apart: Mask = left != right
+        return apart
 
     def order(self, slots: Values) -> tuple[Values, ...] | None:
         """NumPy arrays of shape (n,), the most significant first, that compare as the values do; None if none do."""
@@ -87,3 +88,9 @@ def as_words(slots: Values) -> Values:
     width = slots.dtype.itemsize
     word = np.dtype(f"<u{min(width, 8)}") if width in (1, 2, 4) or width % 8 == 0 else np.dtype("u1")
     return np.ascontiguousarray(slots).view(word).reshape(len(slots), width // word.itemsize)
+
+
+def words_differ(left: Values, right: Values) -> Mask:
+    """Which slots are not the same bytes, shape (n,)."""
+    apart: Mask = (as_words(left) != as_words(right)).any(axis=1)
+    return apart

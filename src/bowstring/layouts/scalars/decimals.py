@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bowstring.datatypes.types import Decimal as DecimalType
-from bowstring.layouts.scalars.base import Scalars, as_words
+from bowstring.layouts.scalars.base import Scalars, as_words, words_differ
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import Values
+    from bowstring.memory.bitmap import Mask
 
 _EXACT = Context(prec=160, Emax=1 << 34, Emin=-(1 << 34), traps=[Inexact])
 _MOST_DIGITS = 76
@@ -67,8 +68,8 @@ class Decimals(Scalars):
         data, width = slots.tobytes(), self.dtype.itemsize
         return [int.from_bytes(data[at : at + width], "little", signed=True) for at in range(0, len(data), width)]
 
-    def equal(self, left: Values, right: Values, nans_equal: bool) -> bool:
-        return bool(np.array_equal(as_words(left), as_words(right)))
+    def differ(self, left: Values, right: Values, nans_equal: bool) -> Mask:
+        return words_differ(left, right)
 
     def order(self, slots: Values) -> tuple[Values, ...]:
         words = as_words(slots)

@@ -10,7 +10,7 @@ import numpy as np
 
 from bowstring.datatypes.types import FixedSizeBinary, FloatingPoint, Int
 from bowstring.layouts.ranking import byte_ranks
-from bowstring.layouts.scalars.base import Scalars, as_words, is_bytes
+from bowstring.layouts.scalars.base import Scalars, is_bytes, words_differ
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import Values
@@ -106,8 +106,11 @@ class Floats(Scalars):
                 raise OverflowError("an integer has no exact form")
         return slots, None
 
-    def equal(self, left: Values, right: Values, nans_equal: bool) -> bool:
-        return bool(np.array_equal(left, right, equal_nan=nans_equal))
+    def differ(self, left: Values, right: Values, nans_equal: bool) -> Mask:
+        apart: Mask = left != right
+        if nans_equal and apart.any():
+            apart &= ~(np.isnan(left) & np.isnan(right))
+        return apart
 
     def identity(self, slots: Values) -> tuple[Values, ...]:
         bits = slots.view(f"u{self.dtype.itemsize}")
@@ -149,8 +152,8 @@ class FixedBytes(Scalars):
             return array.view(self.dtype), None
         return super().from_numpy(array)
 
-    def equal(self, left: Values, right: Values, nans_equal: bool) -> bool:
-        return left.dtype.itemsize == 0 or bool(np.array_equal(as_words(left), as_words(right)))
+    def differ(self, left: Values, right: Values, nans_equal: bool) -> Mask:
+        return words_differ(left, right)
 
     def order(self, slots: Values) -> tuple[Values, ...]:
         width = self.dtype.itemsize

@@ -18,7 +18,7 @@ import numpy as np
 
 from bowstring.datatypes.types import Date, Duration, Interval, Time, Timestamp
 from bowstring.errors import UnsupportedError
-from bowstring.layouts.scalars.base import Scalars, as_words
+from bowstring.layouts.scalars.base import Scalars, as_words, words_differ
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import Values
@@ -348,8 +348,8 @@ class CompoundIntervals(Scalars):
     def from_numpy(self, array: Values) -> tuple[Values, Mask | None]:
         return (array, None) if array.dtype == self.dtype else super().from_numpy(array)
 
-    def equal(self, left: Values, right: Values, nans_equal: bool) -> bool:
-        return bool(np.array_equal(as_words(left), as_words(right)))
+    def differ(self, left: Values, right: Values, nans_equal: bool) -> Mask:
+        return words_differ(left, right)
 
     def order(self, slots: Values) -> tuple[Values, ...] | None:
         return None
