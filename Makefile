@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-CODE := $(wildcard src tests benchmarks conftest.py)
+CODE := $(wildcard src tests benchmarks fuzz conftest.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench venv clean
+.PHONY: help demo test check format bench fuzz venv clean
 
 help: ## Show this list.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -29,6 +29,9 @@ format: $(READY) ## Rewrite the sources in the house's format.
 
 bench: $(READY) ## Measure against the peers; ARGS=--help says more.
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+fuzz: $(READY) ## Give hostile input to the readers until interrupted; ARGS='--time 600' ends.
+	@$(BIN)/python -m fuzz $(ARGS)
 
 venv: $(READY) ## Only make .venv.
 

@@ -1,0 +1,125 @@
+"""What mutations begin with: small sound data of every type and form, and what lies in ../shared where it is there."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+import bowstring as bs
+from bowstring.exchange import integration
+from bowstring.testing.cases import CASES, Case
+from fuzz.inputs import Input
+
+SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "corpus"
+_MAX_SEED_BYTES = 16 << 10
+_FORMS: tuple[dict[str, Any], ...] = (
+    {"byte_order": "big"},
+    {"metadata_version": "V4", "is_legacy_framing": True},
+    {"metadata_version": "V4", "byte_order": "big"},
+    {"compression": "lz4"},
+    {"compression": "zstd"},
+    {"compression": "zstd", "byte_order": "big"},
+)
+
+
+def seeds(with_shared: bool = True) -> Iterator[Input]:
+    """All seeds, in the same order each time."""
+    yield from _batches()
+    yield from _tensors()
+    yield from _texts()
+    if with_shared and SHARED.is_dir():
+        yield from _shared()
+
+
+def written(batches: list[bs.RecordBatch], **form: Any) -> Iterator[Input]:
+    """A stream and a file with the batches."""
+    for kind, opened in (("stream", bs.new_stream), ("file", bs.new_file)):
+        sink = io.BytesIO()
+        try:
+            with opened(sink, batches[0].schema, form=bs.WireForm(**form)) as writer:
+                for batch in batches:
+                    writer.write(batch)
+        except bs.errors.UsageError:
+            continue  # a file's dictionaries cannot be replaced
+        yield Input(kind, sink.getvalue())
+
+
+def _column(case: Case) -> bs.RecordBatch:
+    return bs.RecordBatch.from_arrays([case.array()], ["c"])
+
+
+def _batches() -> Iterator[Input]:
+    for case in CASES:
+        yield from written([_column(case)])
+    flat = [case for case in CASES if len(case.values) == 2]
+    wide = bs.RecordBatch.from_arrays([case.array() for case in flat], [f"c{i}" for i in range(len(flat))])
+    yield from written([wide, wide.slice(1)])
+    for number, form in enumerate(_FORMS):
+        yield from written([wide], **form)
+        for case in CASES[number :: len(_FORMS)]:
+            yield from written([_column(case)], **form)
+    for form in _FORMS[3:5]:
+        long = bs.RecordBatch.from_arrays([bs.array([7] * 4000), bs.array(["abc"] * 1000 + [None] * 3000)], ["n", "s"])
+        yield from written([long], **form)
+    type_ = bs.dictionary(bs.int8(), bs.string())
+    columns = [bs.array(values, type_) for values in (["a", "b"], ["a", "b", "c"], ["z", None])]
+    yield from written([bs.RecordBatch.from_arrays([column], ["d"]) for column in columns[:2]])
+    yield from written([bs.RecordBatch.from_arrays([column], ["d"]) for column in columns])
+    extended = _extended()
+    for name in extended.column_names:
+        yield from written([extended.select([name])])
+    yield from written([extended])
+
+
+def _extended() -> bs.RecordBatch:
+    noon = datetime(2025, 1, 1, 12, tzinfo=UTC)
+    columns: dict[str, tuple[bs.DataType, Any]] = {
+        "uuid": (bs.uuid(), UUID(int=1)),
+        "json": (bs.json_(), '{"a": 1}'),
+        "bool8": (bs.bool8(), True),
+        "opaque": (bs.opaque(bs.binary(), "geometry", "PostGIS"), b"x"),
+        "variant": (bs.parquet_variant(), {"metadata": b"\x01\0\0", "value": b"\x0c\x07"}),
+        "moment": (bs.timestamp_with_offset(), noon),
+        "fixed": (bs.fixed_shape_tensor(bs.int16(), (2, 2)), np.eye(2, dtype=np.int16)),
+        "variable": (bs.variable_shape_tensor(bs.float32(), 2, ["x", "y"], [1, 0]), np.ones((2, 3), np.float32)),
+    }
+    return bs.RecordBatch.from_arrays([bs.array([v, None], type_) for type_, v in columns.values()], list(columns))
+
+
+def _tensors() -> Iterator[Input]:
+    dense = np.array([[0, 1, 2, 0], [0, 0, 3, 0]], np.int16)
+    made: list[Any] = [bs.Tensor.from_numpy(dense, ["rows", "columns"]), bs.Tensor.from_numpy(dense.T.astype("f4"))]
+    for kind in (bs.SparseCOOTensor, bs.SparseCSRMatrix, bs.SparseCSCMatrix, bs.SparseCSFTensor):
+        made.append(kind.from_dense_numpy(dense))  # noqa: PERF401 -- the list has other members before
+    for tensors in (*([tensor] for tensor in made), made):
+        sink = io.BytesIO()
+        for tensor in tensors:
+            bs.write_tensor(tensor, sink)
+        yield Input("tensors", sink.getvalue())
+
+
+def _texts() -> Iterator[Input]:
+    for case in CASES:
+        document = integration.document(_column(case).schema, [_column(case)])
+        yield Input("json", json.dumps(document).encode())
+    for text in (b"d:5,2", b"d:5,2,256", b"tsu:UTC", b"w:3", b"+w:2", b"+us:0,5", b"+ud:", b"+m", b"vu", b"tDm"):
+        yield Input("format", text)
+    yield Input("uri", b"bowstring+unix:///run/user/0/x?want_data=1")
+
+
+def _shared() -> Iterator[Input]:
+    kinds = {".stream": "stream", ".arrow_file": "file"}
+    for path in sorted(SHARED.glob("golden/*/*")):
+        if path.suffix in kinds and path.stat().st_size <= _MAX_SEED_BYTES:
+            yield Input(kinds[path.suffix], path.read_bytes())
+    for folder, kind in (("stream", "stream"), ("file", "file"), ("tensor-stream", "tensors")):
+        for path in sorted((SHARED / "fuzz" / folder).glob("*")):
+            if path.stat().st_size <= _MAX_SEED_BYTES:
+                yield Input(kind, path.read_bytes())

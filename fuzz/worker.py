@@ -1,0 +1,168 @@
+"""A process that tries inputs until it is killed: `python -m fuzz.worker HOME SEED TIMEOUT_S`.
+
+It says in shared memory what it is trying, before it does, so that whoever watches it knows what it died of. What goes
+wrong in Python is written down as a finding, and the work goes on.
+
+Atheris (libFuzzer under Python) guides it by the coverage of Bowstring's own code. Where Atheris is not installed,
+seeds are mutated blindly: that finds less, but it runs everywhere.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import mmap
+import os
+import pkgutil
+import random
+import resource
+import signal
+import struct
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+MAX_INPUT_BYTES = 1 << 16
+MAX_MEMORY_BYTES = 1536 << 20
+SLOW_S = 5.0
+PLANT = "BOWSTRING_FUZZ_PLANT"
+"""The environment variable that names a module to import: tests plant bugs in this way, for the fuzzer to find."""
+_STATE = struct.Struct("<QQdI")
+_STATE_BYTES = _STATE.size + MAX_INPUT_BYTES + 1
+_ROOMS = (
+    "compute", "datatypes", "dissociated", "exchange", "flatbuf", "inspection", "ipc", "layouts", "memory", "tabular",
+    "tensors",
+)  # fmt: skip
+
+
+class State:
+    """What a worker is doing, in a file that the watching process maps too."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("r+b" if path.exists() else "w+b") as file:
+            file.truncate(_STATE_BYTES)
+            self._map = mmap.mmap(file.fileno(), _STATE_BYTES)
+
+    def begin(self, tried: int, sound: int, raw: bytes) -> None:
+        """Say what is tried now."""
+        self._map[_STATE.size : _STATE.size + len(raw)] = raw
+        self._map[: _STATE.size] = _STATE.pack(tried, sound, time.monotonic(), len(raw))
+
+    def read(self) -> tuple[int, int, float, bytes]:
+        """How many inputs were tried and were sound, since when the current one is being tried, and what it is."""
+        tried, sound, since, size = _STATE.unpack(self._map[: _STATE.size])
+        return tried, sound, since, self._map[_STATE.size : _STATE.size + size]
+
+
+def main() -> None:
+    """Work; never returns."""
+    home, seed = Path(sys.argv[1]), int(sys.argv[2])
+    stack = (home / "stack.txt").open("w")
+    faulthandler.enable(stack)
+    faulthandler.register(signal.SIGUSR1, stack)
+    try:
+        import atheris
+    except ImportError:
+        atheris = None  # the seeds are mutated blindly then
+    else:
+        with atheris.instrument_imports(include=["bowstring"]):
+            _import_all()
+    if PLANT in os.environ:
+        importlib.import_module(os.environ[PLANT])
+    work = _Work(home, seed)
+    held = int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE
+    resource.setrlimit(resource.RLIMIT_AS, (held + MAX_MEMORY_BYTES, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if atheris is None:
+        work.blindly()
+    else:
+        _guided(atheris, work, home, seed)
+
+
+def _import_all() -> None:
+    import bowstring
+
+    for room in _ROOMS:
+        module = importlib.import_module(f"bowstring.{room}")
+        for found in pkgutil.walk_packages(module.__path__, module.__name__ + "."):
+            importlib.import_module(found.name)
+    assert bowstring.__doc__
+
+
+def _guided(atheris: Any, work: _Work, home: Path, seed: int) -> None:
+    def mutator(raw: bytes, max_size: int, seed: int) -> bytes:
+        if seed % 4:
+            mutated = work.mutated(raw, random.Random(seed))
+            if mutated is not None and len(mutated) <= max_size:
+                return mutated
+        return bytes(atheris.Mutate(raw, max_size))
+
+    names = ("segv", "bus", "abrt", "ill", "fpe", "usr1", "usr2", "int", "term", "xfsz")
+    options = [f"-handle_{name}=0" for name in names]
+    sizes = [f"-max_len={MAX_INPUT_BYTES}", "-timeout=3600", "-rss_limit_mb=0", "-malloc_limit_mb=0"]
+    command = [
+        "fuzz",
+        str(home / "corpus"),
+        f"-seed={seed % (1 << 31) + 1}",
+        "-len_control=0",
+        "-reload=5",
+        "-mutate_depth=2",
+    ]
+    atheris.Setup([*command, *options, *sizes], work.one, custom_mutator=mutator)
+    atheris.Fuzz()
+
+
+class _Work:
+    def __init__(self, home: Path, seed: int) -> None:
+        from fuzz.findings import Findings
+        from fuzz.inputs import Input
+        from fuzz.oracles import check
+
+        self._check: Callable[[Any], bool] = check
+        self._input = Input
+        self._findings = Findings(home.parent / "findings")
+        self._state = State(home / "state")
+        self._corpus = home / "corpus"
+        self._chance = random.Random(seed)
+        self._tried = self._sound = 0
+
+    def one(self, raw: bytes) -> None:
+        """Try one input."""
+        raw = raw[: MAX_INPUT_BYTES + 1]
+        given = self._input.unpack(raw)
+        self._tried += 1
+        self._state.begin(self._tried, self._sound, raw)
+        started = time.process_time()
+        try:
+            self._sound += self._check(given)
+        except Exception as error:  # noqa: BLE001 -- that is what we look for
+            self._findings.keep_error(given, error)
+        took = time.process_time() - started
+        if took > SLOW_S:
+            self._findings.keep(given, "slow", f"{took:.1f} s of processor time")
+
+    def mutated(self, raw: bytes, chance: random.Random) -> bytes | None:
+        """The input with changes that know its structure, or None."""
+        made = self._input.unpack(raw).mutated(chance)
+        return None if made is None else made.pack()
+
+    def blindly(self) -> None:
+        """Mutate what is in the corpus, at random."""
+        from fuzz.mutations import flip
+
+        corpus = [path.read_bytes() for path in sorted(self._corpus.iterdir())]
+        while True:
+            raw = self._chance.choice(corpus)
+            made = self.mutated(raw, self._chance) if self._chance.random() < 0.8 else None
+            if made is None:
+                held = bytearray(raw)
+                flip(self._chance, held)
+                made = bytes(held)
+            self.one(made)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, os.getcwd())
+    main()

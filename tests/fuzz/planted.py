@@ -1,0 +1,30 @@
+"""Bugs for the fuzzer to find: imported in its workers, where an environment variable names this module."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+from bowstring.exchange import formats
+from fuzz import oracles
+from fuzz.worker import PLANT
+
+_real = formats.type_of
+
+
+def type_of(text: bytes, children: tuple[Any, ...], flags: int) -> Any:
+    """As the real one, but for what begins with three letters."""
+    if text[:1] == b"v" and len(text) > 3:
+        raise ZeroDivisionError("planted")
+    if text[:1] == b"w" and len(text) > 8:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if text[:1] == b"d" and len(text) > 12:
+        time.sleep(1000)
+    return _real(text, children, flags)
+
+
+if PLANT in os.environ:
+    formats.type_of = type_of
+    oracles._ORACLES.update(dict.fromkeys(("stream", "file", "tensors", "json", "uri"), oracles._ORACLES["format"]))
