@@ -111,6 +111,10 @@ if TYPE_CHECKING:
         open_file as open_file,
         open_stream as open_stream,
     )
+    from bowstring.ipc.concat import (
+        Concatenated as Concatenated,
+        concat_files as concat_files,
+    )
     from bowstring.ipc.file import (
         FileReader as FileReader,
         FileWriter as FileWriter,
@@ -258,7 +262,7 @@ _EXPORTS = {
     "bowstring.layouts.array": ("Array",),
     "bowstring.memory.buffer": ("Buffer",),
     "bowstring.ipc.api": ("open_file", "open_stream", "new_file", "new_stream"),
-    "bowstring.exchange.plain": ("from_dlpack",),
+    "bowstring.ipc.concat": ("Concatenated", "concat_files"),
     "bowstring.ipc.file": ("FileReader", "FileWriter", "StreamWriter"),
     "bowstring.ipc.form": ("WireForm",),
     "bowstring.ipc.limits": ("Limits",),

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Any, Self, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from bowstring.datatypes.field import Metadata, MetadataLike, Schema, as_metadata
 from bowstring.errors import ClosedError, InvalidDataError, NotFoundError, TruncatedError, UsageError
-from bowstring.flatbuf.codec import Message, Table as FlatbufferTable, build
+from bowstring.flatbuf.codec import Finished, Message, Table as FlatbufferTable, build
 from bowstring.flatbuf.tables import BLOCK, SPECS
 from bowstring.ipc import framing, header as headers
 from bowstring.ipc.body import BatchColumns, belong_together
@@ -29,6 +29,9 @@ from bowstring.memory.buffer import Buffer, Memory
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.chunked import ChunkedArray
 from bowstring.tabular.table import Table
+
+Block: TypeAlias = tuple[int, int, int, int]
+"""Where a message is in a file: its offset, the length of its framed metadata, 0, and the length of its body."""
 
 _BLOCK = struct.Struct("<qi4xq")
 _TRAILER = struct.Struct("<i6s")
@@ -55,19 +58,20 @@ class FileReader:
         self._selections: dict[int, Any] = {}
         raw, self._body_end = _footer_bytes(source, limits)
         self._raw = raw
-        self._footer = Message(raw, SPECS, f"{source.name}: footer", limits.max_tables).root("Footer")
-        self._batches_at, self.num_record_batches = self._footer.span("recordBatches")
-        self._dictionaries_at, self.num_dictionary_batches = self._footer.span("dictionaries")
+        self.footer = Message(raw, SPECS, f"{source.name}: footer", limits.max_tables).root("Footer")
+        self._batches_at, self.num_record_batches = self.footer.span("recordBatches")
+        self._dictionaries_at, self.num_dictionary_batches = self.footer.span("dictionaries")
         self._dictionaries: FileDictionaries | None = None
         if columns is not None:
-            _ = self._known  # a wrong name is told at once
+            _ = self.known  # a wrong name is told at once
 
     # What the footer says
 
     @property
-    def _known(self) -> KnownSchema:
+    def known(self) -> KnownSchema:
+        """The schema with what only the wire knows, of all columns."""
         if self._known_schema is None:
-            table = self._footer["schema"]
+            table = self.footer["schema"]
             if table is None:
                 raise InvalidDataError(f"{self._source.name}: the footer has no schema")
             spans = sorted(
@@ -89,7 +93,7 @@ class FileReader:
     def schema(self) -> Schema:
         """The schema of the chosen columns."""
         if self._schema is None:
-            self._schema = self._known.schema(self._positions)
+            self._schema = self.known.schema(self._positions)
         return self._schema
 
     def _read_schema(self) -> Schema:
@@ -98,7 +102,7 @@ class FileReader:
     @property
     def metadata(self) -> dict[bytes, bytes]:
         """The footer's custom metadata."""
-        return dict(read_pairs(self._footer))
+        return dict(read_pairs(self.footer))
 
     @property
     def memory(self) -> Memory:
@@ -182,7 +186,7 @@ class FileReader:
         Raises `NotFoundError` where there is none, `InvalidDataError` where its header is malformed.
         """
         header, body = self.batch_message(index)
-        known, version = self._known, header.shape.version
+        known, version = self.known, header.shape.version
         selected = self._selections.get(version)
         if selected is None:
             selected = self._selections[version] = (known.plan(version), known.selected(self._positions, version))
@@ -261,6 +265,25 @@ def _footer_bytes(source: MemorySource, limits: Limits) -> tuple[bytes, int]:
         raise InvalidDataError(f"{name}: a footer of {length_bytes} bytes in a file of {size}")
     framing.metadata_length(_LENGTH.pack(length_bytes), f"{name}: footer", limits.max_metadata_bytes)
     return source.read_at(footer_at, length_bytes), footer_at
+
+
+def footer_parts(schema: Finished, version: int, blocks: Mapping[str, Sequence[Block]], pairs: Metadata) -> list[bytes]:
+    """The end of a file after the end of its stream: the footer, its length and the magic.
+
+    `schema` is the `Schema` table; `blocks` are those of dictionary batches and record batches, by their kind.
+    """
+    footer = build(
+        SPECS,
+        "Footer",
+        {
+            "version": version,
+            "schema": schema,
+            "dictionaries": np.array(blocks[headers.DICTIONARY_BATCH], BLOCK),
+            "recordBatches": np.array(blocks[headers.RECORD_BATCH], BLOCK),
+            "custom_metadata": write_pairs(pairs),
+        },
+    )
+    return [footer, _TRAILER.pack(len(footer), framing.MAGIC)]
 
 
 class _Writer:
@@ -391,7 +414,7 @@ class FileWriter(_Writer):
     def __init__(self, sink: Sink, encoder: Encoder, metadata: MetadataLike = None) -> None:
         super().__init__(sink, encoder)
         self._pairs: Metadata = as_metadata(metadata)
-        self._blocks: dict[str, list[tuple[int, int, int, int]]] = {
+        self._blocks: dict[str, list[Block]] = {
             headers.DICTIONARY_BATCH: [],
             headers.RECORD_BATCH: [],
             headers.SCHEMA: [],
@@ -406,17 +429,8 @@ class FileWriter(_Writer):
         return start, framed_bytes
 
     def _end(self) -> None:
-        footer = build(
-            SPECS,
-            "Footer",
-            {
-                "version": self._encoder.form.version,
-                "schema": self._encoder.schema_table,
-                "dictionaries": np.array(self._blocks[headers.DICTIONARY_BATCH], BLOCK),
-                "recordBatches": np.array(self._blocks[headers.RECORD_BATCH], BLOCK),
-                "custom_metadata": write_pairs(self._pairs),
-            },
-        )
-        trailer = _TRAILER.pack(len(footer), framing.MAGIC)
-        parts = [self._end_of_stream, footer, trailer]
+        parts = [
+            self._end_of_stream,
+            *footer_parts(self._encoder.schema_table, self._encoder.form.version, self._blocks, self._pairs),
+        ]
         self._sink.write(parts, sum(map(len, parts)))

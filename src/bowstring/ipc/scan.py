@@ -9,9 +9,8 @@ from typing import Protocol
 import numpy as np
 
 from bowstring.datatypes.field import Metadata
-from bowstring.errors import InvalidDataError, TruncatedError
-from bowstring.flatbuf.codec import Message, Table
-from bowstring.flatbuf.tables import SPECS
+from bowstring.errors import InvalidDataError, LimitError, TruncatedError
+from bowstring.flatbuf.codec import Table
 from bowstring.ipc import framing, header as headers
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.header import BatchHeader, HeaderReader
@@ -26,7 +25,10 @@ _TRAILER_BYTES = 10
 
 @dataclass(frozen=True, slots=True)
 class BatchSpan:
-    """A record batch or a dictionary batch: its header, where its body lies; `metadata_bytes` counts the framing."""
+    """A record batch or a dictionary batch: its header, where its body lies; `metadata_bytes` counts the framing.
+
+    `body` is there for sources that are memory, and where bodies are kept.
+    """
 
     header: BatchHeader
     body_at: int
@@ -34,6 +36,29 @@ class BatchSpan:
     metadata_bytes: int
     is_legacy: bool
     where: str
+    body: Buffer | None = None
+
+    @property
+    def start(self) -> int:
+        """The byte at which the message begins."""
+        return self.body_at - self.metadata_bytes
+
+    @property
+    def _prefix_bytes(self) -> int:
+        """How much of the framing is in the header's bytes: all of it in a file, nothing in a stream."""
+        if len(self.header.raw) < self.metadata_bytes:
+            return 0
+        return framing.LEGACY_PREFIX_BYTES if self.is_legacy else framing.PREFIX_BYTES
+
+    def flatbuffer(self) -> bytes:
+        """The message's metadata without its framing."""
+        return bytes(self.header.raw[self._prefix_bytes :])
+
+    def is_framed_alike(self) -> bool:
+        """Whether the framing says the same as the footer: a stream reader finds the body where we do."""
+        if self.is_legacy or not self._prefix_bytes:
+            return not self.is_legacy
+        return int.from_bytes(self.header.raw[4:8], "little") == self.metadata_bytes - framing.PREFIX_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +93,13 @@ class FileScan:
     def __init__(self, source: MemorySource, limits: Limits) -> None:
         self._source = source
         self._limits = limits
-        self._reader = FileReader(source, None, limits)  # has checked magic, trailer and the footer's place
-        length = source.read_at(source.size - _TRAILER_BYTES, 4)
-        self._footer_bytes = int.from_bytes(length, "little")
+        self.reader = FileReader(source, None, limits)  # has checked magic, trailer and the footer's place
+        footer = self.reader.footer
+        self._footer_bytes = footer.message.size
         self._footer_at = source.size - _TRAILER_BYTES - self._footer_bytes
-        where = f"{source.name}: footer"
-        footer = Message(source.read_at(self._footer_at, self._footer_bytes), SPECS, where, limits.max_tables).root(
-            "Footer"
-        )
         schema = footer["schema"]
         if schema is None:
-            raise InvalidDataError(f"{where}: there is no schema")
+            raise InvalidDataError(f"{source.name}: footer: there is no schema")
         self.schema: Table = schema
         self.version: int = footer["version"]
         self.footer_metadata = read_pairs(footer)
@@ -86,7 +107,7 @@ class FileScan:
 
     def batches(self) -> Iterator[BatchSpan]:
         """Every dictionary batch, then every record batch, each header read once."""
-        reader, name = self._reader, self._source.name
+        reader, name = self.reader, self._source.name
         claimed = sum(
             float(b["metaDataLength"].sum(dtype=np.float64)) for b in (reader.blocks, reader.dictionary_blocks)
         )
@@ -103,7 +124,8 @@ class FileScan:
     def _span(self, header: BatchHeader, body_at: int, body_bytes: int, where: str) -> BatchSpan:
         self._end = max(self._end, body_at + body_bytes)
         legacy = header.raw[:4] != framing.CONTINUATION
-        return BatchSpan(header, body_at, body_bytes, len(header.raw), legacy, where)
+        body = Buffer(self._source.memory, body_at, body_bytes)
+        return BatchSpan(header, body_at, body_bytes, len(header.raw), legacy, where, body)
 
     def outside(self) -> Outside:
         """The schema message at the beginning, the footer, magic and trailer, and an end marker where there is one."""
@@ -121,10 +143,15 @@ class FileScan:
 
 
 class StreamScan:
-    """A stream, message by message; `source` is at its beginning."""
+    """A stream, message by message; `source` is at its beginning. With `keeps_bodies` what comes through a pipe is kept
+    as long as the span is.
+    """
 
-    def __init__(self, source: MemorySource | PulledSource | Replayed, limits: Limits) -> None:
+    def __init__(
+        self, source: MemorySource | PulledSource | Replayed, limits: Limits, keeps_bodies: bool = False
+    ) -> None:
         self._source = source
+        self._keeps_bodies = keeps_bodies or isinstance(source, MemorySource)
         self._limits = limits
         self._headers = HeaderReader(limits)
         self._messages = 0
@@ -148,13 +175,18 @@ class StreamScan:
             if not isinstance(header, BatchHeader):
                 raise InvalidDataError(f"{where}: a second schema")
             kind, body_at = header.shape.kind, source.position
-            skipped = _skip(source, header.body_bytes)
-            if skipped < header.body_bytes:
-                raise self._truncated(where, "a body", body_at, header.body_bytes, skipped)
+            if header.body_bytes > self._limits.max_body_bytes:
+                raise LimitError(
+                    f"{where}: a body of {header.body_bytes} bytes is above the limit of {self._limits.max_body_bytes}"
+                )
+            body = source.read_buffer(header.body_bytes) if self._keeps_bodies else None
+            there = _skip(source, header.body_bytes) if body is None else body.size
+            if there < header.body_bytes:
+                raise self._truncated(where, "a body", body_at, header.body_bytes, there)
             word = "record batch" if kind == headers.RECORD_BATCH else "dictionary batch"
             where = f"{source.name}: {word} {counts[kind]}"
             counts[kind] += 1
-            yield BatchSpan(header, body_at, header.body_bytes, metadata_bytes, self._is_legacy, where)
+            yield BatchSpan(header, body_at, header.body_bytes, metadata_bytes, self._is_legacy, where, body)
 
     def outside(self) -> Outside:
         """The schema message, the end marker, and what follows it where that is known."""
@@ -225,8 +257,6 @@ class Replayed:
 
 def _skip(source: MemorySource | PulledSource | Replayed, size_bytes: int) -> int:
     """Leave bytes behind; how many there were. What can't be skipped is read in small pieces and dropped."""
-    if isinstance(source, MemorySource):
-        return source.read_buffer(size_bytes).size
     left = size_bytes
     while left:
         got = len(source.read(min(left, _AT_ONCE)))

@@ -137,6 +137,14 @@ class PathSink(VectorSink):
             raise ResourceError(f"{os.fspath(path)}: cannot be created: {error.strerror}") from None
         super().__init__(lambda parts: os.writev(self._descriptor, parts), os.fspath(path), self._descriptor)
 
+    def leave_room(self, size_bytes: int) -> tuple[int, int]:
+        """Go on after so many bytes, which the caller writes itself: the file's descriptor, and where they belong."""
+        self._flush()
+        at = self.position
+        self.position += size_bytes
+        os.lseek(self._descriptor, self.position, os.SEEK_SET)
+        return self._descriptor, at
+
     def finish(self) -> None:
         """Write what was gathered and put the file in its place."""
         super().finish()

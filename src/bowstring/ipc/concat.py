@@ -1,0 +1,320 @@
+"""One file or stream out of several, without decoding their bodies («IPC File Format», «IPC Streaming Format»).
+
+Messages are passed on as they are, compressed or not; what is compared are schemas and dictionaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from bowstring.datatypes.field import Metadata, MetadataLike, Schema, as_metadata
+from bowstring.errors import InvalidDataError, UnsupportedError, UsageError
+from bowstring.flatbuf.tables import VERSIONS
+from bowstring.ipc import header as headers
+from bowstring.ipc.body import BatchColumns, DictionaryLookup
+from bowstring.ipc.dictionaries import FileDictionaries, StreamDictionaries, known as dictionary_of
+from bowstring.ipc.header import DictionaryMark
+from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.merging import Due, MergedDictionaries, every
+from bowstring.ipc.messages import MessageWriter, copied
+from bowstring.ipc.metadata import V4, V5, DictionaryId, WireSchema
+from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence, recognised
+from bowstring.ipc.scan import BatchSpan, FileScan, StreamScan
+from bowstring.ipc.schemas import KnownSchema, known_schema
+from bowstring.ipc.sinks import Sink, sink_for
+from bowstring.ipc.sources import MemorySource
+
+
+@dataclass(frozen=True, slots=True)
+class Concatenated:
+    """What was put together: how many sources, record batches and rows, and the length in bytes of the whole."""
+
+    sources: int
+    record_batches: int
+    rows: int
+    size_bytes: int
+
+
+def concat_files(
+    sources: Iterable[Any],
+    sink: Any,
+    as_stream: bool = False,
+    metadata: MetadataLike = None,
+    limits: Limits = DEFAULT_LIMITS,
+    max_piped_bytes: int = MAX_PIPED_BYTES,
+) -> Concatenated:
+    """Put the record batches of several Arrow files and streams, one after the other, into one file, or one stream.
+
+    Bodies are neither decoded nor checked; between files they are copied without coming here. Each of `sources` is what
+    `open_file` or `open_stream` takes, told apart by content, and is opened when its turn comes. `sink` is what
+    `new_file` takes; a path appears when all is well, and not at all otherwise. The first source says schema and schema
+    metadata. The custom metadata of the file is `metadata`, or else what the sources' footers have, where a key's first
+    value counts.
+
+    Dictionaries that are the same are written once, one that goes on where another ends as a delta. Otherwise a stream
+    replaces them, and a file can't: `UsageError`, as for sources of another schema, byte order or metadata version, and
+    for none at all. Raises `InvalidDataError` for malformed sources, `LimitError` for a file on a pipe that is larger
+    than `max_piped_bytes`, and what opening them raises.
+    """
+    joiner = _Joiner(sink_for(sink), as_stream)
+    count = 0
+    try:
+        for source in sources:
+            with _opened(source, limits, max_piped_bytes) as incoming:
+                joiner.add(incoming)
+            count += 1
+        return joiner.end(count, None if metadata is None else as_metadata(metadata))
+    except BaseException:
+        joiner.abandon()
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Incoming:
+    """A source whose schema has been read; `memory` is where all of it lies, None for a stream through a pipe."""
+
+    name: str
+    scan: FileScan | StreamScan
+    known: KnownSchema
+    memory: MemorySource | None
+
+
+@contextmanager
+def _opened(source: Any, limits: Limits, max_piped_bytes: int) -> Iterator[_Incoming]:
+    opened = in_sequence(source)
+    try:
+        is_file, ready = recognised(opened, max_piped_bytes)
+        memory = ready if isinstance(ready, MemorySource) else None
+        if is_file:
+            assert memory is not None
+            scan = FileScan(memory, limits)
+            yield _Incoming(ready.name, scan, scan.reader.known, memory)
+        else:
+            stream = StreamScan(ready, limits, keeps_bodies=True)
+            known = known_schema(stream.schema.message.data, stream.schema, limits)
+            yield _Incoming(ready.name, stream, known, memory)
+    finally:
+        opened.close()
+
+
+class _Joiner:
+    """Takes one source after the other."""
+
+    def __init__(self, sink: Sink, as_stream: bool) -> None:
+        self._sink = sink
+        self._as_stream = as_stream
+        self._begun: _Begun | None = None
+        self._pairs: dict[bytes, bytes] = {}
+        self._batches = 0
+        self._rows = 0
+
+    def add(self, incoming: _Incoming) -> None:
+        """Pass the batches of a source on."""
+        begun = self._begun
+        if begun is None:
+            begun = self._begun = _Begun.by(incoming, self._sink, self._as_stream)
+        else:
+            _check_alike(begun, incoming)
+        passage = _Passage(incoming, begun)
+        for span in incoming.scan.batches():
+            if span.header.shape.kind == headers.DICTIONARY_BATCH:
+                passage.take_dictionary(span)
+            else:
+                passage.take_batch(span)
+                self._batches += 1
+                self._rows += span.header.length
+        passage.finish()
+        for key, value in incoming.scan.footer_metadata:
+            self._pairs.setdefault(key, value)
+
+    def end(self, sources: int, metadata: Metadata | None) -> Concatenated:
+        """Write the end."""
+        if self._begun is None:
+            raise UsageError("there is nothing to concatenate: give at least one file or stream")
+        self._begun.writer.end(tuple(self._pairs.items()) if metadata is None else metadata)
+        return Concatenated(sources, self._batches, self._rows, self._sink.position)
+
+    def abandon(self) -> None:
+        """Stop; a path is left as it was."""
+        if self._begun is None:
+            self._sink.abandon()
+        else:
+            self._begun.writer.abandon()
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """What the first source has said: how to call it, its schema, and what is written of it."""
+
+    name: str
+    known: KnownSchema
+    version: int
+    writer: MessageWriter
+    merged: MergedDictionaries | None
+
+    @classmethod
+    def by(cls, incoming: _Incoming, sink: Sink, as_stream: bool) -> _Begun:
+        """Begin with a source."""
+        known, scan = incoming.known, incoming.scan
+        if scan.version not in (V4, V5):
+            raise UnsupportedError(f"{incoming.name}: metadata version {_version(scan.version)} is not supported")
+        wire = known.wire.whole
+        writer = MessageWriter(sink, copied(scan.schema), scan.version, as_stream)
+        merged = MergedDictionaries(wire, as_stream) if wire.by_id else None
+        return cls(incoming.name, known, scan.version, writer, merged)
+
+
+class _Passage:
+    """Passes the messages of one source on, in stretches as long as possible, and its dictionaries where they are due.
+
+    Of a file all dictionaries are taken before the first record batch.
+    """
+
+    def __init__(self, incoming: _Incoming, begun: _Begun) -> None:
+        self._incoming = incoming
+        self._writer = begun.writer
+        self._merged = begun.merged
+        self._plan = incoming.known.plan(incoming.scan.version)
+        self._waiting: list[BatchSpan] = []
+        self._passed_bytes = 0
+        self._chains: dict[int, list[BatchSpan]] = {}
+        self._changed: set[int] = set()
+        self._targets: dict[int, list[DictionaryId]] = {}
+        self._in_stream: StreamDictionaries | None = None
+        self._lookup: DictionaryLookup = lambda _: None
+        if isinstance(incoming.scan, FileScan):
+            self._lookup = FileDictionaries(incoming.known.wire, incoming.scan.reader.dictionary_messages)
+        else:
+            self._lookup = self._in_stream = StreamDictionaries()
+        if begun.merged is not None:
+            self._targets = _targets(begun.known.wire.whole, incoming.known.wire.whole)
+
+    def take_dictionary(self, span: BatchSpan) -> None:
+        """Take a dictionary batch. Raises `InvalidDataError` where it is none of the schema's, or out of order."""
+        wire, header, where = self._incoming.known.wire, span.header, (span.where,)
+        id_ = dictionary_of(wire, header, where).id
+        chain = self._chains.get(id_)
+        assert span.body is not None
+        if self._in_stream is not None:
+            self._lookup = self._in_stream = self._in_stream.with_batch(wire, header, span.body, where)
+        elif header.shape.is_delta != bool(chain):
+            problem = "a delta comes before" if header.shape.is_delta else "a file has only one non-delta batch of"
+            raise InvalidDataError(f"{span.where}: {problem} dictionary {id_}")
+        self._chains[id_] = [*(chain or ()), span] if header.shape.is_delta else [span]
+        self._changed.add(id_)
+
+    def take_batch(self, span: BatchSpan) -> None:
+        """Take a record batch. Raises `InvalidDataError` where it does not fit the schema."""
+        if self._changed:
+            self._settle()
+        header, plan = span.header, self._plan
+        if header.shape.version != self._incoming.scan.version:
+            plan = self._incoming.known.plan(header.shape.version)
+        assert span.body is not None
+        columns = BatchColumns(plan, header, span.body, self._lookup, (span.where,))
+        if len(self._chains) < len(self._targets):
+            self._check_missing(columns)
+        self._waiting.append(span)
+        if self._incoming.memory is None:
+            self._flush()
+
+    def _check_missing(self, columns: BatchColumns) -> None:
+        """Make the columns whose dictionaries this source has not: an error, unless they are null altogether.
+
+        Otherwise the batch would find the dictionary of another source.
+        """
+        for index, nodes in enumerate(self._incoming.known.wire.whole.dictionaries):
+            if any(node.id not in self._chains for node in every(nodes)):
+                _ = columns[index]
+
+    def _settle(self) -> None:
+        """Write what is due of the dictionaries that came, inner ones first."""
+        assert self._merged is not None
+        for id_, nodes in self._targets.items():
+            if id_ in self._changed:
+                own = self._incoming.known.wire.by_id[id_]
+                lookup, chain = self._lookup, self._chains[id_]
+                for node in nodes:
+                    for due in self._merged.due(node, chain, lambda own=own, lookup=lookup: lookup(own)):  # type: ignore[misc]
+                        self._put(due)
+        self._changed.clear()
+
+    def _put(self, due: Due) -> None:
+        shape = None if due.span is None else due.span.header.shape
+        if (
+            due.span is not None
+            and shape is not None
+            and DictionaryMark(shape.dictionary_id, shape.is_delta) == due.mark
+        ):
+            self._waiting.append(due.span)
+            return
+        self._flush()
+        assert self._merged is not None
+        self._writer.put(headers.DICTIONARY_BATCH, *self._merged.message(due, self._incoming.scan.version))
+
+    def finish(self) -> None:
+        """Write what is left of the source."""
+        if self._changed:
+            self._settle()
+        self._flush()
+
+    def _flush(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        memory = self._incoming.memory
+        self._passed_bytes += sum(span.metadata_bytes + span.header.body_bytes for span in waiting)
+        if memory is not None and self._passed_bytes > memory.size:  # what overlaps could fill a disk
+            raise InvalidDataError(
+                f"{memory.name}: messages of {self._passed_bytes} bytes in {memory.size}: blocks of its footer overlap"
+            )
+        self._writer.relay(waiting, memory)
+
+
+def _targets(ours: WireSchema, theirs: WireSchema) -> dict[int, list[DictionaryId]]:
+    """Which of our dictionaries each of theirs is, by id, inner ones first."""
+    targets: dict[int, list[DictionaryId]] = {}
+    for nodes, source_nodes in zip(ours.dictionaries, theirs.dictionaries, strict=True):
+        for node, source in zip(every(nodes), every(source_nodes), strict=True):
+            known = targets.setdefault(source.id, [])
+            if node not in known:
+                known.append(node)
+    return targets
+
+
+# Whether sources go together
+
+
+def _check_alike(begun: _Begun, incoming: _Incoming) -> None:
+    """Raise `UsageError` naming the first difference."""
+    if incoming.scan.version != begun.version:
+        raise _unlike(begun, incoming, f"metadata version {_version(begun.version)}", _version(incoming.scan.version))
+    if incoming.known is begun.known:
+        return
+    ours, theirs = begun.known.wire.whole, incoming.known.wire.whole
+    if ours.is_big_endian != theirs.is_big_endian:
+        raise _unlike(
+            begun, incoming, *("big-endian" if it.is_big_endian else "little-endian" for it in (ours, theirs))
+        )
+    _check_fields(begun, incoming, ours.schema, theirs.schema)
+
+
+def _check_fields(begun: _Begun, incoming: _Incoming, ours: Schema, theirs: Schema) -> None:
+    if len(ours) != len(theirs):
+        raise _unlike(begun, incoming, f"{len(ours)} columns", str(len(theirs)))
+    for index, (left, right) in enumerate(zip(ours, theirs, strict=True)):
+        if left != right:
+            raise _unlike(begun, incoming, f"column {index} as {str(left)!r}", repr(str(right)))
+        if not left.equals(right, check_metadata=True):
+            raise _unlike(
+                begun, incoming, f"column {index} ({left.name!r}) with metadata {left.pairs}", f"{right.pairs}"
+            )
+
+
+def _unlike(begun: _Begun, incoming: _Incoming, expected: str, found: str) -> UsageError:
+    return UsageError(f"{incoming.name}: expected {expected} as in {begun.name}, found {found}")
+
+
+def _version(number: int) -> str:
+    return VERSIONS[number] if 0 <= number < len(VERSIONS) else str(number)

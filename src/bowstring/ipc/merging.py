@@ -1,0 +1,181 @@
+"""Dictionaries of several files and streams in one («Dictionary Messages»): passed on as they are wherever they agree.
+
+A dictionary that is there already, or begins like the one that is there, is not written again; one that goes on where
+the other ends becomes a delta. Where they differ a stream takes the new one as a replacement, and a file can't.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from bowstring.errors import UsageError
+from bowstring.ipc.compression import compressor
+from bowstring.ipc.flatten import flatten
+from bowstring.ipc.form import MetadataVersion, WireForm
+from bowstring.ipc.header import BatchHeader, BatchNumbers, DictionaryMark, HeaderWriter
+from bowstring.ipc.metadata import V4, DictionaryId, WireSchema
+from bowstring.ipc.scan import BatchSpan
+from bowstring.layouts.array import Array
+
+ALIGNMENT_BYTES = 64
+Values: TypeAlias = Callable[[], Array]
+"""All values of a dictionary, made when they are asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A dictionary batch to be written: a message that is passed on under this id, or values that were made now."""
+
+    mark: DictionaryMark
+    span: BatchSpan | None
+    values: Array | None = None
+
+
+@dataclass(slots=True)
+class _Held:
+    """What is written of one dictionary: its messages, None for one that was made here, and its values."""
+
+    chain: list[BatchSpan | None]
+    values: Values
+
+
+class MergedDictionaries:
+    """What is written of each dictionary, and so what is due when the next source says what it has.
+
+    `wire` is the schema of what is written.
+    """
+
+    def __init__(self, wire: WireSchema, may_replace: bool) -> None:
+        self._wire = wire
+        self._may_replace = may_replace
+        self._held: dict[int, _Held] = {}
+        self._stale: set[int] = set()  # those in which a dictionary was replaced
+        self._inside = {id_: {node.id for node in every(known.inside)} for id_, known in wire.by_id.items()}
+        self._names = {
+            node.id: field.name
+            for field, nodes in zip(wire.schema.fields, wire.dictionaries, strict=True)
+            for node in every(nodes)
+        }
+
+    def due(self, node: DictionaryId, chain: Sequence[BatchSpan], values: Values) -> list[Due]:
+        """What to write so that a source's dictionary, all of whose messages are `chain`, is there as `node`.
+
+        Dictionaries inside it come before it. Raises `UsageError` where a file would have to replace
+        one, `InvalidDataError` for values that can't be read.
+        """
+        held = self._held.get(node.id)
+        if held is None:
+            return self._begin(node.id, chain, values)
+        alike = _common(held.chain, chain)
+        if node.id in self._stale:
+            return self._replaced(node.id, chain, values, "a dictionary inside it differs")
+        if alike == len(chain):
+            return []
+        if alike == len(held.chain):
+            self._held[node.id] = _Held(list(chain), values)
+            return [Due(DictionaryMark(node.id, True), span) for span in chain[alike:]]
+        return self._compared(node.id, held, chain, values)
+
+    def _begin(self, id_: int, chain: Sequence[BatchSpan], values: Values) -> list[Due]:
+        self._held[id_] = _Held(list(chain), values)
+        self._stale.discard(id_)
+        return [Due(DictionaryMark(id_, index > 0), span) for index, span in enumerate(chain)]
+
+    def _compared(self, id_: int, held: _Held, chain: Sequence[BatchSpan], values: Values) -> list[Due]:
+        ours, theirs = held.values(), values()
+        for array in (ours, theirs):
+            array.validate(full=True)
+        shared = min(ours.length, theirs.length)
+        if not ours.slice(0, shared).equals(theirs.slice(0, shared), nans_equal=True):
+            return self._replaced(id_, chain, values, _difference(ours, theirs, shared))
+        if theirs.length <= ours.length:
+            return []
+        self._held[id_] = _Held([*held.chain, None], lambda: theirs)
+        return [Due(DictionaryMark(id_, True), None, theirs.slice(shared))]
+
+    def _replaced(self, id_: int, chain: Sequence[BatchSpan], values: Values, why: str) -> list[Due]:
+        if self._may_replace:
+            self._stale |= {outer for outer, inside in self._inside.items() if id_ in inside and outer in self._held}
+            return self._begin(id_, chain, values)
+        raise UsageError(
+            f"column {self._names[id_]!r}: its dictionary differs from the one before: {why}. A file holds one for all "
+            f"batches: make a stream, which `bowstring convert` turns into a file"
+        )
+
+    def message(self, due: Due, version: int) -> tuple[bytes, Sequence[object], int]:
+        """The flatbuffer, the parts of the body and its length in bytes, for what can't be passed on as it is."""
+        span = due.span
+        if span is not None:
+            header, body = span.header, span.body
+            assert body is not None
+            made = HeaderWriter(header.shape.version, header.shape.compression).write(
+                numbers_of(header), header.body_bytes, header.shape.pairs, due.mark
+            )
+            return made, [body.bytes[: header.body_bytes].data, bytes(-header.body_bytes % 8)], header.body_bytes
+        assert due.values is not None
+        name: MetadataVersion = "V4" if version == V4 else "V5"
+        form = WireForm("big" if self._wire.is_big_endian else "little", name)
+        codec = self._codec(due.mark.id)
+        flat = flatten(
+            due.values.length, [due.values], ALIGNMENT_BYTES, form, None if codec is None else compressor(codec)
+        )
+        writer = HeaderWriter(version, codec)
+        return writer.write(flat.numbers, flat.size_bytes, (), due.mark), flat.parts, flat.size_bytes
+
+    def _codec(self, id_: int) -> str | None:
+        first = self._held[id_].chain[0]
+        return None if first is None else first.header.shape.compression
+
+
+def every(nodes: Sequence[DictionaryId]) -> list[DictionaryId]:
+    """Dictionaries and those inside them, inner ones first."""
+    return [found for node in nodes for found in (*every(node.inside), node)]
+
+
+def numbers_of(header: BatchHeader) -> BatchNumbers:
+    """The numbers of a header, to be written into another."""
+    return BatchNumbers(
+        header.length,
+        header.nodes().view(np.int64).reshape(-1, 2),
+        header.buffers().view(np.int64).reshape(-1, 2),
+        np.array(header.variadic_counts(), np.int64),
+    )
+
+
+def _common(held: Sequence[BatchSpan | None], chain: Sequence[BatchSpan]) -> int:
+    """How many messages at the beginning are the same."""
+    count = 0
+    for ours, theirs in zip(held, chain, strict=False):
+        if ours is None or not _same(ours, theirs):
+            break
+        count += 1
+    return count
+
+
+def _same(left: BatchSpan, right: BatchSpan) -> bool:
+    if left is right:
+        return True
+    a, b = left.header, right.header
+    if (a.length, a.body_bytes, a.shape.compression) != (b.length, b.body_bytes, b.shape.compression):
+        return False
+    if a.shape.version != b.shape.version or a.variadic_counts() != b.variadic_counts():
+        return False
+    if not (np.array_equal(a.nodes(), b.nodes()) and np.array_equal(a.buffers(), b.buffers())):
+        return False
+    assert left.body is not None
+    assert right.body is not None
+    return np.array_equal(left.body.bytes[: a.body_bytes], right.body.bytes[: b.body_bytes])
+
+
+def _difference(ours: Array, theirs: Array, shared: int) -> str:
+    """The first value that differs, in short."""
+    for index, (left, right) in enumerate(
+        zip(ours.slice(0, shared).to_pylist(), theirs.slice(0, shared).to_pylist(), strict=True)
+    ):
+        if left != right:
+            return f"value {index} is {right!r:.40}, and was {left!r:.40}"
+    return "its values are others"

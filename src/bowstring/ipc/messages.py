@@ -1,0 +1,145 @@
+"""Files and streams out of messages that exist already («Encapsulated message format», «IPC File Format»).
+
+A message is its flatbuffer and its body, and neither knows where it lies, so both are passed on as they are: what is
+made anew is the framing, the schema and the footer. Messages that lie end to end are passed on as one stretch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from bowstring.datatypes.field import Metadata
+from bowstring.errors import InvalidDataError
+from bowstring.flatbuf.codec import Built, Child, Children, Finished, Kind, Scalar, Table, finish
+from bowstring.flatbuf.tables import SPECS, TYPES
+from bowstring.ipc import framing, header as headers
+from bowstring.ipc.copying import Copier
+from bowstring.ipc.file import Block, footer_parts
+from bowstring.ipc.merging import ALIGNMENT_BYTES
+from bowstring.ipc.scan import BatchSpan
+from bowstring.ipc.sinks import Sink
+from bowstring.ipc.sources import MemorySource
+from bowstring.memory.buffer import Buffer
+
+
+def copied(table: Table) -> Finished:
+    """A `Schema` table, to be put into other flatbuffers: with all that it says, its dictionary ids too.
+
+    The schema has been read before, which bounds its depth. Raises `InvalidDataError` for malformed bytes.
+    """
+    return finish(SPECS, table.spec.name, _record(table))
+
+
+def _record(table: Table) -> dict[str, Any]:
+    record: dict[str, Any] = {}
+    for name, slot in table.spec.slots.items():
+        if not table.locate(slot.number, _inline_bytes(slot.kind)):
+            continue
+        if isinstance(slot.kind, Child):
+            spec = slot.kind.spec or _type_name(table)
+            below = table.union(name, spec)
+            record[name] = None if below is None else Built(spec, _record(below))
+        elif isinstance(slot.kind, Children):
+            record[name] = [_record(child) for child in table[name]]
+        else:
+            record[name] = table[name]
+    return record
+
+
+def _inline_bytes(kind: Kind) -> int:
+    return kind.packer.size if isinstance(kind, Scalar) else 4
+
+
+def _type_name(field: Table) -> str:
+    number: int = field["type_type"]
+    if not 0 < number < len(TYPES):
+        raise InvalidDataError(f"{field.message.where}: type {number} is not known")
+    return TYPES[number]
+
+
+class MessageWriter:
+    """Writes a file, or with `as_stream` a stream, message by message; `end` writes what comes last.
+
+    `schema` is its `Schema` table, and `version` the metadata version of the footer.
+    """
+
+    def __init__(self, sink: Sink, schema: Finished, version: int, as_stream: bool = False) -> None:
+        self._sink = sink
+        self._copier = Copier(sink)
+        self._schema = schema
+        self._version = version
+        self._as_stream = as_stream
+        self.blocks: dict[str, list[Block]] = {
+            headers.DICTIONARY_BATCH: [],
+            headers.RECORD_BATCH: [],
+        }
+        if not as_stream:
+            sink.write([framing.FILE_START], len(framing.FILE_START))
+        head = framing.framed(headers.schema_message(schema, version), sink.position)
+        sink.write([head], len(head))
+
+    def put(self, kind: str, metadata: bytes, parts: Sequence[Any], body_bytes: int) -> None:
+        """Write a message that was made now; its body is a multiple of 8 bytes."""
+        start = self._sink.position
+        head = framing.framed(metadata, start, ALIGNMENT_BYTES)
+        self._sink.write_message(head, parts, body_bytes)
+        self.blocks[kind].append((start, len(head), 0, body_bytes))
+
+    def relay(self, spans: Sequence[BatchSpan], source: MemorySource | None) -> None:
+        """Pass messages on; `source` is the memory, or the file, in which they lie, None if each came by itself."""
+        for run in _runs(spans, source is not None):
+            self._relay(run, source)
+
+    def _relay(self, run: Sequence[BatchSpan], source: MemorySource | None) -> None:
+        sink, first, last = self._sink, run[0], run[-1]
+        skew = first.body_at % ALIGNMENT_BYTES if len(run) > 1 else 0  # the others keep the alignment that they have
+        start = sink.position
+        head = framing.framed(first.flatbuffer(), start - skew, ALIGNMENT_BYTES)
+        sink.write([head], len(head))
+        shift = sink.position - first.body_at
+        assert first.body is not None
+        size_bytes = last.body_at + last.header.body_bytes - first.body_at
+        held = Buffer(first.body.memory, first.body.offset, size_bytes)
+        self._copier.copy(source, held)
+        if size_bytes % 8:
+            sink.write([bytes(-size_bytes % 8)], -size_bytes % 8)
+        for span in run:
+            at = start if span is first else span.start + shift
+            self.blocks[span.header.shape.kind].append((at, span.body_at + shift - at, 0, span.header.body_bytes))
+
+    def end(self, pairs: Metadata = ()) -> None:
+        """Write the end marker, and of a file the footer with this custom metadata; the sink is finished."""
+        self._copier.finish()
+        sink, parts = self._sink, [framing.END_OF_STREAM]
+        if not self._as_stream:
+            parts += footer_parts(self._schema, self._version, self.blocks, pairs)
+        sink.write(parts, sum(map(len, parts)))
+        sink.finish()
+
+    def abandon(self) -> None:
+        """Stop; a path is left as it was before."""
+        self._copier.abandon()
+        self._sink.abandon()
+
+
+def _runs(spans: Sequence[BatchSpan], is_one_memory: bool) -> Iterator[list[BatchSpan]]:
+    """Messages that lie end to end, together, where what is between their bodies can stay as it is."""
+    run: list[BatchSpan] = []
+    for span in spans:
+        if run and not (is_one_memory and _follows(run[-1], span)):
+            yield run
+            run = []
+        run.append(span)
+    if run:
+        yield run
+
+
+def _follows(before: BatchSpan, span: BatchSpan) -> bool:
+    return (
+        span.start == before.body_at + before.header.body_bytes
+        and before.body_at % 8 == 0
+        and span.start % 8 == 0
+        and span.body_at % 8 == 0
+        and span.is_framed_alike()
+    )
