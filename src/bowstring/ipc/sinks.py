@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError, NotFoundError, ResourceError, UsageError
-from bowstring.memory.parts import Parts, after, write_vectors
+from bowstring.ipc import stores
+from bowstring.ipc.faults import fault
+from bowstring.memory.parts import IOV_MAX, Parts, after, write_vectors
 
-_IOV_MAX = 1024
 _SMALL = 1 << 15
 _GATHER = 1 << 20
 
@@ -74,7 +75,7 @@ class VectorSink:
         self._flush()
         vectors = body.vectors()
         while len(vectors):
-            sent = self._call(lambda some: write_vectors(file, some), vectors[:_IOV_MAX])
+            sent = self._call(lambda some: write_vectors(file, some), vectors[:IOV_MAX])
             vectors = after(vectors, sent)
 
     def _flush(self) -> None:
@@ -83,8 +84,8 @@ class VectorSink:
             self._out([held])
 
     def _out(self, parts: Sequence[Any]) -> None:
-        for start in range(0, len(parts), _IOV_MAX):
-            some = parts[start : start + _IOV_MAX] if len(parts) > _IOV_MAX else parts
+        for start in range(0, len(parts), IOV_MAX):
+            some = parts[start : start + IOV_MAX] if len(parts) > IOV_MAX else parts
             left = sum(map(len, some))
             while left:
                 sent = self._call(self._send, some)
@@ -205,10 +206,8 @@ class ObjectSink:
                 written = self._file.write(view)
             except TypeError as error:
                 raise UsageError(f"expected a binary file object to write to: {error}") from None
-            except ConnectionError as error:
-                raise ConnectionLostError(f"{type(self._file).__name__}: {error}") from None
-            except OSError as error:
-                raise ResourceError(f"cannot be written: {error.strerror or error}") from None
+            except Exception as error:
+                raise fault(error, type(self._file).__name__, "written") from error
             if written is None or not isinstance(written, int) or written >= len(view):
                 return
             view = view[written:]
@@ -224,8 +223,36 @@ class ObjectSink:
         self._held.clear()
 
 
+class StoreSink(ObjectSink):
+    """A file of a store, which appears under its name when it is complete, as far as the store can do that."""
+
+    __slots__ = ("_upload",)
+
+    def __init__(self, upload: stores.Upload) -> None:
+        super().__init__(upload)
+        self._upload = upload
+
+    def finish(self) -> None:
+        """Hand over what was gathered and make the file appear."""
+        super().finish()
+        self._upload.commit()
+
+    def abandon(self) -> None:
+        """Drop what was handed over."""
+        super().abandon()
+        self._upload.discard()
+
+
 def sink_for(sink: Any) -> Sink:
-    """A sink for a path, a descriptor, a socket or a binary file object. Raises `UsageError` for anything else."""
+    """A sink for a path, a URL, a descriptor, a socket or a binary file object. Raises `UsageError` for anything else,
+    `MissingExtraError` for a URL where fsspec is not installed.
+    """
+    found = stores.located(sink) if stores.is_url(sink) else stores.located_object(sink)
+    if found is not None:
+        local = stores.local_path(*found)
+        if local is None:
+            return StoreSink(stores.Upload(*found))
+        sink = local
     if isinstance(sink, str | os.PathLike):
         path = os.fspath(sink)
         try:

@@ -205,16 +205,6 @@ def taken_validity(array: Array, indices: Indices) -> Buffer | None:
     return None if mask is None else validity_of(mask[indices])
 
 
-def joined_validity(arrays: Sequence[Array]) -> Buffer | None:
-    """The validity bitmap of arrays laid end to end."""
-    if all(array.null_count == 0 for array in arrays):
-        return None
-    masks = [array.mask() for array in arrays]
-    return validity_of(
-        np.concatenate([np.ones(a.length, np.bool_) if m is None else m for a, m in zip(arrays, masks, strict=True)])
-    )
-
-
 def with_nulls(values: list[Any], array: Array) -> list[Any]:
     """The list with None put at the null slots, in place."""
     mask = array.mask()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from operator import lt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +30,6 @@ from bowstring.layouts.base import (
     brief,
     buffer_of,
     first_bad,
-    joined_validity,
     rebased_validity,
     split_nulls,
     taken_validity,
@@ -38,6 +38,7 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.equality import differences, same
 from bowstring.layouts.gather import gather
+from bowstring.layouts.joining import joined_bytes, joined_validity, joined_values, lengths_of
 from bowstring.layouts.ranking import byte_ranks
 from bowstring.layouts.scalars.base import is_bytes
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer
@@ -186,10 +187,17 @@ class BinaryLayout(Layout):
         return Array(self, made.length, (taken_validity(array, indices), *made.buffers[1:]))
 
     def concat(self, arrays: Sequence[Array]) -> Array:
-        parts = [self.rebase(array) for array in arrays]
-        lengths = np.concatenate([np.diff(self.cuts(part)) for part in parts])
-        data = np.concatenate([self.data(part).bytes for part in parts])
-        made = self.of(cut(lengths, self.offset_type, self.type), data)
+        slots = lengths_of(arrays)
+        offsets = joined_values(arrays, 1).astype(np.int64)
+        ends = np.cumsum(slots + 1)
+        first, last = offsets[ends - slots - 1], offsets[ends - 1]
+        first[slots == 0] = last[slots == 0] = 0
+        lengths = np.delete(np.diff(offsets), ends[:-1] - 1)
+        data = [self.data(array) for array in arrays]
+        if (first < 0).any() or (lengths < 0).any() or any(map(lt, [held.size for held in data], last.tolist())):
+            for array in arrays:
+                self.cuts(array)  # raises
+        made = self.of(cut(lengths, self.offset_type, self.type), joined_bytes(data, first, last - first))
         return Array(self, made.length, (joined_validity(arrays), *made.buffers[1:]))
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:

@@ -28,7 +28,6 @@ from bowstring.layouts.base import (
     Values,
     buffer_of,
     first_bad,
-    joined_validity,
     rebased_validity,
     split_nulls,
     taken_validity,
@@ -37,6 +36,7 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.binary import encoded
 from bowstring.layouts.gather import check_bytes, copy_stretches, gather
+from bowstring.layouts.joining import joined_validity
 from bowstring.layouts.ranking import byte_ranks
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
 

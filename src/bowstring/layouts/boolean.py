@@ -22,13 +22,13 @@ from bowstring.layouts.base import (
     Role,
     Values,
     brief,
-    joined_validity,
     rebased_validity,
     split_nulls,
     taken_validity,
     validity_of,
     with_nulls,
 )
+from bowstring.layouts.joining import joined_bits, joined_validity
 from bowstring.memory import bitmap
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class BooleanLayout(Layout):
         return Array(self, len(indices), (taken_validity(array, indices), taken))
 
     def concat(self, arrays: Sequence[Array]) -> Array:
-        values = np.concatenate([self.bits(array) for array in arrays])
+        values = joined_bits(arrays, 1)
         return Array(self, len(values), (joined_validity(arrays), bitmap.pack(values)))
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:

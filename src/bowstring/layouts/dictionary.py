@@ -26,11 +26,11 @@ from bowstring.layouts.base import (
     Values,
     brief,
     first_bad,
-    joined_validity,
     split_nulls,
     with_nulls,
 )
 from bowstring.layouts.equality import arrays_equal, begins_with
+from bowstring.layouts.joining import joined_validity
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.memory.bitmap import Mask
 

@@ -20,7 +20,6 @@ from bowstring.layouts.base import (
     Indices,
     Layout,
     Values,
-    joined_validity,
     rebased_validity,
     split_nulls,
     taken_validity,
@@ -29,6 +28,7 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.gather import check_values, take_stretches
+from bowstring.layouts.joining import joined_validity
 from bowstring.layouts.list_ import flatten
 
 if TYPE_CHECKING:

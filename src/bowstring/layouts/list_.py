@@ -27,7 +27,6 @@ from bowstring.layouts.base import (
     Role,
     Values,
     brief,
-    joined_validity,
     rebased_validity,
     split_nulls,
     taken_validity,
@@ -37,6 +36,7 @@ from bowstring.layouts.base import (
 from bowstring.layouts.binary import check_ends, checked_offsets, cut, same_cuts
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.gather import take_stretches
+from bowstring.layouts.joining import joined_validity
 from bowstring.memory.buffer import Buffer
 
 if TYPE_CHECKING:

@@ -26,7 +26,6 @@ from bowstring.layouts.base import (
     Values,
     buffer_of,
     first_bad,
-    joined_validity,
     rebased_validity,
     split_nulls,
     taken_validity,
@@ -36,6 +35,7 @@ from bowstring.layouts.base import (
 from bowstring.layouts.binary import cut
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.gather import check_values, take_stretches
+from bowstring.layouts.joining import joined_validity
 from bowstring.layouts.list_ import flatten
 from bowstring.memory.buffer import Buffer
 

@@ -28,7 +28,6 @@ from bowstring.layouts.base import (
     Values,
     brief,
     buffer_of,
-    joined_validity,
     rebased_validity,
     split_nulls,
     taken_validity,
@@ -36,6 +35,7 @@ from bowstring.layouts.base import (
     with_nulls,
 )
 from bowstring.layouts.equality import differences
+from bowstring.layouts.joining import joined_validity, joined_values
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import EMPTY
@@ -120,7 +120,7 @@ class PrimitiveLayout(Layout):
         return Array(self, len(indices), (taken_validity(array, indices), buffer_of(array.values(1)[indices])))
 
     def concat(self, arrays: Sequence[Array]) -> Array:
-        slots = np.concatenate([array.values(1) for array in arrays])
+        slots = joined_values(arrays, 1)
         return Array(self, len(slots), (joined_validity(arrays), buffer_of(slots)))
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:

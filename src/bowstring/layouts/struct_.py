@@ -19,7 +19,6 @@ from bowstring.layouts.base import (
     Indices,
     Layout,
     brief,
-    joined_validity,
     place,
     rebased_validity,
     shown,
@@ -29,6 +28,7 @@ from bowstring.layouts.base import (
     with_nulls,
 )
 from bowstring.layouts.equality import arrays_equal
+from bowstring.layouts.joining import joined_validity
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import Struct
