@@ -1,75 +1,112 @@
-"""Many arrays are joined by addresses, few by views: both give what the values say."""
+"""Joining arrays that do not share what they point to: dictionaries, data buffers, children, runs."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import given, strategies as st
 
 import bowstring as bs
-from bowstring.errors import InvalidDataError
-from bowstring.layouts import joining
-from bowstring.layouts.array import Array
 
-_VALUES: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
-    "int32": (bs.int32(), st.integers(-5, 5)),
-    "bool": (bs.bool_(), st.booleans()),
-    "string": (bs.string(), st.text(max_size=5)),
-    "large_binary": (bs.large_binary(), st.binary(max_size=5)),
-    "list": (bs.list_(bs.int8()), st.lists(st.integers(-5, 5), max_size=3)),
-}
+WORDS = bs.dictionary(bs.int8(), bs.string())
 
 
-@st.composite
-def _pieces(draw: st.DrawFn, values: st.SearchStrategy[Any]) -> list[tuple[list[Any], int, int]]:
-    """Some lists of values, each with a place to cut it, repeated until they are many."""
-    one = st.tuples(st.lists(st.none() | values, max_size=20), st.integers(0, 9), st.integers(0, 20))
-    return draw(st.lists(one, min_size=1, max_size=4)) * draw(st.sampled_from([1, 20]))
+def words(keys: list[int | None], dictionary: bs.Array, index_type: bs.DataType | None = None) -> bs.Array:
+    indices = bs.array(keys, index_type or bs.int8())
+    return bs.Array.from_buffers(WORDS, len(keys), indices.buffers, dictionary=dictionary)
 
 
-@pytest.mark.parametrize("name", _VALUES)
-@given(data=st.data())
-def test_slices_joined_have_the_values_of_all(name: str, data: st.DataObject) -> None:
-    kind, values = _VALUES[name]
-    made: dict[str, Array] = {}
-    arrays = []
-    expected: list[Any] = []
-    for held, offset, length in data.draw(_pieces(values)):
-        whole = made.setdefault(repr(held), bs.array(held, kind))
-        arrays.append(whole.slice(min(offset, len(held)), length))
-        expected += held[offset : offset + length]
-    joined = bs.concat_arrays(arrays)
-    joined.validate(full=True)
-    assert joined.to_pylist() == expected
-    assert joined.null_count == expected.count(None)
+def joined(*arrays: bs.Array) -> bs.Array:
+    made = bs.concat_arrays(arrays)
+    made.validate(full=True)
+    return made
 
 
-def _arrays() -> Sequence[Array]:
-    return [bs.array([None, "a", "bc" * (i % 3)], bs.string()).slice(i % 2) for i in range(2 * joining._MANY)]
+def distinct(count: int, first: int = 0) -> bs.Array:
+    return bs.array([str(first + index) for index in range(count)])
 
 
-def test_where_the_system_gathers_nothing_views_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    gathered = bs.concat_arrays(_arrays())
-    monkeypatch.delattr(os, "memfd_create")
-    assert bs.concat_arrays(_arrays()).equals(gathered)
+def test_one_dictionary_stays_one() -> None:
+    dictionary = bs.array(["a", "b"])
+    made = joined(words([0, 1], dictionary), words([None, 0], dictionary), words([1], bs.array(["a", "b"])))
+    assert made.dictionary is dictionary
+    assert made.to_pylist() == ["a", "b", None, "a", "b"]
 
 
-@pytest.mark.parametrize("count", [2, 3 * joining._MANY])
-def test_offsets_beyond_the_data_are_refused(count: int) -> None:
-    good = bs.array(["abc"])
-    bad = bs.Array.from_buffers(bs.string(), 1, [None, good.buffers[1], b"abc"])
-    bad.buffers = (None, good.buffers[1], bs.Buffer.of(b"ab"))
-    with pytest.raises(InvalidDataError, match="offsets"):
-        bs.concat_arrays([good] * (count - 1) + [bad])
+def test_different_dictionaries_are_put_end_to_end() -> None:
+    first, second = bs.array(["a", "b"]), bs.array(["c", None])
+    made = joined(words([0, 1], first), words([1, None, 0], second), words([1], first))
+    assert made.to_pylist() == ["a", "b", None, None, "c", "b"]
+    assert made.slice(3, 3).to_pylist() == [None, "c", "b"]
 
 
-@pytest.mark.parametrize("count", [2, 3 * joining._MANY])
-def test_values_that_are_not_there_are_refused(count: int) -> None:
-    good = bs.array([1, 2, 3])
-    short = good.slice(0)
-    short.buffers = (None, bs.Buffer.of(bytes(8)))
-    with pytest.raises(InvalidDataError, match="has no 3 elements"):
-        bs.concat_arrays([good] * (count - 1) + [short])
+def test_a_joined_dictionary_has_to_fit_the_indices() -> None:
+    made = joined(words([99], distinct(100)), words([27], distinct(28, first=100)))
+    assert made.to_pylist() == ["99", "127"]
+    with pytest.raises(bs.errors.DataTypeError, match="200 values is too large"):
+        bs.concat_arrays([words([0], distinct(100)), words([99], distinct(100, first=100))])
+    large = distinct(200)
+    assert joined(words([127], large), words([3], large)).to_pylist() == ["127", "3"], "no index is out of reach"
+
+
+def test_views_keep_their_own_data_buffers() -> None:
+    long = ["a value that is no short one", "another value that is not short"]
+    arrays = [bs.array([text, "short", None], bs.string_view()) for text in long]
+    made = joined(*arrays)
+    assert made.to_pylist() == [long[0], "short", None, long[1], "short", None]
+    assert [held.address for held in made.buffers[2:] if held] == [a.buffers[2].address for a in arrays if a.buffers[2]]
+
+
+def test_list_views_keep_their_order() -> None:
+    def views(starts: list[int], sizes: list[int], child: list[int]) -> bs.Array:
+        held = [None, np.array(starts, np.int32), np.array(sizes, np.int32)]
+        return bs.Array.from_buffers(bs.list_view(bs.int8()), len(starts), held, [bs.array(child, bs.int8())])
+
+    made = joined(views([2, 0], [1, 2], [1, 2, 3]), views([0, 0], [0, 2], [4, 5]))
+    assert made.to_pylist() == [[3], [1, 2], [], [4, 5]]
+    assert made.take([3, 0, 3]).to_pylist() == [[4, 5], [3], [4, 5]]
+
+
+def test_runs_are_joined_and_have_to_fit_their_ends() -> None:
+    runs = bs.run_end_encoded(bs.int16(), bs.int8())
+    half = bs.array([7] * 20_000, runs)
+    made = joined(half.slice(19_998), bs.array([7, None, 8], runs))
+    assert made.to_pylist() == [7, 7, 7, None, 8]
+    with pytest.raises(bs.errors.UsageError, match="40000 slots are too many for the run ends"):
+        bs.concat_arrays([half, half])
+
+
+@pytest.mark.parametrize("make", [bs.dense_union, bs.sparse_union])
+def test_unions_are_joined_member_by_member(make: Any) -> None:
+    type_ = make([("i", bs.int8()), ("s", bs.string())], [7, 3])
+    made = joined(bs.array([1, "a"], type_), bs.array(["b", None, 2], type_).slice(0, 2), bs.array([], type_))
+    assert made.to_pylist() == [1, "a", "b", None]
+    assert made.values(0).tolist() == [7, 3, 3, 7]
+
+
+def test_offsets_that_do_not_fit_are_refused() -> None:
+    huge = bs.Array.from_buffers(bs.list_(bs.null()), 1, [None, np.array([0, 1 << 30], np.int32)], [_nulls(1 << 30)])
+    assert bs.concat_arrays([huge]).length == 1
+    with pytest.raises(bs.errors.UsageError, match="take its large form"):
+        bs.concat_arrays([huge, huge])
+
+
+def _nulls(length: int) -> bs.Array:
+    return bs.Array.from_buffers(bs.null(), length, [])
+
+
+def test_of_dictionaries_that_grow_the_longest_is_taken() -> None:
+    grown = distinct(100)
+    made = joined(words([9], grown.slice(0, 10)), words([None, 49], distinct(50)), words([99, 3], grown))
+    assert made.to_pylist() == ["9", None, "49", "99", "3"]
+    assert made.dictionary is not None
+    assert made.dictionary.length == 100
+
+
+@pytest.mark.parametrize("value_type", [bs.float64(), bs.list_(bs.float32())])
+def test_zeros_of_both_signs_stay_apart_in_joined_dictionaries(value_type: bs.DataType) -> None:
+    type_ = bs.dictionary(bs.int8(), value_type)
+    zeros = [0.0, -0.0] if value_type == bs.float64() else [[0.0], [-0.0]]
+    made = bs.concat_arrays([bs.array([zero], type_) for zero in zeros])
+    assert repr(made.to_pylist()) == repr(zeros)

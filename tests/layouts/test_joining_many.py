@@ -1,0 +1,75 @@
+"""Many arrays are joined by addresses, few by views: both give what the values say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+import bowstring as bs
+from bowstring.errors import InvalidDataError
+from bowstring.layouts import joining
+from bowstring.layouts.array import Array
+
+_VALUES: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
+    "int32": (bs.int32(), st.integers(-5, 5)),
+    "bool": (bs.bool_(), st.booleans()),
+    "string": (bs.string(), st.text(max_size=5)),
+    "large_binary": (bs.large_binary(), st.binary(max_size=5)),
+    "list": (bs.list_(bs.int8()), st.lists(st.integers(-5, 5), max_size=3)),
+}
+
+
+@st.composite
+def _pieces(draw: st.DrawFn, values: st.SearchStrategy[Any]) -> list[tuple[list[Any], int, int]]:
+    """Some lists of values, each with a place to cut it, repeated until they are many."""
+    one = st.tuples(st.lists(st.none() | values, max_size=20), st.integers(0, 9), st.integers(0, 20))
+    return draw(st.lists(one, min_size=1, max_size=4)) * draw(st.sampled_from([1, 20]))
+
+
+@pytest.mark.parametrize("name", _VALUES)
+@given(data=st.data())
+def test_slices_joined_have_the_values_of_all(name: str, data: st.DataObject) -> None:
+    kind, values = _VALUES[name]
+    made: dict[str, Array] = {}
+    arrays = []
+    expected: list[Any] = []
+    for held, offset, length in data.draw(_pieces(values)):
+        whole = made.setdefault(repr(held), bs.array(held, kind))
+        arrays.append(whole.slice(min(offset, len(held)), length))
+        expected += held[offset : offset + length]
+    joined = bs.concat_arrays(arrays)
+    joined.validate(full=True)
+    assert joined.to_pylist() == expected
+    assert joined.null_count == expected.count(None)
+
+
+def _arrays() -> Sequence[Array]:
+    return [bs.array([None, "a", "bc" * (i % 3)], bs.string()).slice(i % 2) for i in range(2 * joining._MANY)]
+
+
+def test_where_the_system_gathers_nothing_views_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    gathered = bs.concat_arrays(_arrays())
+    monkeypatch.delattr(os, "memfd_create")
+    assert bs.concat_arrays(_arrays()).equals(gathered)
+
+
+@pytest.mark.parametrize("count", [2, 3 * joining._MANY])
+def test_offsets_beyond_the_data_are_refused(count: int) -> None:
+    good = bs.array(["abc"])
+    bad = bs.Array.from_buffers(bs.string(), 1, [None, good.buffers[1], b"abc"])
+    bad.buffers = (None, good.buffers[1], bs.Buffer.of(b"ab"))
+    with pytest.raises(InvalidDataError, match="offsets"):
+        bs.concat_arrays([good] * (count - 1) + [bad])
+
+
+@pytest.mark.parametrize("count", [2, 3 * joining._MANY])
+def test_values_that_are_not_there_are_refused(count: int) -> None:
+    good = bs.array([1, 2, 3])
+    short = good.slice(0)
+    short.buffers = (None, bs.Buffer.of(bytes(8)))
+    with pytest.raises(InvalidDataError, match="has no 3 elements"):
+        bs.concat_arrays([good] * (count - 1) + [short])
