@@ -223,6 +223,4 @@ class BinaryLayout(Layout):
     def check_full(self, array: Array) -> None:
         offsets = self.cuts(array)
         if self.is_text:
-            first = int(offsets[0])
-            data = self.data(array).view(UINT8, first, int(offsets[-1]) - first)
-            text.check(data, (offsets - first).astype(np.int64), array.mask())
+            text.check(self.data(array).bytes, offsets, array.mask())

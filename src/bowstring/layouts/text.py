@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bowstring.memory.bitmap import Mask
 
 _BLOCK_BYTES = 1 << 18
-_BLOCK_VALUES = 1 << 18
+_BLOCK_VALUES = 1 << 15
 
 
 def is_ascii(data: Values) -> bool:
@@ -44,19 +44,20 @@ def slices(data: Values, offsets: Indices) -> list[str]:
         raise
 
 
-def check(data: Values, offsets: Indices, mask: Mask | None) -> None:
-    """Check that every valid value between consecutive offsets is UTF-8; raises `InvalidDataError` naming the first
-    that is not.
+def check(data: Values, offsets: Values, mask: Mask | None) -> None:
+    """Check that every valid value between consecutive offsets, which rise and lie within the data, is UTF-8; raises
+    `InvalidDataError` naming the first that is not.
     """
-    if is_ascii(data):
-        return
-    inner = offsets[1:-1]
-    if _fault(data) is None and not _continues(data[inner[inner < data.size]]).any():
-        return
     for first in range(0, len(offsets) - 1, _BLOCK_VALUES):
-        past = min(first + _BLOCK_VALUES, len(offsets) - 1)
-        kept = np.arange(first, past) if mask is None else first + np.flatnonzero(mask[first:past])
-        check_ranges(data, offsets[kept], offsets[kept + 1], kept)
+        cuts = offsets[first : first + _BLOCK_VALUES + 1].astype(np.int64)
+        held = data[cuts[0] : cuts[-1]]
+        if is_ascii(held):
+            continue
+        inner = cuts[1 : np.searchsorted(cuts, cuts[-1])] - cuts[0]
+        if _fault(held) is None and not _continues(held[inner]).any():
+            continue
+        kept = np.arange(len(cuts) - 1) if mask is None else np.flatnonzero(mask[first : first + len(cuts) - 1])
+        check_ranges(data, cuts[kept], cuts[kept + 1], first + kept)
 
 
 def check_ranges(data: Values, starts: Indices, stops: Indices, numbers: Indices) -> None:
