@@ -131,6 +131,15 @@ class Message:
         """An error that names the message and the byte."""
         return InvalidDataError(f"{self.where}: byte {at} of {self.size}: {problem}")
 
+    def expect_tables(self, count: int) -> None:
+        """Raise `LimitError` where so many more tables are beyond the limit, before any of them is visited."""
+        if count > self.tables_left:
+            limit = min(self.limit, self.size // 4)
+            raise LimitError(
+                f"{self.where}: {limit - self.tables_left + count} tables or more, beyond the limit of {limit} for its "
+                f"{self.size} bytes (max_tables is {self.limit})"
+            )
+
     def follow(self, at: int, what: str) -> int:
         """The position that the offset at `at` points to, at least 4 bytes before the end."""
         if at + 4 > self.size:
@@ -159,12 +168,8 @@ class Table:
         self.message = message
         self.spec = spec
         self.position = position
+        message.expect_tables(1)
         message.tables_left -= 1
-        if message.tables_left < 0:
-            raise LimitError(
-                f"{message.where}: more tables than the limit of {min(message.limit, message.size // 4)} "
-                f"for its {message.size} bytes"
-            )
         self.vtable = vtable = position - _I32.unpack_from(message.data, position)[0]
         if not 0 <= vtable <= message.size - 4:
             raise message.error(f"the vtable of {spec.name} is at {vtable}", position)
@@ -270,6 +275,7 @@ def _read_children(table: Table, slot: Slot) -> list[Table]:
     message = table.message
     spec = message.specs[slot.kind.spec]  # type: ignore[union-attr]
     start, count = message.vector(at, 4, slot.name)
+    message.expect_tables(count)
     return [Table(message, spec, message.follow(start + 4 * i, slot.name)) for i in range(count)]
 
 
@@ -368,12 +374,13 @@ class _Builder:
     def patch(self, at: int, target: int) -> None:
         _U32.pack_into(self.out, at, target - at)
 
-    def table(self, spec: TableSpec, record: Record) -> int:
+    def table(self, spec: TableSpec, record: Record, slot: int = 0) -> int:
+        """Write a table that the offset at `slot` is to point to; its position."""
         present = (spec.name, *[name for name, value in record.items() if value is not None])
         form = self.forms.get(present)
         if form is None:
             form = self.forms[present] = _form(spec, present[1:])
-        position = self._begin(form.vtable, form.size_bytes)
+        position = self._begin(form.vtable, form.size_bytes, slot)
         for name, kind, offset in form.placed:
             at, value = position + offset, record[name]
             if isinstance(kind, Scalar):
@@ -381,12 +388,15 @@ class _Builder:
             elif isinstance(kind, Inline):
                 self.out[at : at + kind.dtype.itemsize] = np.array(value, kind.dtype).tobytes()
             else:
-                self.patch(at, self._hung(kind, value))
+                self.patch(at, self._hung(kind, value, at))
         return position
 
-    def _begin(self, vtable: bytes, size: int) -> int:
-        """Write the vtable, unless an equal one is there, and zeros for the table; the table's position."""
-        if vtable not in self.vtables:
+    def _begin(self, vtable: bytes, size: int, slot: int) -> int:
+        """Write the vtable, unless an equal one is behind the slot, and zeros for the table; the table's position.
+
+        Readers such as Polars' look at nothing before the slot once they have followed its offset.
+        """
+        if self.vtables.get(vtable, -1) < slot:
             self.pad_to(2, 0)
             self.vtables[vtable] = len(self.out)
             self.out += vtable
@@ -396,7 +406,7 @@ class _Builder:
         _I32.pack_into(self.out, position, position - self.vtables[vtable])
         return position
 
-    def _hung(self, kind: Text | Structs | Child | Children, value: Any) -> int:
+    def _hung(self, kind: Text | Structs | Child | Children, value: Any, slot: int) -> int:
         if isinstance(kind, Text):
             return self._text(value.encode() if isinstance(value, str) else value)
         if isinstance(kind, Structs):
@@ -404,13 +414,13 @@ class _Builder:
         if isinstance(kind, Children):
             return self._children(self.specs[kind.spec], value)
         if isinstance(value, Built):
-            return self.table(self.specs[value.spec], value.record)
+            return self.table(self.specs[value.spec], value.record, slot)
         if isinstance(value, Finished):
             self.pad_to(8, 0)  # its alignment counts from its first byte
             position = len(self.out) + value.root
             self.out += value.raw
             return position
-        return self.table(self.specs[kind.spec], value)
+        return self.table(self.specs[kind.spec], value, slot)
 
     def _text(self, held: bytes) -> int:
         self.pad_to(4, 0)
@@ -429,7 +439,8 @@ class _Builder:
         position = len(self.out)
         self.out += _U32.pack(len(records)) + bytes(4 * len(records))
         for index, record in enumerate(records):
-            self.patch(position + 4 + 4 * index, self.table(spec, record))
+            at = position + 4 + 4 * index
+            self.patch(at, self.table(spec, record, at))
         return position
 
 

@@ -119,6 +119,7 @@ class _Places:
     def of(cls, schema: Table) -> _Places:
         data = np.frombuffer(schema.message.data, np.uint8)
         start, count = schema.children_span("fields")
+        schema.message.expect_tables(2 * count)  # a field and its type
         slots = start + 4 * np.arange(count, dtype=np.int64)
         tables = slots + _u32(data, slots)
         counts, names = np.full((count, 3), -1, np.int64), np.zeros(count, np.int64)
