@@ -188,3 +188,20 @@ def test_the_verifier_of_another_library_accepts_what_is_built() -> None:
     framed = b"\xff\xff\xff\xff" + struct.pack("<i", len(data)) + data
     schema = pa.ipc.read_schema(pa.py_buffer(framed))
     assert schema == pa.schema([pa.field(f"f{i}", pa.int16(), bool(i % 2)) for i in range(9)])
+
+
+def test_vtables_are_shared_by_neighbours_and_lie_behind_the_offset_that_leads_to_their_table() -> None:
+    leaf = {"small": 1}
+    twig = {"small": 2, "large": 3}
+    raw = build(TREE, "Tree", {"large": 1, "children": [twig | {"children": [leaf, leaf, twig]}, twig, twig]})
+    vtables: list[int] = []
+
+    def visit(table: Table, slot: int) -> None:
+        assert slot <= table.vtable, "Polars looks at nothing before the slot"
+        vtables.append(table.vtable)
+        start, count = table.children_span("children")
+        for index in range(count):
+            visit(table.child_at("children", index), start + 4 * index)
+
+    visit(root(raw), 0)
+    assert len(set(vtables)) < len(vtables)
