@@ -24,6 +24,7 @@ GROUPS = {
     "validation": "validation",
     "equality": "equality",
     "conversion": "conversion",
+    "files": "files",
     "import": "importing",
     "transfer": "transfer",
     "publish": "publish",
