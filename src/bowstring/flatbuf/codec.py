@@ -131,6 +131,15 @@ class Message:
         """An error that names the message and the byte."""
         return InvalidDataError(f"{self.where}: byte {at} of {self.size}: {problem}")
 
+    def expect_tables(self, count: int) -> None:
+        """Raise `LimitError` where so many more tables are beyond the limit, before any of them is visited."""
+        if count > self.tables_left:
+            limit = min(self.limit, self.size // 4)
+            raise LimitError(
+                f"{self.where}: {limit - self.tables_left + count} tables or more, beyond the limit of {limit} for its "
+                f"{self.size} bytes (max_tables is {self.limit})"
+            )
+
     def follow(self, at: int, what: str) -> int:
         """The position that the offset at `at` points to, at least 4 bytes before the end."""
         if at + 4 > self.size:
@@ -159,12 +168,8 @@ class Table:
         self.message = message
         self.spec = spec
         self.position = position
+        message.expect_tables(1)
         message.tables_left -= 1
-        if message.tables_left < 0:
-            raise LimitError(
-                f"{message.where}: more tables than the limit of {min(message.limit, message.size // 4)} "
-                f"for its {message.size} bytes"
-            )
         self.vtable = vtable = position - _I32.unpack_from(message.data, position)[0]
         if not 0 <= vtable <= message.size - 4:
             raise message.error(f"the vtable of {spec.name} is at {vtable}", position)
@@ -270,6 +275,7 @@ def _read_children(table: Table, slot: Slot) -> list[Table]:
     message = table.message
     spec = message.specs[slot.kind.spec]  # type: ignore[union-attr]
     start, count = message.vector(at, 4, slot.name)
+    message.expect_tables(count)
     return [Table(message, spec, message.follow(start + 4 * i, slot.name)) for i in range(count)]
 
 
