@@ -10,8 +10,10 @@ from bowstring.datatypes.field import MetadataLike, Schema
 from bowstring.ipc.file import FileReader, FileWriter, StreamWriter
 from bowstring.ipc.form import CURRENT, WireForm
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.ranged import RangedReader
+from bowstring.ipc.ranges import RangeSource
 from bowstring.ipc.sinks import sink_for
-from bowstring.ipc.sources import in_order, random_access
+from bowstring.ipc.sources import by_ranges, in_order
 from bowstring.ipc.stream import Encoder, StreamReader
 
 
@@ -23,8 +25,10 @@ def open_file(source: Any, columns: Sequence[str | int] | None = None, limits: L
     read, in that order. Reads the footer only. Raises `FormatMismatchError` for a stream or a foreign format,
     `TruncatedError` for a file that is cut off, `NotFoundError` for a path or column that is not there.
     """
-    opened = random_access(source)
+    opened = by_ranges(source)
     try:
+        if isinstance(opened, RangeSource):
+            return RangedReader(opened, columns, limits)
         return FileReader(opened, columns, limits)
     except BaseException:
         opened.close()

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeAlias, overload
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.datatypes.field import Metadata, MetadataLike, Schema, as_metadata
+from bowstring.datatypes.field import Field, Metadata, MetadataLike, Schema, as_metadata
 from bowstring.errors import ClosedError, InvalidDataError, NotFoundError, TruncatedError, UsageError
 from bowstring.flatbuf.codec import Finished, Message, Table as FlatbufferTable, build
 from bowstring.flatbuf.tables import BLOCK, SPECS
@@ -20,7 +20,8 @@ from bowstring.ipc.dictionaries import FileDictionaries
 from bowstring.ipc.header import BatchHeader, HeaderBytes, HeaderReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import read_pairs, write_pairs
-from bowstring.ipc.schemas import KnownSchema, known_schema
+from bowstring.ipc.ranges import RangeSource
+from bowstring.ipc.schemas import KnownSchema, LateSchema, known_schema
 from bowstring.ipc.sinks import Sink
 from bowstring.ipc.sources import MemorySource
 from bowstring.ipc.stream import EncodedMessage, Encoder, make_batch
@@ -46,8 +47,13 @@ class FileReader:
     format, `TruncatedError` for a file that is cut off, other `InvalidDataError`s for malformed metadata.
     """
 
+    _columns: type[BatchColumns] = BatchColumns
+
     def __init__(
-        self, source: MemorySource, columns: Sequence[str | int] | None = None, limits: Limits = DEFAULT_LIMITS
+        self,
+        source: MemorySource | RangeSource,
+        columns: Sequence[str | int] | None = None,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._source = source
         self._wanted = columns
@@ -55,6 +61,7 @@ class FileReader:
         self._limits = limits
         self._known_schema: KnownSchema | None = None
         self._schema: Schema | None = None
+        self._late_schema: LateSchema | None = None
         self._selections: dict[int, Any] = {}
         raw, self._body_end = _footer_bytes(source, limits)
         self._raw = raw
@@ -92,12 +99,16 @@ class FileReader:
     @property
     def schema(self) -> Schema:
         """The schema of the chosen columns."""
-        if self._schema is None:
-            self._schema = self.known.schema(self._positions)
-        return self._schema
+        schema = self._schema
+        if schema is None:
+            schema = self._schema = self._late()()
+        return schema
 
-    def _read_schema(self) -> Schema:
-        return self.schema
+    def _late(self) -> LateSchema:
+        late = self._late_schema
+        if late is None:
+            late = self._late_schema = LateSchema(self.known, self._positions)
+        return late
 
     @property
     def metadata(self) -> dict[bytes, bytes]:
@@ -106,7 +117,9 @@ class FileReader:
 
     @property
     def memory(self) -> Memory:
-        """The file's bytes."""
+        """The file's bytes. Raises `UsageError` for a file that is read by ranges."""
+        if not isinstance(self._source, MemorySource):
+            raise UsageError(f"{self._source.name}: is read by ranges, so there is no memory that holds it")
         return self._source.memory
 
     @property
@@ -135,16 +148,24 @@ class FileReader:
         if self._source.is_closed:
             raise ClosedError(f"{self._source.name}: the reader is closed")
         index %= self.num_record_batches
-        return self._message(self._batches_at + BLOCK.itemsize * index, headers.RECORD_BATCH, ("record batch", index))
+        at = self._batches_at + BLOCK.itemsize * index
+        header, body_at, body_bytes = self._message(at, headers.RECORD_BATCH, ("record batch", index))
+        return header, self._body(body_at, body_bytes)
+
+    _located = batch_message
+
+    def _body(self, offset: int, size_bytes: int) -> Any:
+        return Buffer(self._source.memory, offset, size_bytes)  # type: ignore[union-attr]
 
     def dictionary_messages(self) -> Iterator[tuple[BatchHeader, Buffer, tuple[object, ...]]]:
         """The header and body of each dictionary batch, in the footer's order, and how errors name it."""
         for index in range(self.num_dictionary_batches):
             where = ("dictionary batch", index)
             at = self._dictionaries_at + BLOCK.itemsize * index
-            yield *self._message(at, headers.DICTIONARY_BATCH, where), where
+            header, body_at, body_bytes = self._message(at, headers.DICTIONARY_BATCH, where)
+            yield header, self._body(body_at, body_bytes), where
 
-    def _message(self, at: int, kind: str, where: tuple[object, ...]) -> tuple[BatchHeader, Buffer]:
+    def _message(self, at: int, kind: str, where: tuple[object, ...]) -> tuple[BatchHeader, int, int]:
         offset, metadata_bytes, body_bytes = _BLOCK.unpack_from(self._raw, at)
         body_at = offset + metadata_bytes
         if offset < 0 or metadata_bytes < 8 or body_bytes < 0 or body_at + body_bytes > self._body_end:
@@ -165,7 +186,7 @@ class FileReader:
                 f"{self._source.name}: {where[0]} {where[1]} at byte {offset}: "
                 f"expected a {kind} message, found a {found}"
             )
-        return header, Buffer(self._source.memory, body_at, body_bytes)
+        return header, body_at, body_bytes
 
     def _parse(
         self, raw: HeaderBytes, skip: int, offset: int, where: tuple[object, ...]
@@ -185,7 +206,7 @@ class FileReader:
 
         Raises `NotFoundError` where there is none, `InvalidDataError` where its header is malformed.
         """
-        header, body = self.batch_message(index)
+        header, body = self._located(index)
         known, version = self.known, header.shape.version
         selected = self._selections.get(version)
         if selected is None:
@@ -194,15 +215,21 @@ class FileReader:
         if dictionaries is None:
             dictionaries = self._dictionaries = FileDictionaries(known.wire, self.dictionary_messages)
         where = ("record batch", index)
-        columns = BatchColumns(selected[0], header, body, dictionaries, where, selected[1])
-        return make_batch(self._schema or self._read_schema, header, columns)
+        columns = self._columns(selected[0], header, body, dictionaries, where, selected[1])
+        return make_batch(self._schema or self._late(), header, columns)
 
     def column(self, key: str | int) -> ChunkedArray:
         """One column of all batches, without copying; raises `NotFoundError` where there is none."""
-        index = self.schema.index(key)
+        index, field = self._field(key)
         batches = list(self)
         belong_together(batch.source for batch in batches)
-        return ChunkedArray([batch.column(index) for batch in batches], self.schema.fields[index].type)
+        return ChunkedArray([batch.column(index) for batch in batches], field.type)
+
+    def _field(self, key: str | int) -> tuple[int, Field]:
+        """A chosen column's position among them and its field, without a look at all the others."""
+        late = self._late()
+        index = late.index(key)
+        return index, late.field(index)
 
     def read_all(self) -> Table:
         """All batches as a table, without copying."""
@@ -242,7 +269,7 @@ class FileReader:
         return f"<bowstring.FileReader {self._source.name}: {state}>"
 
 
-def _footer_bytes(source: MemorySource, limits: Limits) -> tuple[bytes, int]:
+def _footer_bytes(source: MemorySource | RangeSource, limits: Limits) -> tuple[bytes, int]:
     """The footer's flatbuffer, and the byte where it begins."""
     name, size = source.name, source.size
     start = source.read_at(0, min(size, 16))

@@ -125,6 +125,10 @@ class HeaderReader:
         self.limits = limits
         self._shapes: dict[tuple[int, int], Shape] = {}
 
+    def shape_of(self, size_bytes: int) -> Shape | None:
+        """The shape of the last header of this length, its framing included; None where there was none."""
+        return self._shapes.get((size_bytes, 8)) or self._shapes.get((size_bytes, 4))
+
     def known(self, raw: HeaderBytes, skip: int) -> BatchHeader | None:
         """The header in `raw` where it differs from the last one of its length in nothing but its numbers, else None.
 

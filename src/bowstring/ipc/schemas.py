@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bowstring.datatypes.extension import NAME_KEY
-from bowstring.datatypes.field import Schema
+from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import UsageError
 from bowstring.flatbuf.codec import Table
 from bowstring.ipc.body import ColumnPlan, SchemaPlan
@@ -52,6 +52,33 @@ class KnownSchema:
         """The plans of the columns at these positions."""
         plan = self.plan(version)
         return plan if positions is None else tuple(plan[index] for index in positions)
+
+
+class LateSchema:
+    """The schema of the columns at some positions, read when it is called; one column is found without that."""
+
+    __slots__ = ("_held", "_known", "_positions")
+
+    def __init__(self, known: KnownSchema, positions: tuple[int, ...] | None) -> None:
+        self._known = known
+        self._positions = positions
+        self._held: Schema | None = None
+
+    def __call__(self) -> Schema:
+        """The schema."""
+        if self._held is None:
+            self._held = self._known.schema(self._positions)
+        return self._held
+
+    def index(self, key: str | int) -> int:
+        """The position of a column, by name or position; raises `NotFoundError`."""
+        if self._held is None and self._positions is None:
+            return self._known.wire.index(key)
+        return self().index(key)
+
+    def field(self, index: int) -> Field:
+        """One field."""
+        return self._known.wire.entry(index if self._positions is None else self._positions[index])[0]
 
 
 _known: dict[tuple[object, ...], KnownSchema] = {}

@@ -247,7 +247,7 @@ def sink_for(sink: Any) -> Sink:
     """A sink for a path, a URL, a descriptor, a socket or a binary file object. Raises `UsageError` for anything else,
     `MissingExtraError` for a URL where fsspec is not installed.
     """
-    found = stores.located(sink) if stores.is_url(sink) else stores.located_object(sink)
+    found = stores.place_of(sink)
     if found is not None:
         local = stores.local_path(*found)
         if local is None:

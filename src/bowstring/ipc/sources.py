@@ -14,21 +14,22 @@ from typing import Any
 import numpy as np
 
 from bowstring.errors import (
-    BowstringError,
     ClosedError,
-    ConnectionLostError,
-    DeadlineError,
     LimitError,
     NotFoundError,
     ResourceError,
     TruncatedError,
     UsageError,
 )
+from bowstring.ipc import stores
+from bowstring.ipc.faults import fault
+from bowstring.ipc.ranges import FileObject, RangeSource
 from bowstring.memory.buffer import EMPTY, Buffer, Memory, allocate
 
 _AT_ONCE = 1 << 20
 _COPY_UP_TO = 1 << 13
 _HEAD = 512
+_DECOMPRESSORS = ("gzip", "bz2", "lzma", "_compression")
 
 
 class MemorySource:
@@ -187,8 +188,8 @@ def random_access(source: Any) -> MemorySource:
     """
     if isinstance(source, MemorySource):
         return source
-    if isinstance(source, str | os.PathLike):
-        opened = _mapped_path(source)
+    if isinstance(source, str | os.PathLike) or stores.place_of(source):
+        opened = in_order(source)
         if isinstance(opened, MemorySource):
             return opened
         try:
@@ -210,10 +211,55 @@ def random_access(source: Any) -> MemorySource:
     return MemorySource(Memory(_everything(in_order(source))), _name_of(source))
 
 
+def by_ranges(source: Any) -> MemorySource | RangeSource:
+    """A source for the file format, as `random_access`; but URLs, and file objects that can seek and are no regular
+    files, are read by ranges.
+
+    File objects that decompress are read whole, as they can't go back without beginning anew.
+    """
+    if isinstance(source, RangeSource):
+        return source
+    if isinstance(source, MemorySource | os.PathLike | int | socket.socket):
+        return random_access(source)
+    found = stores.place_of(source)
+    local = stores.local_path(*found) if found else None
+    if local:
+        return random_access(local)
+    found = found or stores.place_of_opened(source)
+    if found:
+        return RangeSource(stores.FsspecStore(*found, source if isinstance(source, str) else found[1]))
+    if isinstance(source, str) or _as_memory(source) is not None or _descriptor_of(source) is not None:
+        return random_access(source)
+    held = _binary(source)
+    if _seeks_cheaply(held):
+        return RangeSource(FileObject(held, _name_of(held)))
+    return random_access(source)
+
+
+def _seeks_cheaply(source: Any) -> bool:
+    inner = getattr(source, "raw", source)
+    packing = getattr(inner, "_compress_type", None)  # zipfile's members have it
+    if type(inner).__module__ in _DECOMPRESSORS or packing:
+        return False
+    if not all(callable(getattr(source, name, None)) for name in ("read", "seek", "seekable")):
+        return False
+    try:
+        return bool(source.seekable())
+    except Exception as error:
+        raise fault(error, _name_of(source)) from error
+
+
 def in_order(source: Any) -> MemorySource | PulledSource:
     """A source for the streaming format: a path is mapped, memory used as it is, all else read as it comes."""
     if isinstance(source, MemorySource | PulledSource):
         return source
+    place = stores.place_of(source)
+    if place is not None:
+        local = stores.local_path(*place)
+        if local:
+            return _mapped_path(local)
+        held, name = stores.opened(*place), source if isinstance(source, str) else place[1]
+        return PulledSource(_guarded(lambda view: _read_into(held, view), name), name, held.close)
     if isinstance(source, str | os.PathLike):
         return _mapped_path(source)
     memory = _as_memory(source)
@@ -343,22 +389,8 @@ def _guarded(pull: Callable[[memoryview], int], name: str) -> Callable[[memoryvi
     def guarded(view: memoryview) -> int:
         try:
             return pull(view)
-        except TimeoutError:
-            raise DeadlineError(f"{name}: nothing came in time") from None
-        except BlockingIOError:
-            raise DeadlineError(f"{name}: nothing is there yet, and it does not block") from None
-        except ConnectionError as error:
-            raise ConnectionLostError(f"{name}: {error}") from None
-        except OSError as error:
-            raise ResourceError(f"{name}: cannot be read: {error.strerror or error}") from None
-        except EOFError as error:
-            raise TruncatedError(f"{name}: {error}") from None
-        except BowstringError:
-            raise
         except Exception as error:  # whatever a file object of the caller's raises, a decompressor's own errors too
-            if isinstance(error, ValueError) and "closed" in str(error):
-                raise ClosedError(f"{name}: {error}") from None
-            raise ResourceError(f"{name}: cannot be read: {type(error).__name__}: {error}") from error
+            raise fault(error, name) from error
 
     return guarded
 

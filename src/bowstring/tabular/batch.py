@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class RecordBatch(Columns):
     """Columns of one length, with a schema; immutable.
 
-    `schema` may be a function that gives it, and `columns` any sequence: a reader hands in those that read the schema,
-    and make an array, when they are asked for. `pairs` is the custom metadata of the message that the batch came in or
-    will go out with.
+    `schema` may be a function that gives it (one with an `index` of its own is asked for names), and `columns` any
+    sequence: a reader hands in those that read the schema, and make an array, when they are asked for. `pairs` is the
+    custom metadata of the message that the batch came in or will go out with.
     """
 
     __slots__ = ("_columns", "_schema", "num_rows", "pairs")
@@ -94,7 +94,9 @@ class RecordBatch(Columns):
         """A column, by index or name; raises `NotFoundError`."""
         if isinstance(key, int) and 0 <= key < len(self._columns):
             return self._columns[key]
-        return self._columns[self.schema.index(key)]
+        schema: Any = self._schema
+        find = schema.index if hasattr(schema, "index") else self.schema.index
+        return self._columns[find(key)]
 
     def with_metadata(self, pairs: Metadata) -> RecordBatch:
         """The same batch with other custom metadata for its message."""

@@ -1,0 +1,48 @@
+"""What goes wrong outside, in our words: errors of file objects, sockets and stores behind a network."""
+
+from __future__ import annotations
+
+from bowstring.errors import (
+    BowstringError,
+    ClosedError,
+    ConnectionLostError,
+    DeadlineError,
+    MissingExtraError,
+    NotFoundError,
+    ResourceError,
+    TruncatedError,
+    UsageError,
+)
+
+_LOST = ("Connection", "Disconnect", "Payload", "Transport")
+
+
+def fault(error: Exception, name: str, doing: str = "read") -> BowstringError:
+    """The error of ours for one that was raised while `name` was read or "written".
+
+    Stores raise the errors of whatever library they talk through, so beyond the built-in ones it is the names of their
+    classes that tell a deadline and a lost connection.
+    """
+    if isinstance(error, BowstringError):
+        return error
+    kinds = [kind.__name__ for kind in type(error).__mro__]
+    text = str(error) or kinds[0]
+    if isinstance(error, BlockingIOError):
+        return DeadlineError(f"{name}: nothing is there yet, and it does not block")
+    if any("Timeout" in kind for kind in kinds):
+        return DeadlineError(f"{name}: nothing came in time")
+    if isinstance(error, ConnectionError) or any(word in kind for kind in kinds for word in _LOST):
+        return ConnectionLostError(f"{name}: {text}")
+    if isinstance(error, FileNotFoundError):
+        return NotFoundError(f"{name}: there is no such file")
+    if isinstance(error, IsADirectoryError):
+        return UsageError(f"{name}: is a directory")
+    if isinstance(error, ImportError):
+        return MissingExtraError(f"{name}: {error}")
+    if isinstance(error, EOFError):
+        return TruncatedError(f"{name}: {error}")
+    if isinstance(error, OSError):
+        return ResourceError(f"{name}: cannot be {doing}: {error.strerror or text}")
+    if isinstance(error, ValueError) and "closed" in text:
+        return ClosedError(f"{name}: {error}")
+    return ResourceError(f"{name}: cannot be {doing}: {kinds[0]}: {error}")
