@@ -12,17 +12,21 @@ from bowstring.layouts.base import Layout
 
 ByteOrder = Literal["little", "big"]
 MetadataVersion = Literal["V4", "V5"]
+DictionaryDeltas = Literal["auto", "always", "never"]
 
 
 @dataclass(frozen=True, slots=True)
 class WireForm:
-    """The form of a stream or a file. Readers recognise each of them; the defaults are what everything reads.
+    """The form of a stream or a file. Readers recognise each of them; the defaults are what everything reads, but that
+    some readers know no deltas.
 
     - `byte_order`: of the numbers in bodies, "little" or "big" («Schema message», endianness)
     - `metadata_version`: "V5", or "V4", in which unions and run-end encoded arrays have a validity buffer
     - `is_legacy_framing`: messages begin with their length, without the marker before it, as they did up to Arrow 0.14
     - `compression`, `compression_level`: of bodies, "lz4" or "zstd" («Compression»); a level of None is a quick one
-    - `dictionary_deltas`: where a dictionary goes on, its end is written, not all of it («Dictionary Messages»)
+    - `dictionary_deltas`: "auto" writes the end of a dictionary that goes on where the one before ended, not all of it
+      («Dictionary Messages»); but one with dictionaries inside only in a file, where it can't be replaced, as pyarrow
+      reads no such delta. "always" in streams, too. "never": it is replaced, and refused in a file
     - `share_dictionaries`: fields that have one dictionary, the same memory, in the first batch share its id, and it is
       written once; the schema then goes out with that batch
     - `unify_dictionaries`: for readers that know neither deltas nor replacements nor shared ids: each field has one
@@ -36,7 +40,7 @@ class WireForm:
     is_legacy_framing: bool = False
     compression: str | None = None
     compression_level: int | None = None
-    dictionary_deltas: bool = True
+    dictionary_deltas: DictionaryDeltas = "auto"
     share_dictionaries: bool = True
     unify_dictionaries: bool = False
 
@@ -44,6 +48,7 @@ class WireForm:
         for what, value, known in (
             ("byte_order", self.byte_order, get_args(ByteOrder)),
             ("metadata_version", self.metadata_version, get_args(MetadataVersion)),
+            ("dictionary_deltas", self.dictionary_deltas, get_args(DictionaryDeltas)),
         ):
             if value not in known:
                 raise UsageError(f"{what} is {' or '.join(map(repr, known))}, not {value!r}")

@@ -161,7 +161,7 @@ class WrittenDictionaries:
         if written is not None:
             if begins_with(written, values):
                 return False
-            may_go_on = self._form.dictionary_deltas and begins_with(values, written)
+            may_go_on = self._may_be_delta(node) and begins_with(values, written)
             if not may_go_on and not self._may_replace:
                 raise UsageError(f"{where}: {self._refusal(values, written)}")
         inner = [
@@ -173,6 +173,10 @@ class WrittenDictionaries:
         plan.due.append((DictionaryMark(node.id, is_delta), new))
         plan.written[node.id] = values
         return not is_delta
+
+    def _may_be_delta(self, node: DictionaryId) -> bool:
+        deltas = self._form.dictionary_deltas
+        return deltas == "always" or (deltas == "auto" and not (node.inside and self._may_replace))
 
     def _refusal(self, values: Array, written: Array) -> str:
         if begins_with(values, written):
