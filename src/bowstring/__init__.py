@@ -115,6 +115,7 @@ if TYPE_CHECKING:
         Concatenated as Concatenated,
         concat_files as concat_files,
     )
+    from bowstring.ipc.coalescing import CoalescingWriter as CoalescingWriter
     from bowstring.ipc.file import (
         FileReader as FileReader,
         FileWriter as FileWriter,
@@ -263,6 +264,7 @@ _EXPORTS = {
     "bowstring.memory.buffer": ("Buffer",),
     "bowstring.ipc.api": ("open_file", "open_stream", "new_file", "new_stream"),
     "bowstring.ipc.concat": ("Concatenated", "concat_files"),
+    "bowstring.ipc.coalescing": ("CoalescingWriter",),
     "bowstring.ipc.file": ("FileReader", "FileWriter", "StreamWriter"),
     "bowstring.ipc.form": ("WireForm",),
     "bowstring.ipc.limits": ("Limits",),

@@ -1,0 +1,148 @@
+"""Small batches, written as large ones: each message has a header, and each column in it a buffer of its own («Record
+Batch message»), so a few rows at a time cost more in words about them than in data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from bowstring.datatypes.field import Schema
+from bowstring.errors import ClosedError, UsageError
+from bowstring.ipc.file import FileWriter, StreamWriter
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import Layout
+from bowstring.layouts.registry import layout_of
+from bowstring.tabular.batch import RecordBatch
+from bowstring.tabular.table import Table
+
+
+class CoalescingWriter:
+    """Gathers batches until they have `min_rows` rows, and has `writer` write them as one.
+
+    A context manager, which closes the writer, or abandons it where an error is raised inside.
+    Gathered batches are copied when they are joined. They are kept until then, at most some `max_bytes` bytes of them.
+    A batch that has `min_rows` rows itself, or custom metadata of its own, is written as it is. Order is kept. Raises
+    `UsageError` for a limit below 1.
+    """
+
+    def __init__(
+        self, writer: FileWriter | StreamWriter, min_rows: int = 65_536, max_bytes: int = 64 * 1024 * 1024
+    ) -> None:
+        if min_rows < 1 or max_bytes < 1:
+            raise UsageError(f"min_rows {min_rows} and max_bytes {max_bytes} are to be 1 or more")
+        self._writer = writer
+        self._min_rows = min_rows
+        self._max_bytes = max_bytes
+        self._schema = writer.schema
+        self._layouts = [layout_of(field.type) for field in self._schema]
+        self._variable = [at for at, layout in enumerate(self._layouts) if not _is_fixed_width(layout)]
+        self._held: list[RecordBatch] = []
+        self._rows = self._bytes = 0
+        self._closed = False
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of what is written."""
+        return self._schema
+
+    def write(self, data: RecordBatch | Table) -> None:
+        """Take a batch, or the batches of a table. Raises `UsageError` for another schema."""
+        if isinstance(data, Table):
+            self.write_table(data)
+        else:
+            self.write_batch(data)
+
+    def write_table(self, table: Table) -> None:
+        """Take the batches of a table."""
+        for batch in table.to_batches():
+            self.write_batch(batch)
+
+    def write_batch(self, batch: RecordBatch) -> None:
+        """Take one batch; it, and those before it, are written when they are enough."""
+        if self._closed:
+            raise ClosedError("the writer is closed")
+        if not isinstance(batch, RecordBatch):
+            raise UsageError(f"expected a record batch or a table, not {type(batch).__name__}")
+        if batch.schema is not self._schema and batch.schema != self._schema:
+            raise UsageError(f"a batch of another schema: expected {self._schema!r}, found {batch.schema!r}")
+        if batch.pairs or batch.num_rows >= self._min_rows:
+            self.flush()
+            self._writer.write_batch(batch)
+            return
+        self._held.append(batch)
+        self._rows += batch.num_rows
+        if self._variable:
+            columns = batch.columns
+            for at in self._variable:
+                self._bytes += _size_bytes(columns[at])
+        if self._rows >= self._min_rows or self._bytes >= self._max_bytes:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was gathered as one batch."""
+        held, rows = self._held, self._rows
+        self._held, self._rows, self._bytes = [], 0, 0
+        if len(held) > 1:
+            self._writer.write_batch(RecordBatch(self._schema, rows, self._joined(held)))
+        elif held:
+            self._writer.write_batch(held[0])
+
+    def _joined(self, held: Sequence[RecordBatch]) -> list[Array]:
+        rows = [batch.num_rows for batch in held]
+        out = []
+        columns = zip(*[batch.columns for batch in held], strict=True)
+        for field, layout, chunks in zip(self._schema, self._layouts, columns, strict=True):
+            if [chunk.layout for chunk in chunks].count(layout) != len(chunks):
+                wrong = next(chunk for chunk in chunks if chunk.layout != layout)
+                raise UsageError(f"column {field.name!r} is {wrong.type}, its field says {field.type}")
+            lengths = [chunk.length for chunk in chunks]
+            if lengths != rows:
+                length, expected = next(pair for pair in zip(lengths, rows, strict=True) if pair[0] != pair[1])
+                raise UsageError(f"column {field.name!r} has {length} values in a batch of {expected} rows")
+            out.append(layout.concat(chunks))
+        return out
+
+    def close(self) -> None:
+        """Write what was gathered, and close the writer."""
+        if self._closed:
+            return
+        try:
+            self.flush()
+        except BaseException:
+            self.abandon()
+            raise
+        self._closed = True
+        self._writer.close()
+
+    def abandon(self) -> None:
+        """Stop writing, as the writer's `abandon`."""
+        self._closed = True
+        self._held.clear()
+        self._writer.abandon()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{self._rows} rows of {len(self._held)} batches held"
+        return f"<bowstring.CoalescingWriter: {state}>"
+
+
+def _is_fixed_width(layout: Layout) -> bool:
+    return not (layout.children or layout.VARIADIC or layout.dictionary) and all(b.per_slot for b in layout.buffers)
+
+
+def _size_bytes(array: Array) -> int:
+    """The bytes of the buffers, also where a slice shows a part of them: what is kept alive."""
+    own = sum([buffer.size for buffer in array.buffers if buffer is not None])
+    return own + sum(map(_size_bytes, array.children)) if array.children else own

@@ -1,0 +1,123 @@
+"""Small batches are written as large ones, with the same rows in the same order."""
+
+from __future__ import annotations
+
+import io
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+import bowstring as bs
+from bowstring.errors import ClosedError, UsageError
+
+SCHEMA = bs.schema(
+    [
+        bs.field("n", bs.int64()),
+        bs.field("s", bs.string()),
+        bs.field("ok", bs.bool_()),
+        bs.field("tags", bs.list_(bs.string())),
+        bs.field("kind", bs.dictionary(bs.int8(), bs.string())),
+    ]
+)
+ROW = st.fixed_dictionaries(
+    {
+        "n": st.none() | st.integers(-9, 9),
+        "s": st.none() | st.text(max_size=4),
+        "ok": st.none() | st.booleans(),
+        "tags": st.none() | st.lists(st.text(max_size=2), max_size=2),
+        "kind": st.none() | st.sampled_from("abc"),
+    }
+)
+
+
+def batch_of(rows: list[dict[str, Any]]) -> bs.RecordBatch:
+    return bs.record_batch({name: [row[name] for row in rows] for name in SCHEMA.names}, schema=SCHEMA)
+
+
+def numbers(*values: int) -> bs.RecordBatch:
+    return bs.record_batch({"n": list(values)})
+
+
+def written(batches: list[bs.RecordBatch], **limits: int) -> list[bs.RecordBatch]:
+    sink = io.BytesIO()
+    with bs.CoalescingWriter(bs.new_stream(sink, batches[0].schema), **limits) as writer:
+        for batch in batches:
+            writer.write(batch)
+    return list(bs.open_stream(sink.getvalue()))
+
+
+@given(st.lists(st.lists(ROW, max_size=4), min_size=1, max_size=12), st.integers(1, 12), st.sampled_from([1, 8]))
+def test_rows_stay_what_they_are(rows: list[list[dict[str, Any]]], min_rows: int, times: int) -> None:
+    batches = [batch_of(some) for some in rows] * times
+    found = written(batches, min_rows=min_rows)
+    for batch in found:
+        batch.validate(full=True)
+    assert [row for batch in found for row in batch.to_pylist()] == [row for some in rows * times for row in some]
+    assert all(max(left.num_rows, right.num_rows) >= min_rows for left, right in pairwise(found))
+
+
+def test_what_is_gathered_is_one_batch_of_a_file_too(tmp_path: Path) -> None:
+    path = tmp_path / "few.arrow"
+    with bs.CoalescingWriter(bs.new_file(path, numbers(1).schema)) as writer:
+        writer.write(bs.Table.from_batches([numbers(1), numbers(2, 3)]))
+    with bs.open_file(path) as reader:
+        assert [batch.to_pydict() for batch in reader] == [{"n": [1, 2, 3]}]
+
+
+def test_a_large_batch_and_one_with_metadata_are_written_as_they_are() -> None:
+    marked = bs.RecordBatch(numbers(4).schema, 1, numbers(4).columns, ((b"at", b"noon"),))
+    found = written([numbers(1), numbers(2, 3), marked, numbers(5)], min_rows=2)
+    assert [batch["n"].to_pylist() for batch in found] == [[1], [2, 3], [4], [5]]
+    assert [batch.custom_metadata for batch in found] == [{}, {}, {b"at": b"noon"}, {}]
+
+
+def test_long_values_are_not_kept_for_ever() -> None:
+    long = bs.record_batch({"s": ["x" * 1000]})
+    assert [batch.num_rows for batch in written([long] * 5, max_bytes=2000)] == [2, 2, 1]
+
+
+def test_flush_writes_what_is_there() -> None:
+    sink = io.BytesIO()
+    with bs.CoalescingWriter(bs.new_stream(sink, numbers(1).schema)) as writer:
+        writer.write(numbers(1))
+        writer.write(numbers(2))
+        assert repr(writer) == "<bowstring.CoalescingWriter: 2 rows of 2 batches held>"
+        writer.flush()
+        writer.write(numbers(3))
+    assert [batch["n"].to_pylist() for batch in bs.open_stream(sink.getvalue())] == [[1, 2], [3]]
+
+
+def test_an_error_inside_leaves_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "none.arrow"
+    with (
+        pytest.raises(ZeroDivisionError),
+        bs.CoalescingWriter(bs.new_file(path, numbers(1).schema)) as writer,
+    ):
+        writer.write(numbers(1))
+        _ = 1 / 0
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ClosedError):
+        writer.write(numbers(1))
+
+
+def test_batches_that_do_not_fit_are_refused() -> None:
+    schema = numbers(1).schema
+    other = bs.RecordBatch(schema, 1, [bs.array(["text"])])
+    longer = bs.RecordBatch(schema, 1, [bs.array([1, 2])])
+    for wrong, problem in (
+        (other, "'n' is string, its field says int64"),
+        (longer, "'n' has 2 values in a batch of 1"),
+    ):
+        writer = bs.CoalescingWriter(bs.new_stream(io.BytesIO(), schema))
+        writer.write(numbers(1))
+        writer.write(wrong)
+        with pytest.raises(UsageError, match=problem):
+            writer.close()
+    writer = bs.CoalescingWriter(bs.new_stream(io.BytesIO(), schema))
+    with pytest.raises(UsageError, match="another schema"):
+        writer.write(bs.record_batch({"m": [1]}))
+    with pytest.raises(UsageError, match="min_rows 0"):
+        bs.CoalescingWriter(bs.new_stream(io.BytesIO(), schema), min_rows=0)
