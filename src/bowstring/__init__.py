@@ -2,7 +2,8 @@
 
 - Between processes: `share` and `attach` for one table; `serve` and `connect` for tables by name.
 - Out of Spark: `bowstring.spark.publish`, then `connect` anywhere on the host.
-- Files and streams: `open_file`, `open_stream`, `new_file`, `new_stream`; `inspect` tells what is in one.
+- Files and streams: `open_file`, `open_stream`, `new_file`, `new_stream`; `inspect` tells what is in one,
+  `anatomy_page` draws it.
 - In memory: `table`, `record_batch`, `array`, `schema`, `field`, and a function for each type, such as `int32()`.
 - What goes wrong is in `bowstring.errors`.
 
@@ -101,6 +102,12 @@ if TYPE_CHECKING:
     )
     from bowstring.exchange.plain import (
         from_dlpack as from_dlpack,
+    )
+    from bowstring.inspection.anatomy.anatomist import (
+        anatomy as anatomy,
+    )
+    from bowstring.inspection.anatomy.page import (
+        anatomy_page as anatomy_page,
     )
     from bowstring.inspection.inspector import (
         inspect as inspect,
@@ -259,6 +266,8 @@ _EXPORTS = {
     ),
     "bowstring.errors": ("BowstringError",),
     "bowstring.exchange.plain": ("from_dlpack",),
+    "bowstring.inspection.anatomy.anatomist": ("anatomy",),
+    "bowstring.inspection.anatomy.page": ("anatomy_page",),
     "bowstring.inspection.inspector": ("inspect",),
     "bowstring.layouts.array": ("Array",),
     "bowstring.memory.buffer": ("Buffer",),

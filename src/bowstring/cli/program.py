@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "head": "Show the first rows, as a table, JSON lines or CSV.",
     "cat": "Write all rows, as a table, JSON lines or CSV.",
     "sizes": "Tell what each column takes, largest first: a line each.",
+    "anatomy": "Draw a file or stream to scale: one HTML page, every byte explained.",
     "diff": "Tell what two files or streams differ in: schema, then rows.",
     "convert": "Convert between Arrow files, streams, Parquet, CSV and JSON lines.",
     "integration": "Convert to and from Arrow's integration JSON, and compare.",

@@ -49,7 +49,7 @@ def inspect(source: Any, limits: Limits = DEFAULT_LIMITS, max_piped_bytes: int =
     opened = in_sequence(source)
     try:
         scan, name = _scan(opened, limits, max_piped_bytes)
-        return _inspected(scan, name, limits)
+        return inspected(scan, name, limits)
     finally:
         opened.close()
 
@@ -62,7 +62,8 @@ def _scan(source: MemorySource | PulledSource, limits: Limits, max_piped_bytes: 
     return StreamScan(ready, limits), source.name
 
 
-def _inspected(scan: Scan, name: str, limits: Limits) -> Inspection:
+def inspected(scan: Scan, name: str, limits: Limits) -> Inspection:
+    """What a scan says of the source `name`; raises `InvalidDataError` where a header contradicts itself."""
     if scan.version not in (V4, V5):
         version = VERSIONS[scan.version] if 0 <= scan.version < len(VERSIONS) else str(scan.version)
         raise UnsupportedError(f"{name}: metadata version {version} is not supported: only V4 and V5 are")
@@ -167,17 +168,17 @@ def _field(field: Field, nodes: Iterator[DictionaryId]) -> FieldReport:
     else:
         named = dict(field.pairs).get(NAME_KEY)
         extension = None if named is None else named.decode("utf-8", "replace")
-    use, head = None, _head(stored)
+    use, head = None, type_head(stored)
     if isinstance(stored, Dictionary):
         node = next(nodes)
         use = DictionaryUse(node.id, str(stored.index_type), stored.ordered)
         stored, nodes = stored.value_type, iter(node.inside)
-        head = f"dictionary<{use.index_type} to {_head(stored)}{', ordered' if use.ordered else ''}>"
+        head = f"dictionary<{use.index_type} to {type_head(stored)}{', ordered' if use.ordered else ''}>"
     children = tuple(_field(child, nodes) for child in stored.fields)
     return FieldReport(field.name, str(field.type), head, field.nullable, use, extension, field.pairs, children)
 
 
-def _head(type: DataType) -> str:
+def type_head(type: DataType) -> str:
     """A type without its children: what stands before and after the angle brackets."""
     if not type.fields:
         return str(type)

@@ -1,0 +1,49 @@
+"""`bowstring anatomy`: an Arrow file or stream drawn to scale, as one HTML page."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from bowstring.cli.streams import binary_output, given, max_piped_option, named
+from bowstring.errors import UsageError
+from bowstring.inspection.anatomy.page import anatomy_page
+from bowstring.inspection.text import human_bytes, printable
+from bowstring.ipc.sinks import sink_for
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(allow_dash=True))
+@click.option(
+    "-o",
+    "--output",
+    metavar="PAGE",
+    type=click.Path(allow_dash=True),
+    help="Where to write the page, - for standard output; by default NAME.anatomy.html in the current folder.",
+)
+@max_piped_option
+def anatomy(file: str | None, *, output: str | None, max_piped_bytes: int) -> None:
+    """Draw an Arrow file or stream to scale, as one HTML page that needs no network.
+
+    FILE is a path, or - for standard input; without it, standard input is read where it is no terminal. The page shows
+    every message, buffer and padding byte, what it means in the specification's words, its bytes and values, and what
+    each column takes. A damaged file is drawn as far as it can be read.
+    """
+    source, is_path = given(file), file is not None and file != "-"
+    target = output or (f"{Path(file).stem}.anatomy.html" if is_path and file else "anatomy.html")
+    if is_path and file and target != "-" and os.path.exists(target) and os.path.samefile(file, target):
+        raise UsageError(f"{target}: the page would take the place of the file that it is about")
+    name = Path(file).name if is_path and file else named(file)
+    page = anatomy_page(source, name, max_piped_bytes=max_piped_bytes).encode("utf-8")
+    with binary_output(target) as out:
+        sink = sink_for(out)
+        try:
+            sink.write([page], len(page))
+            sink.finish()
+        except BaseException:
+            sink.abandon()
+            raise
+    if target != "-":
+        click.echo(f"{printable(target)}: {human_bytes(len(page))}")

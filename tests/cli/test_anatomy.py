@@ -1,0 +1,61 @@
+"""`bowstring anatomy`: the page is written where it is wanted, and never over the file that it is about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from bowstring.cli.main import main
+from tests.cli.running import run_command, through_a_pipe, write
+
+TABLE = pa.table({"n": range(100), "s": ["x"] * 100})
+
+
+def test_the_page_goes_beside_the_work_under_the_files_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "flights.arrow", TABLE)
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    assert main(["anatomy", str(path)]) == 0
+    page = (work / "flights.anatomy.html").read_text("utf-8")
+    assert page.startswith("<!doctype html>")
+    assert "Anatomy of flights.arrow" in page
+    assert str(tmp_path) not in page
+    assert capsys.readouterr().out.startswith("flights.anatomy.html: ")
+
+
+def test_a_stream_on_a_pipe_becomes_a_page_on_a_pipe(tmp_path: Path) -> None:
+    done = through_a_pipe(write(tmp_path / "x.arrows", TABLE), "anatomy", "-", "-o", "-")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith(b"<!doctype html>")
+    assert b"Anatomy of standard input" in done.stdout
+
+
+def test_a_damaged_file_is_drawn_and_that_is_no_failure(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.arrow", TABLE)
+    path.write_bytes(path.read_bytes()[:-20])
+    page = tmp_path / "page.html"
+    done = run_command("anatomy", path, "-o", page)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"the file is cut off" in page.read_bytes()
+
+
+def test_the_file_itself_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "x.arrow", TABLE)
+    before = path.read_bytes()
+    assert main(["anatomy", str(path), "-o", str(path)]) == 1
+    assert "would take the place of the file" in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
+def test_what_is_no_arrow_data_is_one_line_and_no_page(tmp_path: Path) -> None:
+    path, page = tmp_path / "x.csv", tmp_path / "page.html"
+    path.write_text("a,b\n1,2\n")
+    done = run_command("anatomy", path, "-o", page)
+    assert done.returncode == 1
+    assert done.stderr.count(b"\n") == 1
+    assert not page.exists()

@@ -1,0 +1,164 @@
+"""The page of `bowstring.anatomy_page` as text: whole in itself, bounded, and nothing of the file's runs in it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import subprocess
+import sys
+import zlib
+from hashlib import sha256
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import bowstring as bs
+from bowstring.inspection.anatomy.packing import PageLimits
+from bowstring.inspection.anatomy.words import MEANINGS
+from tests.inspection.test_inspect import written_by_bowstring, written_by_pyarrow
+
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+
+
+class Page(HTMLParser):
+    """The tags of a page, its text, and what is inside its scripts and styles."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.scripts: list[str] = []
+        self.styles: list[str] = []
+        self._inside = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._inside = tag
+        if tag in ("script", "style"):
+            (self.scripts if tag == "script" else self.styles).append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "script":
+            self.scripts[-1] += data
+        elif self._inside == "style":
+            self.styles[-1] += data
+        else:
+            self.text += data
+
+
+def data_of(page: Page) -> dict[str, Any]:
+    """The JSON header of the page's data."""
+    raw = zlib.decompress(base64.b64decode(page.scripts[0]))
+    header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
+    assert isinstance(header, dict)
+    return header
+
+
+def small_file(**options: Any) -> bytes:
+    return written_by_bowstring(bs.table({"n": [1, 2, 3], "s": ["a", None, "c"]}), "file", **options)
+
+
+def test_the_page_is_whole_and_asks_for_nothing() -> None:
+    page = Page(bs.anatomy_page(small_file(), "small.arrow"))
+    assert [tag for tag, _ in page.tags if tag in ("link", "img", "iframe", "object", "base")] == []
+    assert not [attributes for _, attributes in page.tags if "src" in attributes or "style" in attributes]
+    assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
+    assert len(page.scripts) == 2
+    assert not re.search(r"@import|url\(", page.styles[0])
+    assert "Anatomy of small.arrow" in page.text
+
+
+def test_the_policy_allows_only_the_pages_own_script_and_style() -> None:
+    page = Page(bs.anatomy_page(small_file()))
+    policy = next(a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == "'none'"
+    for rule, text in (("script-src", page.scripts[1]), ("style-src", page.styles[0])):
+        assert rules[rule] == f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def test_what_is_hostile_in_the_file_is_text_on_the_page() -> None:
+    schema = pa.schema(
+        [
+            pa.field(HOSTILE, pa.int64(), metadata={HOSTILE: HOSTILE}),
+            pa.field("a\x1b[2J\u202e", pa.struct([(HOSTILE, pa.string())])),
+        ],
+        metadata={HOSTILE: HOSTILE},
+    )
+    table = pa.table([pa.array([1]), pa.array([{HOSTILE: "x"}])], schema=schema)
+    text = bs.anatomy_page(written_by_pyarrow(table, "file"), HOSTILE)
+    assert "<img" not in text
+    page = Page(text)
+    assert page.text.count(HOSTILE) >= 8
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert data_of(page)["columns"][0] == HOSTILE
+
+
+def test_facts_columns_and_schema_can_be_read_without_the_script() -> None:
+    text = Page(bs.anatomy_page(small_file(), "small.arrow")).text
+    for words in ("3 rows in 1 record batch, 2 columns", "Columns by size", "int64", "string", "64 bytes"):
+        assert words in text
+
+
+def test_every_meaning_of_the_page_is_there_for_its_script() -> None:
+    header = data_of(Page(bs.anatomy_page(small_file())))
+    assert set(header["words"]) == set(MEANINGS)
+    assert set(header["segments"]) <= set(MEANINGS)
+    assert all(
+        link.startswith("https://arrow.apache.org/docs/")
+        for _, _, links in header["words"].values()
+        for _, link in links
+    )
+
+
+def test_the_damage_is_on_the_page_with_its_byte() -> None:
+    raw = small_file()
+    text = bs.anatomy_page(raw[:-30])
+    page = Page(text)
+    assert "wrong" in page.text
+    assert "the file is cut off" in page.text
+    assert re.search(r'data-byte="\d+"', text)
+
+
+def test_the_page_does_not_grow_with_the_data() -> None:
+    rng = np.random.default_rng(7)
+    small, large = (
+        bs.anatomy_page(written_by_bowstring(bs.table({"n": rng.random(n)}), "file")) for n in (10**5, 10**6)
+    )
+    assert abs(len(large) - len(small)) < 1000
+    assert len(large) < 200_000
+
+
+def test_beyond_the_limit_bodies_are_drawn_as_one_piece() -> None:
+    raw = written_by_pyarrow(pa.table({f"c{n}": [n] for n in range(50)}), "file")
+    page = bs.anatomy_page(raw, page_limits=PageLimits(max_leaves=20))
+    assert len(page) < len(bs.anatomy_page(raw))
+    assert data_of(Page(page))["whole"] is False
+
+
+def test_the_package_is_enough_to_import_and_jinja2_is_asked_for_by_its_extra() -> None:
+    program = (
+        "import sys; sys.modules['jinja2'] = None\n"
+        "import bowstring\n"
+        "try: bowstring.anatomy_page(b'')\n"
+        "except ImportError as error: print(type(error).__name__, error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "MissingExtraError jinja2 is not installed: pip install 'bowstring[anatomy]'\n"
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_compressed_streams_have_a_page(compression: str) -> None:
+    table = bs.table({"n": list(range(5000)), "s": ["x" * 50] * 5000})
+    page = Page(bs.anatomy_page(written_by_bowstring(table, "stream", compression=compression)))
+    assert compression.upper() in page.text
