@@ -134,6 +134,13 @@ if TYPE_CHECKING:
     from bowstring.ipc.limits import (
         Limits as Limits,
     )
+    from bowstring.ipc.recover import (
+        Recovery as Recovery,
+        recover as recover,
+    )
+    from bowstring.ipc.salvage import (
+        Dropped as Dropped,
+    )
     from bowstring.ipc.stream import (
         StreamReader as StreamReader,
     )
@@ -277,6 +284,8 @@ _EXPORTS = {
     "bowstring.ipc.file": ("FileReader", "FileWriter", "StreamWriter"),
     "bowstring.ipc.form": ("WireForm",),
     "bowstring.ipc.limits": ("Limits",),
+    "bowstring.ipc.recover": ("Recovery", "recover"),
+    "bowstring.ipc.salvage": ("Dropped",),
     "bowstring.ipc.stream": ("StreamReader",),
     "bowstring.serving.client": ("Dataset", "connect"),
     "bowstring.serving.server": ("Server", "serve"),

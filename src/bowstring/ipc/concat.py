@@ -237,6 +237,8 @@ class _Passage:
             if id_ in self._changed:
                 own = self._incoming.known.wire.by_id[id_]
                 lookup, chain = self._lookup, self._chains[id_]
+                if self._in_stream is not None:
+                    lookup = self._in_stream.held()
                 for node in nodes:
                     for due in self._merged.due(node, chain, lambda own=own, lookup=lookup: lookup(own)):  # type: ignore[misc]
                         self._put(due)

@@ -1,0 +1,317 @@
+"""What is left of a damaged or cut-off file or stream, as a whole one («IPC File Format», «IPC Streaming Format»).
+
+Arrow has no checksums: what is damaged is noticed where it breaks the structure or makes a value impossible, not where
+it makes another value. Where it is unknown what was lost, it may have been a dictionary, so what depends on one that
+may be another by then is dropped, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from bowstring.errors import InvalidDataError, LimitError
+from bowstring.ipc import header as headers
+from bowstring.ipc.body import BatchColumns
+from bowstring.ipc.dictionaries import Entry, read_values
+from bowstring.ipc.growing import Chain
+from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.messages import MessageWriter, copied
+from bowstring.ipc.metadata import DictionaryId
+from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence
+from bowstring.ipc.salvage import Dropped, Salvage
+from bowstring.ipc.scan import BatchSpan
+from bowstring.ipc.sinks import sink_for
+from bowstring.ipc.sources import MemorySource, PulledSource
+from bowstring.layouts.array import Array
+from bowstring.memory.buffer import Memory
+
+_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What was recovered from a source, and what was not.
+
+    `is_intact` where nothing was missing or damaged: a file with its footer, a stream that ends between two messages.
+    `footer_problem` says why a file's footer could not be read, and so that its custom metadata is lost; None where it
+    could, and for streams. `dropped` are the stretches that were not taken, in the order of the bytes.
+    """
+
+    source: str
+    format: Literal["file", "stream"]
+    is_intact: bool
+    record_batches: int
+    dictionary_batches: int
+    rows: int
+    footer_problem: str | None
+    dropped: tuple[Dropped, ...]
+
+
+def recover(
+    source: Any,
+    sink: Any,
+    full: bool = True,
+    limits: Limits = DEFAULT_LIMITS,
+    max_piped_bytes: int = MAX_PIPED_BYTES,
+    advance: Callable[[int, int | None], None] | None = None,
+) -> Recovery:
+    """Write every complete and valid record batch of a damaged file or stream, and the dictionaries that they need.
+
+    `source` is what `open_file` or `open_stream` takes; what comes through a pipe is kept in memory. A file becomes a
+    file and a stream a stream; `sink` is what `new_file` takes. Each batch is checked, with `full` every value of it,
+    and then passed on as it is, not decoded. Messages are looked for behind what is damaged. `advance(done, of)` is
+    called after each, in bytes.
+
+    Raises `InvalidDataError` where there is no schema, neither at the beginning nor in a footer, `FormatMismatchError`
+    for a foreign format, `LimitError` for more than `max_piped_bytes` through a pipe.
+    """
+    opened = in_sequence(source)
+    try:
+        memory = opened if isinstance(opened, MemorySource) else _kept(opened, max_piped_bytes)
+        if memory.position:
+            memory = MemorySource(Memory(memory.memory.bytes[memory.position :]), memory.name)
+        salvage = Salvage(memory, limits)
+        judge = _FileJudge(salvage, full) if salvage.is_file else _StreamJudge(salvage, full)
+        writing = sink_for(sink)
+        try:
+            writer = MessageWriter(writing, copied(salvage.schema), salvage.version, not salvage.is_file)
+        except BaseException:
+            writing.abandon()
+            raise
+        try:
+            return _written(judge, writer, advance)
+        except BaseException:
+            writer.abandon()
+            raise
+    finally:
+        opened.close()
+
+
+def _kept(source: PulledSource, max_bytes: int) -> MemorySource:
+    held = bytearray()
+    while part := source.read(min(_AT_ONCE, max_bytes + 1 - len(held))):
+        held += part
+        if len(held) > max_bytes:
+            raise LimitError(
+                f"{source.name}: what comes through a pipe has to be kept in memory, and this is more than the "
+                f"limit of {max_bytes} bytes: give its path, or raise max_piped_bytes (--max-piped-bytes)"
+            )
+    return MemorySource(Memory(held), source.name)
+
+
+def _written(judge: _Judge, writer: MessageWriter, advance: Callable[[int, int | None], None] | None) -> Recovery:
+    salvage = judge.salvage
+    waiting: list[BatchSpan] = []
+    rows = batches = dictionaries = 0
+    for span in judge.sound():
+        waiting.append(span)
+        if span.header.shape.kind == headers.RECORD_BATCH:
+            batches += 1
+            rows += span.header.length
+        else:
+            dictionaries += 1
+        if advance is not None:
+            advance(span.body_at + span.header.body_bytes, salvage.source.size)
+    writer.relay(waiting, salvage.source)
+    footer = salvage.footer
+    writer.end(() if footer is None else footer.pairs)
+    dropped = sorted(judge.dropped, key=lambda lost: (lost.start, lost.stop))
+    problem = salvage.footer_problem if salvage.is_file else None
+    return Recovery(
+        salvage.source.name,
+        "file" if salvage.is_file else "stream",
+        not dropped and problem is None,
+        batches,
+        dictionaries,
+        rows,
+        problem,
+        tuple(dropped),
+    )
+
+
+@dataclass(slots=True)
+class _Judge:
+    """Decides which of the messages that were found can be relied on."""
+
+    salvage: Salvage
+    full: bool
+    dropped: list[Dropped] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.salvage.lost_at_start is not None:
+            self.dropped.append(self.salvage.lost_at_start)
+
+    def sound(self) -> Iterable[BatchSpan]:
+        """The messages to be kept, in order; what is not is in `dropped` then."""
+        raise NotImplementedError
+
+    def drop(self, span: BatchSpan, why: str) -> None:
+        """Drop a message."""
+        header, where = span.header, f"{span.where}"
+        stop = span.body_at + header.body_bytes
+        reason = why.removeprefix(f"{where}, ").removeprefix(f"{where}: ")
+        if header.shape.kind == headers.RECORD_BATCH:
+            self.dropped.append(Dropped(span.start, stop, reason, "record batch", header.length))
+        else:
+            reason = f"dictionary {header.shape.dictionary_id}: {reason}"
+            self.dropped.append(Dropped(span.start, stop, reason, "dictionary batch"))
+
+    def may_hold_dictionary(self, lost: Dropped) -> bool:
+        """Whether a dictionary may have been in bytes that are lost."""
+        if lost.kind == "record batch":
+            return False
+        footer = self.salvage.footer
+        if footer is None or lost.kind is not None:
+            return True
+        return any(lost.start <= at < lost.stop for at in footer.dictionaries)
+
+    def values(self, span: BatchSpan, lookup: Callable[[DictionaryId], Array | None]) -> Array:
+        """The values of a dictionary batch, checked."""
+        assert span.body is not None
+        values = read_values(self.salvage.known.wire, span.header, span.body, lookup, (span.where,))[0]
+        values.validate(self.full)
+        return values
+
+    def check(self, span: BatchSpan, lookup: Callable[[DictionaryId], Array | None]) -> bool:
+        """Check a record batch and drop it where it is not valid."""
+        header, known = span.header, self.salvage.known
+        assert span.body is not None
+        try:
+            columns = BatchColumns(known.plan(header.shape.version), header, span.body, lookup, (span.where,))
+            for name, column in zip(known.wire.whole.schema.names, columns, strict=True):
+                try:
+                    column.validate(self.full)
+                except InvalidDataError as error:
+                    raise type(error)(f"column {name!r}: {error}") from None
+        except InvalidDataError as error:
+            self.drop(span, str(error))
+            return False
+        return True
+
+
+class _StreamJudge(_Judge):
+    """In a stream a dictionary can be replaced at any time: after a gap in which one may have been, none is known."""
+
+    def sound(self) -> Iterable[BatchSpan]:
+        """The messages to be kept, in order."""
+        entries: dict[int, Entry] = {}
+
+        def lookup(node: DictionaryId) -> Array | None:
+            entry = entries.get(node.id)
+            return None if entry is None else entry.array()
+
+        for found in self.salvage.messages():
+            if isinstance(found, Dropped):
+                self.dropped.append(found)
+                if self.may_hold_dictionary(found):
+                    entries = {}
+                continue
+            if found.header.shape.kind == headers.RECORD_BATCH:
+                if self.check(found, lookup):
+                    yield found
+                continue
+            id_ = found.header.shape.dictionary_id
+            before = entries.pop(id_, None)
+            try:
+                if found.header.shape.is_delta and before is None:
+                    raise InvalidDataError("a delta for a dictionary that is lost or was never there")
+                values = self.values(found, lookup)
+            except InvalidDataError as error:
+                self.drop(found, str(error))
+                continue
+            entries[id_] = (
+                Entry(Chain([[values]]), 1)
+                if before is None or not found.header.shape.is_delta
+                else before.extended([values])
+            )
+            yield found
+
+
+class _FileJudge(_Judge):
+    """In a file a dictionary is defined once and then only grows: what is before a gap holds after it, too, and deltas
+    after a gap in which one may have been are not used.
+    """
+
+    def sound(self) -> Iterable[BatchSpan]:
+        """The messages to be kept: dictionaries first, then the record batches in the order of the footer."""
+        spans: list[BatchSpan] = []
+        gaps: list[int] = []
+        for found in self.salvage.messages():
+            if isinstance(found, BatchSpan):
+                spans.append(found)
+                continue
+            self.dropped.append(found)
+            if self.may_hold_dictionary(found):
+                gaps.append(found.start)
+        dictionaries = self._listed(spans, headers.DICTIONARY_BATCH)
+        batches = self._listed(spans, headers.RECORD_BATCH)
+        chains = self._chains(dictionaries, gaps)
+        arrays: dict[int, Array] = {}
+        broken: set[int] = set()
+
+        def lookup(node: DictionaryId) -> Array | None:
+            if node.id not in arrays and node.id in chains and node.id not in broken:
+                broken.add(node.id)  # while it is read: one that holds itself is not there
+                read = self._read(chains[node.id], lookup)
+                if read is not None:
+                    arrays[node.id] = read
+                    broken.discard(node.id)
+            return arrays.get(node.id)
+
+        for node in self.salvage.known.wire.whole.by_id.values():
+            lookup(node)
+        kept = {id(span) for id_, chain in chains.items() if id_ in arrays for span in chain}
+        yield from (span for span in dictionaries if id(span) in kept)
+        yield from (span for span in batches if self.check(span, lookup))
+
+    def _listed(self, spans: list[BatchSpan], kind: str) -> list[BatchSpan]:
+        """Those of a kind: by the footer where all that it lists is there, else as they lie."""
+        own = [span for span in spans if span.header.shape.kind == kind]
+        footer = self.salvage.footer
+        if footer is None:
+            return own
+        at = {span.start: span for span in own}
+        listed = footer.batches if kind == headers.RECORD_BATCH else footer.dictionaries
+        if all(start in at for start in listed) and len(set(listed)) == len(listed):
+            return [at[start] for start in listed]
+        return own
+
+    def _chains(self, spans: list[BatchSpan], gaps: list[int]) -> dict[int, list[BatchSpan]]:
+        """The messages of each dictionary, as far as none between them may be missing."""
+        chains: dict[int, list[BatchSpan]] = {}
+        torn: set[int] = set()
+        for span in spans:
+            shape = span.header.shape
+            chain = chains.get(shape.dictionary_id)
+            if not shape.is_delta:
+                if chain is not None:  # no way to tell which of them is meant
+                    torn.add(shape.dictionary_id)
+                chains.setdefault(shape.dictionary_id, []).append(span)
+            elif chain is None or shape.dictionary_id in torn or _between(gaps, chain[-1].start, span.start):
+                torn.add(shape.dictionary_id)
+                self.drop(span, "a delta that may not be the next one: the one before it may be lost")
+            else:
+                chain.append(span)
+        for id_ in [id_ for id_, chain in chains.items() if sum(not it.header.shape.is_delta for it in chain) > 1]:
+            for span in chains.pop(id_):
+                self.drop(span, "a file defines it once, and here it is more than once")
+        return chains
+
+    def _read(self, chain: list[BatchSpan], lookup: Callable[[DictionaryId], Array | None]) -> Array | None:
+        read: list[Array] = []
+        for number, span in enumerate(chain):
+            try:
+                read.append(self.values(span, lookup))
+            except InvalidDataError as error:
+                self.drop(span, str(error))
+                for rest in chain[number + 1 :]:
+                    self.drop(rest, "a delta after one that is not valid")
+                del chain[number:]
+                break
+        return Chain([[values] for values in read]).joined(len(read)) if read else None
+
+
+def _between(places: list[int], start: int, stop: int) -> bool:
+    return any(start < place < stop for place in places)
