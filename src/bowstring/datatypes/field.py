@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field as _slot, replace
+from itertools import repeat
 from typing import TYPE_CHECKING, TypeAlias
 
 from bowstring.errors import NotFoundError, UsageError
@@ -89,6 +91,17 @@ class Field:
 
     def __repr__(self) -> str:
         return f"Field({self._inside()})"
+
+
+_SETTERS = [Field.__dict__[name].__set__ for name in ("name", "type", "nullable", "pairs")]
+
+
+def many_fields(names: Sequence[str], types: Sequence[DataType], nullable: Sequence[bool]) -> list[Field]:
+    """Fields without custom metadata, as many as there are names; several times quicker than one after the other."""
+    made = list(map(Field.__new__, repeat(Field, len(names))))
+    for setter, values in zip(_SETTERS, (names, types, nullable, repeat(())), strict=True):
+        deque(map(setter, made, values), 0)
+    return made
 
 
 def check_name(name: str) -> None:
@@ -211,6 +224,14 @@ def _some(names: list[str]) -> str:
 def schema(
     fields: Iterable[Field | tuple[str, DataType]] | Mapping[str, DataType], metadata: MetadataLike = None
 ) -> Schema:
-    """A schema from fields, (name, type) pairs or a mapping from names to types."""
+    """A schema from fields, (name, type) pairs, a mapping from names to types, or another library's schema or table.
+
+    What has `__arrow_c_schema__` is taken by it, with its metadata where none is given here.
+    """
+    if hasattr(fields, "__arrow_c_schema__"):
+        from bowstring.exchange import cdata
+
+        taken = cdata.import_schema(fields)
+        return taken if metadata is None else Schema(taken.fields, as_metadata(metadata))
     items: Iterable[Field | tuple[str, DataType]] = fields.items() if isinstance(fields, Mapping) else fields
     return Schema(tuple(f if isinstance(f, Field) else field(*f) for f in items), as_metadata(metadata))
