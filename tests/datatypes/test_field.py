@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import bowstring as bs
@@ -104,3 +105,11 @@ def test_a_name_that_utf8_does_not_encode_is_refused_where_it_is_given() -> None
     ):
         with pytest.raises(UsageError, match="surrogates"):
             make()
+
+
+def test_a_schema_of_another_library_is_taken() -> None:
+    theirs = pa.schema([pa.field("n", pa.int32(), nullable=False)], {"from": "elsewhere"})
+    ours = bs.schema([bs.field("n", bs.int32(), nullable=False)])
+    assert bs.schema(theirs).equals(bs.schema(ours, {"from": "elsewhere"}), check_metadata=True)
+    assert bs.schema(theirs, {"kept": "no"}).metadata == {b"kept": b"no"}
+    assert bs.schema(bs.record_batch({"n": [1]})) == bs.record_batch({"n": [1]}).schema

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field as _slot, replace
 from itertools import repeat
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from bowstring.errors import NotFoundError, UsageError
 
@@ -221,14 +221,21 @@ def _some(names: list[str]) -> str:
     return shown + (f" and {len(names) - 10} more" if len(names) > 10 else "") if names else "none"
 
 
+class HasSchema(Protocol):
+    """What the PyCapsule interface calls an ArrowSchema exporter."""
+
+    def __arrow_c_schema__(self) -> object:
+        """A capsule with a schema."""
+
+
 def schema(
-    fields: Iterable[Field | tuple[str, DataType]] | Mapping[str, DataType], metadata: MetadataLike = None
+    fields: Iterable[Field | tuple[str, DataType]] | Mapping[str, DataType] | HasSchema, metadata: MetadataLike = None
 ) -> Schema:
     """A schema from fields, (name, type) pairs, a mapping from names to types, or another library's schema or table.
 
     What has `__arrow_c_schema__` is taken by it, with its metadata where none is given here.
     """
-    if hasattr(fields, "__arrow_c_schema__"):
+    if not isinstance(fields, Iterable) or hasattr(fields, "__arrow_c_schema__"):
         from bowstring.exchange import cdata
 
         taken = cdata.import_schema(fields)
