@@ -6,7 +6,7 @@ Both take the same columns at the same addresses. Bowstring writes under a tempo
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ SHAPES = (
     Shape("strings", data.strings, 4, 6, 500_000, bound=1.1),
     Shape("mixed", data.mixed, 1000, 20, 1000, bound=1.0),
 )
+_TINY_BATCHES, _TINY_ROWS, _TINY_BOUND = 5000, 10, 1.5
 
 
 def run(folder: Path, effort: Effort) -> Iterator[Outcome]:
@@ -63,6 +64,54 @@ def run(folder: Path, effort: Effort) -> Iterator[Outcome]:
                 *_contenders(ours, theirs, folder, is_new),
                 effort,
             )
+    yield from _tiny(folder, effort)
+
+
+def _tiny(folder: Path, effort: Effort) -> Iterator[Outcome]:
+    """Batches of a few rows: those that are there already, and those that are made of Python values on the way."""
+    count = _TINY_BATCHES // 50 if effort.quick else _TINY_BATCHES
+    values = [
+        {"n": list(range(at, at + _TINY_ROWS)), "x": [at / 7] * _TINY_ROWS, "s": [f"row {at}"] * _TINY_ROWS}
+        for at in range(count)
+    ]
+    their_schema = pa.schema({"n": pa.int64(), "x": pa.float64(), "s": pa.string()})
+    our_schema = bowstring.schema(their_schema)
+    theirs = [pa.record_batch(held, their_schema) for held in values]
+    ours = [bowstring.record_batch(held, schema=our_schema) for held in values]
+
+    def write_ours(batches: Iterable[bowstring.RecordBatch], path: str) -> None:
+        with bowstring.CoalescingWriter(bowstring.new_file(path, our_schema)) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+
+    def write_theirs(batches: Iterable[Any], path: str) -> None:
+        with (
+            pa.OSFile(path, "wb") as file,
+            pa.BufferedOutputStream(file, _BUFFER_BYTES) as sink,
+            pa.ipc.new_file(sink, their_schema) as writer,
+        ):
+            for batch in batches:
+                writer.write_batch(batch)
+
+    our_path, their_path = str(folder / "tiny-ours.arrow"), str(folder / "tiny-theirs.arrow")
+    write_ours(ours, our_path)
+    with pa.memory_map(our_path) as source:
+        assert pa.ipc.open_file(source).read_all().equals(pa.Table.from_batches(theirs)), "rows changed on the way"
+    for note, our_work, their_work in (
+        ("", lambda: write_ours(ours, our_path), lambda: write_theirs(theirs, their_path)),
+        (
+            ", made of Python values on the way",
+            lambda: write_ours((bowstring.record_batch(held, schema=our_schema) for held in values), our_path),
+            lambda: write_theirs((pa.record_batch(held, their_schema) for held in values), their_path),
+        ),
+    ):
+        yield compare(
+            (GROUP, f"tiny, 3 columns × {count:,} batches of {_TINY_ROWS} rows, gathered{note}"),
+            _TINY_BOUND,
+            Contender("bowstring, CoalescingWriter", timed(our_work)),
+            [Contender("pyarrow, 1 MiB buffer", timed(their_work))],
+            effort,
+        )
 
 
 def _read_table(stream: Any) -> bowstring.Table:
