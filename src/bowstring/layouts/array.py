@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from bowstring.memory.buffer import Buffer
 if TYPE_CHECKING:
     from bowstring.compute.ordering import NullPlacement, Order
     from bowstring.datatypes.types import DataType, Int
+    from bowstring.exchange.frames.leaving import ToPandas
 
 
 class Array:
@@ -177,6 +178,27 @@ class Array:
         if not zero_copy_only:
             check_length(self)
         return self.layout.to_numpy(self, not zero_copy_only)
+
+    def to_pandas(self, **options: Unpack[ToPandas]) -> Any:
+        """The values as a pandas series (`bowstring.exchange.frames.leaving`, where the options are).
+
+        Shares the memory, read-only, where there are no nulls and NumPy has the type. Raises `MissingExtraError` where
+        pandas is not installed.
+        """
+        from bowstring.exchange.frames import leaving
+
+        return leaving.series(self, options)
+
+    @classmethod
+    def from_pandas(cls, values: Any, type: DataType | None = None) -> Array:
+        """The array of a pandas series, index or array; what pandas calls missing becomes null.
+
+        Shares the memory of numbers and moments. Raises `DataTypeError` where values do not fit one type, or the one
+        that is given, and for periods, intervals and sparse values.
+        """
+        from bowstring.exchange.frames import arriving
+
+        return arriving.chunked(values, type).combine_chunks()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
         """The values as `to_numpy` gives them, copied only where they have to be; `copy=False` raises `WouldCopyError`

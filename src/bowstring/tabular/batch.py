@@ -47,6 +47,19 @@ class RecordBatch(Columns):
         schema = fitting_schema(arrays, names, schema)
         return cls(schema, arrays[0].length if arrays else 0, tuple(arrays))
 
+    @classmethod
+    def from_pandas(cls, df: Any, schema: Schema | None = None, preserve_index: bool | None = None) -> RecordBatch:
+        """A batch of a pandas frame, whose schema describes index, labels and dtypes.
+
+        The index becomes columns behind the others, or where it is a mere range a description (`preserve_index=True`
+        makes that a column, too; False leaves the index out). A `schema` chooses columns and their types. Shares the
+        memory of numbers and moments. Raises `DataTypeError`, naming the column, for values that do not fit one type,
+        `UsageError` where the schema wants other columns.
+        """
+        from bowstring.exchange.frames import arriving
+
+        return arriving.batch(df, schema, preserve_index)
+
     @property
     def schema(self) -> Schema:
         """The names and types of the columns."""

@@ -36,6 +36,11 @@ def _has_any(source: object, methods: tuple[str, ...]) -> bool:
     return any(hasattr(source, method) for method in methods)
 
 
+def _is_pandas(source: object) -> bool:
+    """Whether an object is one of pandas'. Its frames and series export Arrow data only where pyarrow is installed."""
+    return type(source).__module__.partition(".")[0] == "pandas" and _has_any(source, ("dtype", "dtypes"))
+
+
 def array(values: Any, type: DataType | None = None, mask: Values | Sequence[bool] | None = None) -> Array:
     """An array of `values`, of data type `type` or of one that is inferred from them.
 
@@ -46,6 +51,8 @@ def array(values: Any, type: DataType | None = None, mask: Values | Sequence[boo
     """
     if isinstance(values, ChunkedArray):
         values = values.combine_chunks()
+    elif _is_pandas(values):
+        values = Array.from_pandas(values, type)
     elif not isinstance(values, Array) and (_has_any(values, _GIVES_ARRAY) or _has_any(values, _GIVES_STREAM)):
         from bowstring.exchange import cdata
 
@@ -244,10 +251,10 @@ def _datetimes(values: list[datetime]) -> DataType:
     if len(zones) > 1:
         raise DataTypeError("datetimes with and without a zone have no common data type: give one")
     zone = values[0].tzinfo
-    return types.timestamp("us", None if zone is None else _zone_name(zone))
+    return types.timestamp("us", None if zone is None else zone_name(zone))
 
 
-def _zone_name(zone: tzinfo) -> str:
+def zone_name(zone: tzinfo) -> str:
     """The name of a zone that leads back to it, else UTC: the moments are the same."""
     name = getattr(zone, "key", None) or getattr(zone, "zone", None) or zone.tzname(None) or "UTC"
     if name.startswith(("UTC+", "UTC-")):
@@ -332,6 +339,8 @@ def record_batch(
     """
     if isinstance(data, RecordBatch):
         return data
+    if _is_pandas(data):
+        return RecordBatch.from_pandas(data, schema)
     if _has_any(data, _GIVES_ARRAY):
         from bowstring.exchange import cdata
 
@@ -354,6 +363,8 @@ def table(
         return data
     if isinstance(data, RecordBatch):
         return Table(data.schema, [data])
+    if _is_pandas(data):
+        return Table.from_pandas(data, schema)
     if _has_any(data, _GIVES_STREAM):
         from bowstring.exchange import cdata
 

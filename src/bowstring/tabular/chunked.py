@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from bowstring.tabular.batch import one_array
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
+    from bowstring.exchange.frames.leaving import ToPandas
 
 
 class ChunkedArray:
@@ -67,6 +68,19 @@ class ChunkedArray:
         if zero_copy_only:
             raise WouldCopyError(f"{len(self.chunks)} chunks do not make one NumPy array without copying")
         return self.combine_chunks().to_numpy(zero_copy_only=False)
+
+    def to_pandas(self, **options: Unpack[ToPandas]) -> Any:
+        """The values as a pandas series, as `Array.to_pandas`; several chunks are joined."""
+        from bowstring.exchange.frames import leaving
+
+        return leaving.series(self, options)
+
+    @classmethod
+    def from_pandas(cls, values: Any, type: DataType | None = None) -> ChunkedArray:
+        """The column of a pandas series, as `Array.from_pandas`, in as many chunks as pandas has it."""
+        from bowstring.exchange.frames import arriving
+
+        return arriving.chunked(values, type)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
         """The values as one NumPy array, as `Array.__array__`; several chunks have to be copied."""

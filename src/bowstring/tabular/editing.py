@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from bowstring.layouts.array import Array
 from bowstring.layouts.base import Values, objects
 
 if TYPE_CHECKING:
+    from bowstring.exchange.frames.leaving import ToPandas
     from bowstring.tabular.chunked import ChunkedArray
 
 
@@ -38,6 +39,17 @@ class Columns(ABC):
     @abstractmethod
     def columns(self) -> Sequence[Array | ChunkedArray]:
         """All columns."""
+
+    def to_pandas(self, **options: Unpack[ToPandas]) -> Any:
+        """The columns as a pandas frame (`bowstring.exchange.frames.leaving`, where the options are).
+
+        Index, labels and dtypes are restored where the schema's metadata describes them. Memory is shared column by
+        column, as by `Array.to_pandas`, unless `copy=True`. Raises `MissingExtraError` where pandas is not installed,
+        `InvalidDataError` for metadata that is not as it should be.
+        """
+        from bowstring.exchange.frames import leaving
+
+        return leaving.frame(self.schema, self.columns, self.num_rows, options)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
         """The values in a NumPy array of shape (rows, columns), copied, of the type that NumPy finds for all columns

@@ -62,6 +62,19 @@ class Table(Columns):
         spans = list(pairwise(edges))
         return cls(schema, [RecordBatch.from_arrays([c._within(*s) for c in columns], schema=schema) for s in spans])
 
+    @classmethod
+    def from_pandas(cls, df: Any, schema: Schema | None = None, preserve_index: bool | None = None) -> Table:
+        """A table of a pandas frame, whose schema describes index, labels and dtypes.
+
+        The index becomes columns behind the others, or where it is a mere range a description (`preserve_index=True`
+        makes that a column, too; False leaves the index out). A `schema` chooses columns and their types. Shares the
+        memory of numbers and moments. Raises `DataTypeError`, naming the column, for values that do not fit one type,
+        `UsageError` where the schema wants other columns.
+        """
+        from bowstring.exchange.frames import arriving
+
+        return arriving.table(df, schema, preserve_index)
+
     @property
     def num_columns(self) -> int:
         """How many columns there are."""

@@ -1,0 +1,1 @@
+"""pandas: series and frames out of arrays and tables, and back, without pyarrow."""

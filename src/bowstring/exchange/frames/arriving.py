@@ -1,0 +1,208 @@
+"""pandas' series and frames -> columns and tables.
+
+What pandas calls missing (NaN, NaT, None, NA) becomes null, as with pyarrow's `from_pandas`. Memory is shared where the
+values lie as Arrow has them: numbers, moments, category codes, and columns that pandas itself keeps as Arrow arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bowstring.datatypes import types as t
+from bowstring.datatypes.field import Field, Metadata, Schema
+from bowstring.errors import DataTypeError, UsageError
+from bowstring.exchange import cdata
+from bowstring.exchange.frames import described
+from bowstring.exchange.frames.library import as_series, pandas
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import place
+from bowstring.layouts.dictionary import DictionaryLayout
+from bowstring.layouts.registry import layout_of
+from bowstring.layouts.scalars.temporal import MonthDayNano
+from bowstring.tabular import build
+from bowstring.tabular.batch import RecordBatch
+from bowstring.tabular.chunked import ChunkedArray
+from bowstring.tabular.table import Table
+
+
+def chunked(values: Any, type_: t.DataType | None = None) -> ChunkedArray:
+    """The column of a series, an index or one of pandas' arrays; in one chunk but where pandas has several.
+
+    Raises `DataTypeError` where values do not fit one type, or the type given, and for periods, intervals and sparse
+    values, which Arrow has no type for.
+    """
+    series = as_series(values)
+    made = _column(series, type_)
+    return made if type_ is None or made.type == type_ else made.cast(type_)
+
+
+def table(frame: Any, schema: Schema | None = None, preserve_index: bool | None = None) -> Table:
+    """The columns of a frame as a table whose metadata `pandas` describes index, labels and dtypes.
+
+    The index goes along as columns behind the others, or as a mere description where it is a range and `preserve_index`
+    is not True; with False it is left out. A `schema` says which columns are taken, in which order, and their types.
+    Raises `UsageError` where it names others, and as `chunked`, naming the column.
+    """
+    pd = pandas()
+    if not isinstance(frame, pd.DataFrame):
+        raise UsageError(f"a table comes from a DataFrame, not from {type(frame).__name__}")
+    names = [described.label_text(label) for label in frame.columns]
+    series = [frame.iloc[:, number] for number in range(len(names))]
+    shown: list[Any] = list(names)
+    levels = _levels(frame.index, names, preserve_index)
+    of_index: list[Any] = []
+    for name, level in levels:
+        if name is None:
+            of_index.append(described.range_entry(level))
+            continue
+        of_index.append(name)
+        names.append(name)
+        series.append(level)
+        shown.append(None if level.name is None else described.label_text(level.name))
+    if schema is not None:
+        chosen = _chosen(names, schema)
+        names, series, shown = ([part[number] for number in chosen] for part in (names, series, shown))
+        of_index = [entry for entry in of_index if isinstance(entry, dict) or entry in names]
+    columns, fields, entries = [], [], []
+    for number, (name, values) in enumerate(zip(names, series, strict=True)):
+        wanted = None if schema is None else schema.fields[number]
+        with place(f"column {name!r}"):
+            column = chunked(values, None if wanted is None else wanted.type)
+            if wanted is not None and not wanted.nullable and column.null_count:
+                raise DataTypeError(f"has {column.null_count} nulls, its field allows none")
+        columns.append(column)
+        fields.append(wanted or Field(name, column.type))
+        entries.append(described.column_entry(shown[number], name, values, column.type))
+    pairs: Metadata = () if schema is None else tuple(p for p in schema.pairs if p[0] != described.KEY)
+    if preserve_index is False:
+        of_index = []
+    said = Schema(tuple(fields), (*pairs, (described.KEY, described.described(frame, entries, of_index))))
+    if not columns:
+        return Table(said, [RecordBatch(said, len(frame), [])])
+    return Table.from_arrays(columns, schema=said)
+
+
+def batch(frame: Any, schema: Schema | None = None, preserve_index: bool | None = None) -> RecordBatch:
+    """As `table`, in one record batch."""
+    made = table(frame, schema, preserve_index).combine_chunks().to_batches()
+    return made[0]
+
+
+def _levels(index: Any, names: Sequence[str], preserve_index: bool | None) -> list[tuple[str | None, Any]]:
+    """The levels of an index and the columns' names for them; None for a range that needs no column."""
+    pd = pandas()
+    if preserve_index is False:
+        return []
+    taken = list(names)
+    found: list[tuple[str | None, Any]] = []
+    for number in range(index.nlevels):
+        level = index.get_level_values(number)
+        if preserve_index is None and isinstance(level, pd.RangeIndex):
+            found.append((None, level))
+            continue
+        name = None if level.name is None else described.label_text(level.name)
+        if name is None or name in taken:
+            at = number
+            while f"__index_level_{at}__" in taken:
+                at += 1
+            name = f"__index_level_{at}__"
+        taken.append(name)
+        found.append((name, level))
+    return found
+
+
+def _chosen(names: list[str], schema: Schema) -> list[int]:
+    chosen = []
+    for name in schema.names:
+        if names.count(name) != 1:
+            raise UsageError(f"{names.count(name)} columns of the frame are called {name!r}, as the schema wants")
+        chosen.append(names.index(name))
+    return chosen
+
+
+# Columns
+
+
+def _column(series: Any, type_: t.DataType | None) -> ChunkedArray:
+    pd = pandas()
+    dtype = series.dtype
+    if hasattr(dtype, "pyarrow_dtype") or (isinstance(dtype, pd.StringDtype) and dtype.storage == "pyarrow"):
+        return cdata.import_chunked(series if isinstance(series, pd.Series) else pd.Series(series))
+    made = _array(series, type_)
+    return ChunkedArray([made], made.type)
+
+
+def _array(series: Any, type_: t.DataType | None) -> Array:
+    pd = pandas()
+    dtype = series.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        return _categories(series)
+    if isinstance(dtype, pd.DatetimeTZDtype):
+        zoned = t.Timestamp(dtype.unit, build.zone_name(dtype.tz))
+        plain = series.array.tz_convert(None).to_numpy()
+        return build.array(plain).seen_as(layout_of(zoned))
+    if isinstance(dtype, pd.StringDtype):
+        return build.array(_without_missing(series), t.Utf8())
+    if isinstance(dtype, np.dtype):
+        values = series.to_numpy()
+        if dtype.kind == "O":
+            items = _without_missing(series)
+            return build.array(items, None if isinstance(type_, t.Dictionary) else type_)
+        return build.array(values, mask=np.isnan(values)) if dtype.kind == "f" else build.array(values)
+    numpy_dtype = getattr(dtype, "numpy_dtype", None)
+    if isinstance(numpy_dtype, np.dtype) and numpy_dtype.kind in "biuf" and hasattr(series.array, "_mask"):
+        missing = np.asarray(series.isna())
+        values = series.to_numpy(numpy_dtype, na_value=numpy_dtype.type(0))
+        return build.array(values, mask=missing)
+    raise DataTypeError(f"pandas' {dtype} has no data type: convert the column first")
+
+
+def _categories(series: Any) -> Array:
+    values = series.array if hasattr(series, "cat") or not hasattr(series, "codes") else series
+    codes = np.asarray(values.codes)
+    words = chunked(values.categories).combine_chunks()
+    kind = t.Dictionary(t.Int(codes.dtype.itemsize * 8), words.type, bool(values.ordered))
+    layout = layout_of(kind)
+    assert isinstance(layout, DictionaryLayout)
+    return layout.of(layout.indices.of(codes, codes >= 0), words)
+
+
+def _without_missing(series: Any) -> list[Any]:
+    """The values as Python objects, None for what is missing."""
+    pd = pandas()
+    items = series.tolist()
+    none = (pd.NaT, pd.NA)
+    offset = pd.DateOffset
+    return [
+        None
+        if item is None or any(item is one for one in none) or (isinstance(item, float) and math.isnan(item))
+        else _interval(item)
+        if isinstance(item, offset)
+        else item
+        for item in items
+    ]
+
+
+_NANOSECONDS = {
+    "hours": 3_600_000_000_000,
+    "minutes": 60_000_000_000,
+    "seconds": 1_000_000_000,
+    "milliseconds": 1_000_000,
+    "microseconds": 1_000,
+    "nanoseconds": 1,
+}
+
+
+def _interval(offset: Any) -> MonthDayNano:
+    """A relative offset of pandas as a calendar interval; raises `DataTypeError` for one that is none."""
+    words = dict(offset.kwds)
+    months = 12 * words.pop("years", 0) + words.pop("months", 0)
+    days = 7 * words.pop("weeks", 0) + words.pop("days", 0)
+    nanoseconds = sum(words.pop(word, 0) * unit for word, unit in _NANOSECONDS.items())
+    if words:
+        raise DataTypeError(f"{offset!r} is no span of months, days and nanoseconds")
+    return MonthDayNano(months * offset.n, days * offset.n, nanoseconds * offset.n)

@@ -1,0 +1,374 @@
+"""Columns and tables -> pandas' series and frames.
+
+By default the dtypes are NumPy's, as pyarrow's `to_pandas` chooses them: where there are nulls, integers become float64
+with NaN, moments have NaT, booleans and everything that NumPy has no type for become Python objects with None; text is
+pandas' `str` (from pandas 3 on), dictionaries are categories. Memory is shared where a column is one chunk of numbers
+or moments without nulls, and is then read-only.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, TypedDict
+
+import numpy as np
+
+from bowstring.compute.encoding import run_end_decode
+from bowstring.datatypes import types as t
+from bowstring.datatypes.extension import ExtensionType
+from bowstring.datatypes.field import Schema
+from bowstring.errors import UsageError
+from bowstring.exchange.frames import described
+from bowstring.exchange.frames.library import arrow_backed, pandas, strings_dtype
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import Values, objects
+from bowstring.layouts.boolean import BooleanLayout
+from bowstring.layouts.dictionary import decode
+from bowstring.layouts.fixed_size_list import FixedSizeListLayout
+from bowstring.layouts.list_ import ListLayout
+from bowstring.layouts.list_view import ListViewLayout
+from bowstring.layouts.scalars.temporal import MonthDayNano, zone_of
+from bowstring.tabular.chunked import ChunkedArray
+
+Mapper: TypeAlias = Callable[[t.DataType], Any]
+
+_EXACT = 1 << 53
+"""Integers up to this one are exact as float64."""
+
+
+class ToPandas(TypedDict, total=False):
+    """The options of every `to_pandas`; each has a default."""
+
+    types_mapper: Mapper | None
+    """Gives the pandas dtype for a data type, or None for the default one."""
+    dtype_backend: Literal["numpy", "numpy_nullable", "pyarrow"]
+    """NumPy's dtypes ("numpy", the default), pandas' dtypes with masks, or dtypes over Arrow (needs pyarrow)."""
+    ignore_metadata: bool
+    """Whether what the schema's metadata `pandas` says of index, labels and dtypes does not count (False)."""
+    integer_object_nulls: bool
+    """Whether integers with nulls become Python objects, exactly, and not float64 (False)."""
+    date_as_object: bool
+    """Whether dates become Python's dates, and not datetime64 (True)."""
+    copy: bool
+    """Whether nothing is shared, so that series and frames can be written to (False)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """As `ToPandas`, with the defaults."""
+
+    types_mapper: Mapper | None = None
+    dtype_backend: str = "numpy"
+    ignore_metadata: bool = False
+    integer_object_nulls: bool = False
+    date_as_object: bool = True
+    copy: bool = False
+
+
+def options_of(given: ToPandas) -> Options:
+    """The options with their defaults; raises `UsageError` for one that does not exist."""
+    unknown = sorted(set(given) - set(Options.__slots__))
+    if unknown:
+        raise UsageError(f"to_pandas has no option {unknown[0]!r}; its options are {', '.join(Options.__slots__)}")
+    made = Options(**given)
+    if made.dtype_backend not in ("numpy", "numpy_nullable", "pyarrow"):
+        raise UsageError(f"dtype_backend is 'numpy', 'numpy_nullable' or 'pyarrow', not {made.dtype_backend!r}")
+    return made
+
+
+def series(column: Array | ChunkedArray, given: ToPandas) -> Any:
+    """A column as a series without a name."""
+    options = options_of(given)
+    return _named(_column(_chunked(column), options), options.copy)
+
+
+def frame(schema: Schema, columns: Sequence[Array | ChunkedArray], num_rows: int, given: ToPandas) -> Any:
+    """A table as a frame, with the index and the labels that the schema's metadata `pandas` describes."""
+    options = options_of(given)
+    pd = pandas()
+    description = None if options.ignore_metadata else described.read(schema)
+    names = schema.names
+    dtypes = {} if description is None else _stored_dtypes(description)
+    made = [_column(_chunked(c), options, dtypes.get(n)) for n, c in zip(names, columns, strict=True)]
+    index, of_index = _index(description, names, made, num_rows)
+    kept = [number for number in range(len(names)) if number not in of_index]
+    found = pd.DataFrame({at: _named(made[number]) for at, number in enumerate(kept)}, copy=options.copy)
+    found.index = index
+    found.columns = described.labels([names[number] for number in kept], description)
+    if description is not None:
+        found.attrs = dict(description.attributes)
+    return found
+
+
+def _named(values: Any, copy: bool = False) -> Any:
+    """A series of just these values: of Python objects pandas would find out a dtype of its own."""
+    return pandas().Series(values, dtype=values.dtype, copy=copy)
+
+
+def _chunked(column: Array | ChunkedArray) -> ChunkedArray:
+    return column if isinstance(column, ChunkedArray) else ChunkedArray([column], column.type)
+
+
+# The index
+
+
+def _index(
+    description: described.Description | None, names: list[str], made: list[Any], num_rows: int
+) -> tuple[Any, set[int]]:
+    """The index, and which columns it is made of."""
+    pd = pandas()
+    levels, labels, used = [], [], set()
+    for entry in () if description is None else description.index:
+        if isinstance(entry, dict):
+            level = pd.RangeIndex(entry["start"], entry["stop"], entry["step"], name=entry.get("name"))
+            if len(level) == num_rows:
+                levels.append(level)
+                labels.append(level.name)
+        elif names.count(entry) == 1:
+            number = names.index(entry)
+            used.add(number)
+            name = description.columns.get(entry, {}).get("name") if description else None
+            levels.append(pd.Index(_named(made[number]), name=name))
+            labels.append(name)
+    if not levels:
+        return pd.RangeIndex(num_rows), used
+    return (levels[0] if len(levels) == 1 else pd.MultiIndex.from_arrays(levels, names=labels)), used
+
+
+def _stored_dtypes(description: described.Description) -> dict[str, Any]:
+    """The pandas dtypes that columns had and that are no default of any type, by the field's name."""
+    pd = pandas()
+    found = {}
+    for name, entry in description.columns.items():
+        text = entry["numpy_type"]
+        if text in _nullable() or text.startswith("string") or text.endswith("[pyarrow]"):
+            try:
+                found[name] = pd.api.types.pandas_dtype(text)
+            except (TypeError, ValueError, ImportError):
+                continue
+    return found
+
+
+def _nullable() -> dict[str, Any]:
+    pd = pandas()
+    kinds = [f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
+    return {name: getattr(pd, f"{name}Dtype")() for name in (*kinds, "Float32", "Float64")} | {
+        "boolean": pd.BooleanDtype()
+    }
+
+
+# Columns
+
+
+def _column(column: ChunkedArray, options: Options, stored: Any = None) -> Any:
+    """A NumPy array or one of pandas' arrays."""
+    type_ = column.type
+    dtype = options.types_mapper(type_) if options.types_mapper is not None else None
+    if dtype is None and options.dtype_backend == "pyarrow":
+        return arrow_backed(column)
+    if dtype is None and options.dtype_backend == "numpy_nullable":
+        dtype = _masked_dtype(type_)
+    if dtype is None and not isinstance(type_, t.Dictionary):
+        dtype = stored
+    if dtype is not None:
+        return _of_dtype(column, dtype, options)
+    if isinstance(type_, _TEXTS) and strings_dtype() is not None:
+        return _text(column, strings_dtype())
+    return _default(column.unify_dictionaries().combine_chunks(), options)
+
+
+_TEXTS = (t.Utf8, t.LargeUtf8, t.Utf8View)
+
+
+def _default(array: Array, options: Options) -> Any:
+    """The values as pandas has them by default."""
+    for kind, make in _MAKERS.items():
+        if isinstance(array.type, kind):
+            return make(array, options)
+    return objects(array.to_pylist())
+
+
+def _text(column: ChunkedArray, dtype: Any) -> Any:
+    pd = pandas()
+    if len(column) and getattr(dtype, "storage", "python") == "pyarrow" and hasattr(pd.Series, "from_arrow"):
+        filled = ChunkedArray([chunk for chunk in column.chunks if chunk.length], column.type)
+        made = pd.Series.from_arrow(filled).array
+        return made if made.dtype == dtype else made.astype(dtype)
+    return pd.array(objects(column.to_pylist()), dtype=dtype)
+
+
+def _numbers(array: Array, options: Options) -> Any:
+    if array.null_count and isinstance(array.type, t.Int):
+        if options.integer_object_nulls:
+            return objects(array.to_pylist())
+        _warn_of_rounding(array)
+    return array.to_numpy(zero_copy_only=False)
+
+
+def _warn_of_rounding(array: Array) -> None:
+    slots, mask = array.values(1), array.mask()
+    if slots.dtype.itemsize < 8 or mask is None:
+        return
+    beyond = mask & ((slots > _EXACT) | (slots < -_EXACT) if slots.dtype.kind == "i" else slots > _EXACT)
+    inexact = [value for value in slots[beyond].tolist() if int(float(value)) != value]
+    if inexact:
+        warnings.warn(
+            f"{array.type} with nulls becomes float64, which rounds {inexact[0]}: integer_object_nulls=True or "
+            "dtype_backend='numpy_nullable' keeps it",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def _moments(array: Array, _: Options) -> Any:
+    values = array.to_numpy(zero_copy_only=False)
+    zone = getattr(array.type, "timezone", None)
+    if zone is None:
+        return values
+    pd = pandas()
+    dtype = pd.DatetimeTZDtype(np.datetime_data(values.dtype)[0], zone_of(zone))
+    return pd.array(values.view(np.int64), dtype=dtype, copy=False)
+
+
+def _dates(array: Array, options: Options) -> Any:
+    if options.date_as_object:
+        return objects(array.to_pylist())
+    return array.to_numpy(zero_copy_only=False).astype("M8[ms]")
+
+
+def _months(array: Array, _: Options) -> Any:
+    offset = pandas().DateOffset
+    return objects(
+        [
+            offset(months=v.months, days=v.days, nanoseconds=v.nanoseconds) if isinstance(v, MonthDayNano) else v
+            for v in array.to_pylist()
+        ]
+    )
+
+
+def _categories(array: Array, options: Options) -> Any:
+    pd = pandas()
+    layout = array.layout
+    mask = array.mask()
+    keys = layout.keys(array)  # type: ignore[attr-defined]
+    words = array.dictionary
+    assert words is not None
+    labels = pd.Index(_column(_chunked(words), Options()))
+    if words.layout.valid(words) is not None or not _unique(labels):
+        plain = decode(array)
+        array = plain.dictionary_encode(t.Int(32))
+        if array.dictionary is not None and array.dictionary.layout.valid(array.dictionary) is not None:
+            return _default(plain, options)
+        keys, mask, words = array.layout.keys(array), array.mask(), array.dictionary  # type: ignore[attr-defined]
+        labels = pd.Index(_column(_chunked(words), Options()))  # type: ignore[arg-type]
+        if not _unique(labels):
+            return _default(plain, options)
+    codes = keys if mask is None else np.where(mask, keys, -1)
+    return pd.Categorical.from_codes(codes, categories=labels, ordered=array.type.ordered)  # type: ignore[attr-defined]
+
+
+def _unique(labels: Any) -> bool:
+    """Whether these can be categories: hashable, different, none of them missing."""
+    try:
+        if labels.dtype == object:
+            hash(tuple(labels))
+        return bool(labels.is_unique) and not labels.hasnans
+    except TypeError:
+        return False
+
+
+def _lists(array: Array, options: Options) -> Any:
+    own = array.rebased()
+    values = _default(own.children[0], options)
+    flat = values if isinstance(values, np.ndarray) else np.asarray(values)
+    starts, stops = _spans(own)
+    rows: list[Any] = [flat[start:stop] for start, stop in zip(starts, stops, strict=True)]
+    mask = own.mask()
+    return objects(
+        [row if valid else None for row, valid in zip(rows, mask.tolist(), strict=True)] if mask is not None else rows
+    )
+
+
+def _spans(array: Array) -> tuple[list[int], list[int]]:
+    """Where in the child each list begins and ends."""
+    layout = array.layout
+    if isinstance(layout, FixedSizeListLayout):
+        starts = np.arange(array.length) * layout.size
+        return starts.tolist(), (starts + layout.size).tolist()
+    if isinstance(layout, ListViewLayout):
+        begins, sizes = layout.views(array)
+        return begins.tolist(), (begins + sizes).tolist()
+    assert isinstance(layout, ListLayout)
+    cuts = layout.cuts(array).tolist()
+    return cuts[:-1], cuts[1:]
+
+
+def _extended(array: Array, _: Options) -> Any:
+    """Numbers, booleans and moments by their NumPy form, anything else as the extension's Python values."""
+    values = objects([]) if array.null_count else array.to_numpy(zero_copy_only=False)
+    if values.ndim == 1 and values.dtype.kind in "biufmM":
+        return values
+    return objects(array.to_pylist())
+
+
+_MAKERS: dict[type[t.DataType], Callable[[Array, Options], Any]] = {
+    t.Bool: lambda array, _: array.to_numpy(zero_copy_only=False),
+    t.Int: _numbers,
+    t.FloatingPoint: _numbers,
+    t.Date: _dates,
+    t.Timestamp: _moments,
+    t.Duration: _moments,
+    t.Interval: _months,
+    t.Dictionary: _categories,
+    t.RunEndEncoded: lambda array, options: _column(_chunked(run_end_decode(array)), options),
+    t.Map: lambda array, _: objects(array.to_pylist()),
+    t.List: _lists,
+    t.LargeList: _lists,
+    t.ListView: _lists,
+    t.LargeListView: _lists,
+    t.FixedSizeList: _lists,
+    ExtensionType: _extended,
+}
+"""What makes pandas' values of a type; types that are not here become Python objects."""
+
+
+# Other dtypes
+
+
+def _masked_dtype(type_: t.DataType) -> Any:
+    """The pandas dtype with a mask for a type; None where it has none."""
+    if isinstance(type_, t.Bool):
+        return _nullable()["boolean"]
+    if isinstance(type_, t.Int):
+        return _nullable()[f"{'' if type_.is_signed else 'U'}Int{type_.bit_width}"]
+    if isinstance(type_, t.FloatingPoint) and type_.bit_width > 16:
+        return _nullable()[f"Float{type_.bit_width}"]
+    return pandas().StringDtype() if isinstance(type_, _TEXTS) else None
+
+
+def _of_dtype(column: ChunkedArray, dtype: Any, options: Options) -> Any:
+    pd = pandas()
+    if isinstance(dtype, pd.StringDtype) and isinstance(column.type, _TEXTS):
+        return _text(column, dtype)
+    if hasattr(dtype, "pyarrow_dtype"):
+        made = arrow_backed(column)
+        return made if made.dtype == dtype else made.astype(dtype)
+    if str(dtype) in _nullable() and _masked_dtype(column.type) == dtype:
+        return _masked(column.combine_chunks(), options)
+    if isinstance(dtype, np.dtype) or not hasattr(dtype, "construct_array_type"):
+        return np.asarray(column, dtype)
+    return pd.array(objects(column.to_pylist()), dtype=dtype)
+
+
+def _masked(array: Array, options: Options) -> Any:
+    """A pandas array of values and a mask; shares the values' memory where it may."""
+    pd = pandas()
+    mask = array.mask()
+    missing = np.zeros(array.length, np.bool_) if mask is None else ~mask
+    if isinstance(array.layout, BooleanLayout):
+        return pd.arrays.BooleanArray(array.layout.bits(array), missing)
+    make = pd.arrays.IntegerArray if isinstance(array.type, t.Int) else pd.arrays.FloatingArray
+    values: Values = array.values(1)
+    return make(values, missing, copy=options.copy)
