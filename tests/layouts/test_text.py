@@ -46,3 +46,45 @@ def test_bytes_before_and_behind_the_strings_do_not_count() -> None:
     inside = "grün".encode()
     cuts = np.array([2, 2 + len(inside)], np.int32)
     bs.Array.from_buffers(bs.string(), 1, [None, cuts, b"\xff\xff" + inside + b"\xff"]).validate(full=True)
+
+
+CUT = 1 << 13
+"""So many values are cut up at once."""
+LENGTHS = [0, 1, 2, CUT - 1, CUT, CUT + 1, 2 * CUT + 1]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_strings_come_out_as_they_went_in_across_blocks(length: int) -> None:
+    words = [["", "plain", "größer", "天地玄黃", "👍🏽", "a\0b", "\n"][index % 7] for index in range(length)]
+    assert bs.array(words, bs.string()).to_pylist() == words
+    assert bs.array(words, bs.string_view()).to_pylist() == words
+    assert bs.array(words, bs.large_string()).slice(length // 2).to_pylist() == words[length // 2 :]
+    raw = [word.encode() for word in words]
+    assert bs.array(raw, bs.binary()).to_pylist() == raw
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_nulls_are_put_among_values_across_blocks(length: int) -> None:
+    words = [None if index % 3 == 1 or index >= CUT - 1 else str(index) for index in range(length)]
+    assert bs.array(words, bs.string()).to_pylist() == words
+    numbers = [None if word is None else int(word) for word in words]
+    assert bs.array(numbers, bs.int32()).to_pylist() == numbers
+    assert bs.array(numbers, bs.date32()).cast(bs.int32()).to_pylist() == numbers
+
+
+@pytest.mark.parametrize("is_text", [True, False])
+def test_values_that_hold_every_control_character_come_out_too(is_text: bool) -> None:
+    every = bytes(range(33))
+    raw = [every, b"", every[:5], b"\x00", b"x" * 3000, every[::-1]]
+    values = [value.decode() for value in raw] if is_text else raw
+    assert bs.array(values).to_pylist() == values
+
+
+@pytest.mark.parametrize("at", [0, CUT - 2, CUT - 1, CUT, CUT + 1])
+def test_text_that_is_none_is_named_wherever_blocks_meet(at: int) -> None:
+    words = [b"\xc3\xa9"] * (CUT + 3)
+    words[at], words[at + 1] = b"\xc3", b"\xa9"
+    with pytest.raises(InvalidDataError, match=rf"values\[{at}\] is no UTF-8"):
+        strings(words).to_pylist()
+    valid = ~np.isin(np.arange(len(words)), [at, at + 1])
+    assert strings(words, valid).to_pylist() == ["é"] * at + [None, None] + ["é"] * (len(words) - at - 2)

@@ -207,7 +207,11 @@ def taken_validity(array: Array, indices: Indices) -> Buffer | None:
 
 def with_nulls(values: list[Any], array: Array) -> list[Any]:
     """The list with None put at the null slots, in place."""
-    mask = array.mask()
+    return put_nulls(values, array.mask())
+
+
+def put_nulls(values: list[Any], mask: Mask | None) -> list[Any]:
+    """The list with None put where the mask is not True, in place."""
     if mask is not None:
         for index in np.flatnonzero(~mask).tolist():
             values[index] = None

@@ -11,7 +11,6 @@ b'joemark'
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from operator import lt
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +33,6 @@ from bowstring.layouts.base import (
     split_nulls,
     taken_validity,
     validity_of,
-    with_nulls,
 )
 from bowstring.layouts.equality import differences, same
 from bowstring.layouts.gather import gather
@@ -144,22 +142,17 @@ class BinaryLayout(Layout):
         return self.of(cut(lengths, self.offset_type, self.type), data, mask)
 
     def to_pylist(self, array: Array) -> list[Any]:
-        offsets = self.cuts(array)
-        first, last = int(offsets[0]), int(offsets[-1])
-        data = self.data(array).view(UINT8, first, last - first)
+        offsets, data, mask = self.cuts(array), self.data(array).bytes, array.mask()
         if not self.is_text:
-            raw, at = data.tobytes(), (offsets - offsets[0]).tolist()
-            return with_nulls([raw[start:stop] for start, stop in pairwise(at)], array)
-        mask = array.mask()
-        if mask is not None and (np.diff(offsets)[~mask] > 0).any():
-            kept = np.flatnonzero(mask)
-            try:
-                found = iter(self.to_pylist(self.take(array, kept)))
-            except InvalidDataError:
-                self.check_full(array)  # its message has the value's own number
+            return text.byte_slices(data, offsets, mask)
+        try:
+            return text.slices(data, offsets, mask)
+        except InvalidDataError:
+            if mask is None:
                 raise
+            self.check_full(array)  # what is no text may lie under a null
+            found = iter(self.to_pylist(self.take(array, np.flatnonzero(mask))))
             return [next(found) if valid else None for valid in mask.tolist()]
-        return with_nulls(text.slices(data, offsets - offsets[0]), array)
 
     def rebase(self, array: Array) -> Array:
         if not array.length:

@@ -11,7 +11,6 @@ b'a string of more than twelve bytes'
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -32,7 +31,6 @@ from bowstring.layouts.base import (
     split_nulls,
     taken_validity,
     validity_of,
-    with_nulls,
 )
 from bowstring.layouts.binary import encoded
 from bowstring.layouts.gather import check_bytes, copy_stretches, gather
@@ -144,10 +142,8 @@ class BinaryViewLayout(Layout):
 
     def to_pylist(self, array: Array) -> list[Any]:
         offsets, data = self.flatten(array)
-        if self.is_text:
-            return with_nulls(text.slices(data, offsets), array)
-        raw, at = data.tobytes(), offsets.tolist()
-        return with_nulls([raw[start:stop] for start, stop in pairwise(at)], array)
+        cut_up = text.slices if self.is_text else text.byte_slices
+        return cut_up(data, offsets, array.mask())
 
     def rebase(self, array: Array) -> Array:
         views = array.buffers[1] or EMPTY

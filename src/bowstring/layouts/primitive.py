@@ -28,11 +28,11 @@ from bowstring.layouts.base import (
     Values,
     brief,
     buffer_of,
+    put_nulls,
     rebased_validity,
     split_nulls,
     taken_validity,
     validity_of,
-    with_nulls,
 )
 from bowstring.layouts.equality import differences
 from bowstring.layouts.joining import joined_validity, joined_values
@@ -43,6 +43,10 @@ from bowstring.memory.buffer import EMPTY
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
     from bowstring.layouts.scalars.base import Scalars
+
+
+_DECODED_VALUES = 1 << 13
+"""So many Python values are made before nulls are put among them, while they are in the processor's cache."""
 
 
 class PrimitiveLayout(Layout):
@@ -91,10 +95,16 @@ class PrimitiveLayout(Layout):
 
     def to_pylist(self, array: Array) -> list[Any]:
         slots, mask = array.values(1), array.mask()
-        if mask is not None:
-            slots = slots.copy()
-            slots[~mask] = np.zeros((), self.dtype)
-        return with_nulls(self.scalars.decode(slots), array)
+        if mask is None:
+            return self.scalars.decode(slots)
+        found: list[Any] = []
+        for first in range(0, len(slots), _DECODED_VALUES):
+            own, valid = slots[first : first + _DECODED_VALUES], mask[first : first + _DECODED_VALUES]
+            if not self.scalars.IS_TOTAL:
+                own = own.copy()
+                own[~valid] = np.zeros((), self.dtype)
+            found += put_nulls(self.scalars.decode(own), valid)
+        return found
 
     def to_numpy(self, array: Array, allow_copy: bool) -> Values:
         slots = array.values(1)

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from bowstring.errors import DataTypeError, InvalidDataError
@@ -32,6 +33,23 @@ from bowstring.layouts.joining import joined_validity
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import Struct
+
+
+_BLOCK_ROWS = 1 << 10
+
+
+def rows_of(names: Sequence[str], columns: Sequence[list[Any]], length: int) -> list[dict[str, Any]]:
+    """So many rows as dictionaries, out of columns of that length; no two names are the same."""
+    found: list[dict[str, Any]] = []
+    blank = dict.fromkeys(names)
+    for first in range(0, length, _BLOCK_ROWS):
+        past = min(first + _BLOCK_ROWS, length)
+        rows = list(map(dict.copy, repeat(blank, past - first)))
+        for name, column in zip(names, columns, strict=True):
+            for row, value in zip(rows, column[first:past], strict=True):
+                row[name] = value
+        found += rows
+    return found
 
 
 class StructLayout(Layout):
@@ -64,12 +82,9 @@ class StructLayout(Layout):
 
     def to_pylist(self, array: Array) -> list[Any]:
         columns = [column.to_pylist() for column in self.columns(array)]
-        if not columns:
-            return with_nulls([{} for _ in range(array.length)], array)
         if len(set(self.names)) < len(self.names):
             return with_nulls(list(zip(*columns, strict=True)), array)
-        names = self.names
-        return with_nulls([dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)], array)
+        return with_nulls(rows_of(self.names, columns, array.length), array)
 
     def rebase(self, array: Array) -> Array:
         columns = tuple(column.rebased() for column in self.columns(array))

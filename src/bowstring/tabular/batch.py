@@ -11,6 +11,7 @@ from bowstring.datatypes.field import Field, Metadata, Schema, check_name
 from bowstring.errors import DataTypeError, InvalidDataError, UsageError
 from bowstring.layouts.array import Array, positions
 from bowstring.layouts.base import Indices, Values, place
+from bowstring.layouts.struct_ import rows_of
 from bowstring.tabular import display
 from bowstring.tabular.editing import Columns
 
@@ -180,10 +181,7 @@ class RecordBatch(Columns):
     def to_pylist(self) -> list[dict[str, Any]]:
         """The rows as dictionaries of Python values. Raises `UsageError` where two columns share a name."""
         names = distinct_names(self.schema)
-        if not names:
-            return [{} for _ in range(self.num_rows)]
-        rows = zip(*(column.to_pylist() for column in self._columns), strict=True)
-        return [dict(zip(names, row, strict=True)) for row in rows]
+        return rows_of(names, [column.to_pylist() for column in self._columns], self.num_rows)
 
     def equals(self, other: RecordBatch, check_metadata: bool = False, nans_equal: bool = False) -> bool:
         """Whether schemas and values are the same."""

@@ -23,6 +23,8 @@ class Scalars(ABC):
 
     IS_OPAQUE: ClassVar[bool] = False
     """Whether slots are strings of bytes, which have no byte order."""
+    IS_TOTAL: ClassVar[bool] = False
+    """Whether any bytes are a slot that `decode` takes."""
 
     def __init__(self, dtype: Any, fill: Any = 0) -> None:
         self.dtype: np.dtype[Any] = np.dtype(dtype)

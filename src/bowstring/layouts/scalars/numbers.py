@@ -30,6 +30,8 @@ class Integers(Scalars):
 
     __slots__ = ("_code",)
 
+    IS_TOTAL: ClassVar[bool] = True
+
     def __init__(self, type: Int) -> None:
         super().__init__(f"{'i' if type.is_signed else 'u'}{type.bit_width // 8}")
         code = {8: "b", 16: "h", 32: "i", 64: "q"}[type.bit_width]
@@ -69,6 +71,8 @@ class Floats(Scalars):
     """Python floats, rounded to the width, and integers that need no rounding; NumPy floats of the same width."""
 
     __slots__ = ()
+
+    IS_TOTAL: ClassVar[bool] = True
 
     def __init__(self, type: FloatingPoint) -> None:
         super().__init__(f"f{type.bit_width // 8}")
@@ -124,6 +128,7 @@ class FixedBytes(Scalars):
     __slots__ = ()
 
     IS_OPAQUE: ClassVar[bool] = True
+    IS_TOTAL: ClassVar[bool] = True
 
     def __init__(self, type: FixedSizeBinary) -> None:
         super().__init__(np.dtype((np.void, type.byte_width)))
