@@ -481,3 +481,17 @@ def test_differences_name_what_differs() -> None:
         "schema: expected 2 fields, found 1",
         "field 0 ('c0'): expected type int64, found int8",
     ]
+
+
+@pytest.mark.parametrize(("count", "is_read"), [(0, True), (2, False)])
+def test_nulls_of_a_huge_width_are_not_spelled_out(count: int, is_read: bool) -> None:
+    kind = {"name": "fixedsizebinary", "byteWidth": (1 << 31) - 1}
+    field = {"name": "x", "type": kind, "nullable": True, "children": []}
+    column = {"name": "x", "count": count, "VALIDITY": [0] * count, "DATA": [""] * count}
+    document = {"schema": {"fields": [field]}, "batches": [{"count": count, "columns": [column]}]}
+    text = json.dumps(document).encode()
+    if is_read:
+        assert [batch.num_rows for batch in integration.read(text).batches] == [0]
+    else:
+        with pytest.raises(errors.LimitError, match="4294967294 bytes"):
+            integration.read(text)

@@ -397,7 +397,7 @@ def test_a_footer_that_names_one_batch_a_million_times_is_refused_at_once() -> N
         schema, _ = write_schema(reader.schema)
     footer = build(SPECS, "Footer", {"version": 4, "schema": schema, "recordBatches": blocks})
     begun = time.process_time()
-    with pytest.raises(InvalidDataError, match="bytes of metadata in"):
+    with pytest.raises(InvalidDataError, match="they overlap"):
         bowstring.inspect(raw[:-10] + footer + len(footer).to_bytes(4, "little") + b"ARROW1")
     assert time.process_time() - begun < 2
 

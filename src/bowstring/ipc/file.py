@@ -69,8 +69,27 @@ class FileReader:
         self._batches_at, self.num_record_batches = self.footer.span("recordBatches")
         self._dictionaries_at, self.num_dictionary_batches = self.footer.span("dictionaries")
         self._dictionaries: FileDictionaries | None = None
+        if self.num_record_batches + self.num_dictionary_batches > 1:
+            self._check_blocks()
         if columns is not None:
             _ = self.known  # a wrong name is told at once
+
+    def _check_blocks(self) -> None:
+        """Raise `InvalidDataError` where blocks overlap so far that they are longer than the file, taken together: what
+        reads them all would do so out of proportion.
+        """
+        claimed = 0.0
+        for at, count in (
+            (self._batches_at, self.num_record_batches),
+            (self._dictionaries_at, self.num_dictionary_batches),
+        ):
+            if count:
+                words = np.frombuffer(self._raw, "<u8", 3 * count, at).reshape(count, 3)  # what is negative is huge
+                claimed += float(words[:, 2].sum(dtype=np.float64)) + float((words[:, 1] & 0xFFFFFFFF).sum())
+        if claimed > self._body_end:
+            raise InvalidDataError(
+                f"{self._source.name}: footer: blocks of {claimed:.0f} bytes before byte {self._body_end}: they overlap"
+            )
 
     # What the footer says
 
@@ -88,11 +107,11 @@ class FileReader:
                     (self._dictionaries_at, self.num_dictionary_batches),
                 )
             )
-            pieces, start = [], 0
+            pieces, start, raw = [], 0, memoryview(self._raw)
             for at, end in spans:
-                pieces.append(self._raw[start:at])
+                pieces.append(raw[start:at])
                 start = max(start, end)
-            self._known_schema = known_schema(b"".join((*pieces, self._raw[start:])), table, self._limits)
+            self._known_schema = known_schema(b"".join((*pieces, raw[start:])), table, self._limits)
             self._positions = self._known_schema.positions(self._wanted)
         return self._known_schema
 
@@ -449,6 +468,12 @@ class FileWriter(_Writer):
         sink.write([framing.FILE_START], len(framing.FILE_START))
         if not encoder.may_share_dictionaries:
             self._begin()
+
+    def _go_on(self, sink: Sink, encoder: Encoder, pairs: Metadata, blocks: dict[str, list[Block]]) -> None:
+        """Begin behind the messages of a file that has these blocks."""
+        super().__init__(sink, encoder)
+        self._has_begun = True
+        self._pairs, self._blocks = pairs, blocks
 
     def _put(self, message: EncodedMessage) -> tuple[int, int]:
         start, framed_bytes = super()._put(message)

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError, LimitError, TruncatedError
 from bowstring.flatbuf.codec import Table
@@ -108,13 +106,6 @@ class FileScan:
     def batches(self) -> Iterator[BatchSpan]:
         """Every dictionary batch, then every record batch, each header read once."""
         reader, name = self.reader, self._source.name
-        claimed = sum(
-            float(b["metaDataLength"].sum(dtype=np.float64)) for b in (reader.blocks, reader.dictionary_blocks)
-        )
-        if claimed > self._source.size:  # overlapping headers would cost more time than the file is worth
-            raise InvalidDataError(
-                f"{name}: footer: blocks of {claimed:.0f} bytes of metadata in {self._source.size} bytes"
-            )
         for header, body, where in reader.dictionary_messages():
             yield self._span(header, body.offset, body.size, f"{name}: {where[0]} {where[1]}")
         for index in range(reader.num_record_batches):

@@ -16,6 +16,7 @@ from bowstring.errors import InvalidDataError
 from bowstring.exchange.integration.data import converted, expect, member
 from bowstring.layouts.base import Values
 from bowstring.layouts.binary_view import INLINE_BYTES, VIEW
+from bowstring.layouts.gather import check_bytes
 from bowstring.memory.bitmap import Mask
 
 Valid = list[bool] | None
@@ -123,7 +124,9 @@ def _read_fixed(items: list[Any], dtype: np.dtype[Any], valid: Valid) -> Values:
             raise ValueError(f"expected {width} bytes")
         return data
 
-    raw = converted(items, valid, convert, bytes(width), "DATA")
+    nulls = 0 if valid is None else valid.count(False)
+    check_bytes(width * len(items), width * (len(items) - nulls))
+    raw = converted(items, valid, convert, bytes(width) if nulls else b"", "DATA")
     return np.frombuffer(b"".join(raw), dtype) if width else np.empty(len(raw), dtype)
 
 
