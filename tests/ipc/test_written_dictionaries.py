@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+import uuid
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -472,3 +474,74 @@ def test_other_columns_of_a_united_table_and_its_metadata_are_as_they_were(new: 
     assert first.equals(one)
     assert first.custom_metadata == {b"k": b"v"}
     assert second.equals(other)
+
+
+# Extensions
+
+
+UUIDS = bs.dictionary(bs.int8(), bs.uuid())
+FIRST, SECOND = uuid.UUID(int=1), uuid.UUID(int=2)
+
+
+@FORMATS
+@pytest.mark.parametrize("form", [bs.WireForm(), bs.WireForm(byte_order="big"), bs.WireForm(compression="lz4")])
+def test_dictionaries_of_extension_values_come_back_and_grow(write: Any, form: bs.WireForm) -> None:
+    held = [
+        batch(coded([0, None], [FIRST], UUIDS), bs.array([[FIRST], []], bs.list_(UUIDS))),
+        batch(coded([1, 0], [FIRST, SECOND], UUIDS), bs.array([[FIRST], [SECOND]], bs.list_(UUIDS))),
+    ]
+    data = write(*held, form=form)
+    read = list(open_(data))
+    assert read[0].schema.equals(held[0].schema, check_metadata=True)
+    for one, made in zip(read, held, strict=True):
+        one.validate(full=True)
+        assert one.equals(made)
+    assert messages(data)[0] == (2, 1)
+
+
+def test_a_dictionary_of_extension_values_that_pyarrow_wrote_is_read() -> None:
+    values = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([FIRST.bytes, SECOND.bytes], pa.binary(16)))
+    held = pa.record_batch([pa.DictionaryArray.from_arrays(pa.array([1, 0, None], pa.int8()), values)], ["a"])
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, held.schema) as writer:
+        writer.write_batch(held)
+    (read,) = bs.open_stream(sink.getvalue())
+    assert read.schema.field("a").type == UUIDS
+    assert read.column(0).to_pylist() == [SECOND, FIRST, None]
+    assert as_stream(read), "what pyarrow itself does not read again, we write as it does"
+
+
+@bs.register_extension_type
+@dataclass(frozen=True, slots=True, repr=False)
+class Anything(bs.ExtensionType):
+    """An extension over whatever there is."""
+
+    EXTENSION_NAME: ClassVar[str] = "tests.anything"
+
+
+@FORMATS
+def test_an_extension_over_a_dictionary_comes_back_and_grows(write: Any) -> None:
+    type_ = Anything(WORDS)
+    held = [batch(words(*dictionary).column(0).seen_as(bs.array([], type_).layout)) for dictionary in ("ab", "abc")]
+    data = write(*held)
+    assert messages(data) == [(2, 1)]
+    read = list(open_(data))
+    assert [one.schema.field("a").type for one in read] == [type_, type_]
+    check(data, *held)
+
+
+def test_a_dictionary_whose_values_extension_would_be_taken_for_its_own_is_refused() -> None:
+    held = batch(bs.array(["x"], bs.dictionary(bs.int8(), Anything(bs.string()))))
+    with pytest.raises(errors.UnsupportedTypeError, match=r"column a: .* would be read as extension<tests.anything"):
+        as_stream(held)
+    both = bs.schema([("a", Anything(UUIDS))])
+    with pytest.raises(errors.UnsupportedTypeError, match="column a: one field can't say two extensions"):
+        bs.new_stream(io.BytesIO(), both)
+
+
+def test_an_extension_that_nobody_knows_stays_in_the_metadata_of_a_dictionary() -> None:
+    field = bs.field("a", WORDS, metadata={"ARROW:extension:name": "nobody.knows", "ARROW:extension:metadata": "x"})
+    held = bs.RecordBatch.from_arrays([coded([0], ["x"])], schema=bs.schema([field]))
+    (read,) = bs.open_stream(as_stream(held))
+    assert read.schema.equals(held.schema, check_metadata=True)
+    assert peer_batches(as_stream(held))[0].schema.field("a").metadata[b"ARROW:extension:name"] == b"nobody.knows"

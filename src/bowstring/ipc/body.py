@@ -66,8 +66,11 @@ class SchemaPlan(Sequence[ColumnPlan]):
         self.wire = wire
         self.is_legacy = is_legacy
         self._made: list[ColumnPlan | None] = [None] * len(wire)
-        counts = wire.counts().copy() if isinstance(wire, DeferredSchema) else np.full((len(wire), 3), -1, np.int64)
-        for index in np.flatnonzero(counts[:, 0] < 0).tolist():
+        counts = wire.counts() if isinstance(wire, DeferredSchema) else np.full((len(wire), 3), -1, np.int64)
+        unknown = np.flatnonzero(counts[:, 0] < 0).tolist()
+        if unknown:
+            counts = counts.copy()
+        for index in unknown:
             counts[index] = self._count(layout_of(wire.entry(index)[0].type))
         self._starts = np.zeros((len(wire) + 1, 3), np.int64)
         np.cumsum(counts, axis=0, out=self._starts[1:])
@@ -392,7 +395,7 @@ class _Walk:
         node = next(self._dictionaries)
         found = self._columns.dictionaries(node)
         if found is not None:
-            return found
+            return found if found.layout is layout else found.seen_as(layout)
         if not may_be_missing:
             raise self._columns._error(self._column, f"dictionary {node.id} has not been defined")
         return layout.build([])

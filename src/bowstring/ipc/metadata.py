@@ -121,13 +121,20 @@ def _read_field(table: Table, depth: int, max_depth: int) -> tuple[Field, tuple[
 
 
 def _resolved(field: Field) -> Field:
-    """The field with its extension type; one that writers give to a dictionary's values stays as it is."""
+    """The field with its extension type: over the type it has, or, where that is a dictionary and the extension is none
+    over dictionaries, with a dictionary of values of that extension; one that is neither stays as it is.
+    """
+    coded = field.type
     try:
         return extension.resolve(field)
     except InvalidDataError:
-        if isinstance(field.type, Dictionary):
-            return field
-        raise
+        if not isinstance(coded, Dictionary):
+            raise
+    try:
+        values = extension.resolve(field.with_type(coded.value_type))
+    except InvalidDataError:
+        return field
+    return values.with_type(Dictionary(coded.index_type, values.type, coded.ordered))
 
 
 def _read_encoding(encoding: Table, values: DataType) -> Dictionary:
@@ -164,8 +171,11 @@ def _write_field(field: Field, ids: Iterator[int], path: str) -> tuple[dict[str,
     values = field.type
     encoding: dict[str, Any] | None = None
     if isinstance(values, Dictionary):
-        index, ordered, values = values.index_type, values.ordered, values.value_type
+        index, ordered = values.index_type, values.ordered
         encoding = {"id": next(ids), "indexType": write_int(index), "isOrdered": ordered}
+        if isinstance(values.value_type, ExtensionType):
+            field = _with_extension_of_values(field, values, path)
+        values = extension.annotate(Field("", values.value_type)).type
     made = write_type(values)
     if made is None:
         inside = "a dictionary of " if encoding else ""
@@ -185,3 +195,17 @@ def _write_field(field: Field, ids: Iterator[int], path: str) -> tuple[dict[str,
         "custom_metadata": write_pairs(field.pairs),
     }
     return record, nodes
+
+
+def _with_extension_of_values(field: Field, coded: Dictionary, path: str) -> Field:
+    """The field of a dictionary of extension values: it says their extension in the place of its own."""
+    if extension.NAME_KEY in field.metadata:
+        raise UnsupportedTypeError(f"column {path}: one field can't say two extensions, of {coded} and of its values")
+    values = extension.annotate(field.with_type(coded.value_type))
+    made = values.with_type(Dictionary(coded.index_type, values.type, coded.ordered))
+    if isinstance(_resolved(made).type, ExtensionType):
+        raise UnsupportedTypeError(
+            f"column {path}: {coded} would be read as {_resolved(made).type}: give the extension to the dictionary, or "
+            f"decode it"
+        )
+    return made

@@ -11,7 +11,7 @@ Where an inner one is replaced, the outer one is written again, whole, since its
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -94,6 +94,10 @@ class WrittenDictionaries:
             own_parts = (parts.get(number, part) for number, part in enumerate(encoded_parts(column)))
             plan.columns[position] = with_parts(column, own_parts)
         return plan
+
+    def take_as_written(self, dictionaries: Mapping[int, Array]) -> None:
+        """Readers hold these dictionaries, by id."""
+        self._written.update(dictionaries)
 
     def commit(self, plan: Plan) -> None:
         """The messages of a plan have been made."""
@@ -201,7 +205,7 @@ def shared_ids(wire: WireSchema, columns: Sequence[Array]) -> list[int]:
         if nodes:
             for node, part in zip(nodes, encoded_parts(column), strict=True):
                 held = part.dictionary
-                place = object() if held is None or held.length == 0 else (node.value_type, _place(held))
+                place = object() if held is None or held.length == 0 else (held.type, _place(held))
                 ids = given.get(place)
                 if ids is None:
                     ids = given[place] = [next(numbers) for _ in range(_size(node))]
