@@ -1,0 +1,59 @@
+"""docs/status.md claims nothing that no test shows: each ✓ leads to a test, or names cases that are run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bowstring.testing.cases import CASES
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+PAGE = REPOSITORY / "docs" / "status.md"
+_LINK = re.compile(r'\]\(\.\./(tests/[^)\s]+\.py)(?: "(\w+)")?\)')
+
+
+def rows(page: str) -> list[str]:
+    """The lines of tables that claim something."""
+    return [line for line in page.splitlines() if line.startswith("|") and "✓" in line]
+
+
+def unproven(page: str) -> list[str]:
+    """What the page claims and no test shows."""
+    wrong = []
+    for path, name in _LINK.findall(page):
+        source = REPOSITORY / path
+        if not source.is_file() or (name and f"def {name}(" not in source.read_text(encoding="utf-8")):
+            wrong.append(f"{path} {name}".strip())
+    cases = {str(case) for case in CASES}
+    for row in rows(page):
+        named = re.findall(r"`([^`]+)`", row)
+        if not _LINK.search(row) and (not named or not cases.issuperset(named)):
+            wrong.append(row)
+    return wrong
+
+
+def test_every_claim_leads_to_a_test_that_is_there() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert len(rows(page)) > 60
+    assert not unproven(page)
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "| Null | ✓ | `nil` |",
+        "| Null | ✓ | |",
+        "| Null | [✓](../tests/test_gone.py) |",
+        '| Null | [✓](../tests/test_status.py "test_of_nothing") |',
+    ],
+)
+def test_a_claim_without_a_test_is_found(claim: str) -> None:
+    assert len(unproven(claim)) == 1
+
+
+def test_every_case_is_claimed() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    flat = {str(case) for case in CASES if not case.type.fields}
+    assert flat - set(re.findall(r"`([^`]+)`", page)) <= {"timestamp[ns, tz=Europe/Paris]"}
