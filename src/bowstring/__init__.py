@@ -118,6 +118,10 @@ if TYPE_CHECKING:
         open_file as open_file,
         open_stream as open_stream,
     )
+    from bowstring.ipc.append import (
+        AppendWriter as AppendWriter,
+        append_file as append_file,
+    )
     from bowstring.ipc.concat import (
         Concatenated as Concatenated,
         concat_files as concat_files,
@@ -279,6 +283,7 @@ _EXPORTS = {
     "bowstring.layouts.array": ("Array",),
     "bowstring.memory.buffer": ("Buffer",),
     "bowstring.ipc.api": ("open_file", "open_stream", "new_file", "new_stream"),
+    "bowstring.ipc.append": ("AppendWriter", "append_file"),
     "bowstring.ipc.concat": ("Concatenated", "concat_files"),
     "bowstring.ipc.coalescing": ("CoalescingWriter",),
     "bowstring.ipc.file": ("FileReader", "FileWriter", "StreamWriter"),

@@ -254,7 +254,6 @@ def test_a_footer_whose_blocks_overlap_fills_no_disk() -> None:
     blocks = bs.open_file(bytes(raw)).blocks.tobytes()
     at = raw.rindex(blocks)
     raw[at : at + len(blocks)] = blocks[:24] * 8
-    assert bs.open_file(bytes(raw)).read_all().num_rows == 80_000
     with pytest.raises(errors.InvalidDataError, match="overlap"):
         joined(bytes(raw))
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from bowstring.datatypes.field import Metadata, MetadataLike, Schema, as_metadata
+from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
 from bowstring.errors import InvalidDataError, UnsupportedError, UsageError
 from bowstring.flatbuf.tables import VERSIONS
 from bowstring.ipc import header as headers
@@ -23,7 +23,7 @@ from bowstring.ipc.messages import MessageWriter, copied
 from bowstring.ipc.metadata import V4, V5, DictionaryId, WireSchema
 from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence, recognised
 from bowstring.ipc.scan import BatchSpan, FileScan, StreamScan
-from bowstring.ipc.schemas import KnownSchema, known_schema
+from bowstring.ipc.schemas import KnownSchema, difference, known_schema
 from bowstring.ipc.sinks import Sink, sink_for
 from bowstring.ipc.sources import MemorySource
 
@@ -179,7 +179,6 @@ class _Passage:
         self._merged = begun.merged
         self._plan = incoming.known.plan(incoming.scan.version)
         self._waiting: list[BatchSpan] = []
-        self._passed_bytes = 0
         self._chains: dict[int, list[BatchSpan]] = {}
         self._changed: set[int] = set()
         self._targets: dict[int, list[DictionaryId]] = {}
@@ -265,13 +264,7 @@ class _Passage:
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []
-        memory = self._incoming.memory
-        self._passed_bytes += sum(span.metadata_bytes + span.header.body_bytes for span in waiting)
-        if memory is not None and self._passed_bytes > memory.size:  # what overlaps could fill a disk
-            raise InvalidDataError(
-                f"{memory.name}: messages of {self._passed_bytes} bytes in {memory.size}: blocks of its footer overlap"
-            )
-        self._writer.relay(waiting, memory)
+        self._writer.relay(waiting, self._incoming.memory)
 
 
 def _targets(ours: WireSchema, theirs: WireSchema) -> dict[int, list[DictionaryId]]:
@@ -299,19 +292,9 @@ def _check_alike(begun: _Begun, incoming: _Incoming) -> None:
         raise _unlike(
             begun, incoming, *("big-endian" if it.is_big_endian else "little-endian" for it in (ours, theirs))
         )
-    _check_fields(begun, incoming, ours.schema, theirs.schema)
-
-
-def _check_fields(begun: _Begun, incoming: _Incoming, ours: Schema, theirs: Schema) -> None:
-    if len(ours) != len(theirs):
-        raise _unlike(begun, incoming, f"{len(ours)} columns", str(len(theirs)))
-    for index, (left, right) in enumerate(zip(ours, theirs, strict=True)):
-        if left != right:
-            raise _unlike(begun, incoming, f"column {index} as {str(left)!r}", repr(str(right)))
-        if not left.equals(right, check_metadata=True):
-            raise _unlike(
-                begun, incoming, f"column {index} ({left.name!r}) with metadata {left.pairs}", f"{right.pairs}"
-            )
+    found = difference(ours.schema, theirs.schema, check_metadata=True)
+    if found is not None:
+        raise _unlike(begun, incoming, *found)
 
 
 def _unlike(begun: _Begun, incoming: _Incoming, expected: str, found: str) -> UsageError:

@@ -99,3 +99,15 @@ def known_schema(raw: bytes, table: Table, limits: Limits) -> KnownSchema:
             _known.clear()
         _known[key] = known
     return known
+
+
+def difference(ours: Schema, theirs: Schema, check_metadata: bool = False) -> tuple[str, str] | None:
+    """The first difference between the fields of two schemas: what ours has, and theirs; None where there is none."""
+    if len(ours) != len(theirs):
+        return f"{len(ours)} columns", str(len(theirs))
+    for index, (left, right) in enumerate(zip(ours, theirs, strict=True)):
+        if left != right:
+            return f"column {index} as {str(left)!r}", repr(str(right))
+        if check_metadata and not left.equals(right, check_metadata=True):
+            return f"column {index} ({left.name!r}) with metadata {left.pairs}", str(right.pairs)
+    return None

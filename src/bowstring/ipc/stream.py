@@ -8,7 +8,7 @@ writes a stream.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -83,6 +83,15 @@ class Encoder:
         if self.may_share_dictionaries:
             ids = tuple(shared_ids(self.wire, batch.columns))
             self._use(written_schema(self.schema, self.form, ids if len(set(ids)) < len(ids) else None))
+
+    def go_on(self, written: WrittenSchema, dictionaries: Mapping[int, Array]) -> None:
+        """Go on where another encoder ended: with its schema's table and ids, and what it has written of each
+        dictionary, by id.
+        """
+        self._use(written)
+        self.may_share_dictionaries = False
+        if self._dictionaries is not None:
+            self._dictionaries.take_as_written(dictionaries)
 
     def schema_message(self) -> EncodedMessage:
         """The message that begins a stream."""
