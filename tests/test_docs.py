@@ -46,7 +46,8 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
 def test_a_dead_link_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
-        '# A heading\n[here](#a-heading) [there](#nowhere) [file](gone.md "Gone") [web](https://example.org/)\n', "utf-8"
+        '# A heading\n[here](#a-heading) [there](#nowhere) [file](gone.md "Gone") [web](https://example.org/)\n',
+        "utf-8",
     )
     assert dead_links(page) == ["#nowhere", "gone.md"]
 
