@@ -7,6 +7,7 @@ which says what is wrong.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,6 +24,8 @@ from bowstring.ipc.type_tables import flat_examples, read_type
 from bowstring.layouts.registry import layout_of
 
 _FIELD = SPECS["Field"]
+_U16, _U32, _VTABLE = struct.Struct("<H"), struct.Struct("<I"), struct.Struct("<HH")
+_MAX_PLACES = 8
 _MAX_TYPES = 256
 """So many different types are told apart; the fields of further ones are read by themselves."""
 
@@ -104,19 +107,22 @@ class _Words:
 class _Tables:
     """Many tables: where their slots are."""
 
-    __slots__ = ("_vtables", "_widths", "_words", "at", "sizes", "sound")
+    __slots__ = ("_shared", "_vtables", "_widths", "_words", "at", "sizes", "sound")
 
     def __init__(self, words: _Words, at: Positions, sound: _Truths) -> None:
-        size = words.size
-        at = np.where(sound, at, 0)
+        self._words, size = words, words.size
+        at = at if sound.all() else np.where(sound, at, 0)
         back = words.u32(at)
         vtables = at - np.where(back >= 1 << 31, back - (1 << 32), back)
+        self._shared = _shared_vtable(words, vtables, at) if sound.all() else None
+        if self._shared is not None:
+            self.at, self.sound = at, sound
+            return
         sound = sound & (vtables >= 0) & (vtables <= size - 4)
         vtables = np.where(sound, vtables, 0)
         widths, sizes = words.u16(vtables), words.u16(vtables + 2)
         sound &= (widths >= 4) & (widths & 1 == 0) & (vtables + widths <= size)
         sound &= (sizes >= 4) & (at + sizes <= size)
-        self._words = words
         self._vtables = vtables
         self._widths = widths
         self.at = at
@@ -127,10 +133,27 @@ class _Tables:
     def slot(self, number: int, size_bytes: int) -> tuple[Positions, _Truths]:
         """Where a slot of so many bytes is, 0 where it is absent; and whether it is within its table."""
         entry = 4 + 2 * number
+        if self._shared is not None:
+            width, size, offsets_at = self._shared
+            offset = _U16.unpack_from(self._words.raw, offsets_at + entry)[0] if entry + 2 <= width else 0
+            is_inside = offset >= 4 and offset + size_bytes <= size
+            return self.at + offset if is_inside else np.zeros_like(self.at), self.sound & (is_inside or offset == 0)
         there = self.sound & (self._widths >= entry + 2)
         offsets = np.where(there, self._words.u16(np.where(there, self._vtables + entry, 0)), 0)
         inside = (offsets >= 4) & (offsets + size_bytes <= self.sizes)
         return np.where(inside, self.at + offsets, 0), self.sound & (inside | (offsets == 0))
+
+
+def _shared_vtable(words: _Words, vtables: Positions, at: Positions) -> tuple[int, int, int] | None:
+    """Width of the vtable, size of a table, place of the vtable: where all have the same one, and are sound."""
+    if not len(at) or (vtables != vtables[0]).any():
+        return None
+    vtable = int(vtables[0])
+    if not 0 <= vtable <= words.size - 4:
+        return None
+    width, size = _VTABLE.unpack_from(words.raw, vtable)
+    is_sound = width >= 4 and width % 2 == 0 and vtable + width <= words.size and size >= 4
+    return (width, size, vtable) if is_sound and int(at.max()) + size <= words.size else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +191,15 @@ class FieldTables:
         """The positions of the fields of this name; None where it is not sure of every name."""
         if not self.names.all():
             return None
+        targets, sound = self.words.followed(self.names)
+        text = _U32.pack(len(name)) + name
+        found: list[Positions] = []
+        at = self.words.raw.find(text)
+        while at >= 0 and len(found) < _MAX_PLACES:
+            found.append(np.flatnonzero(targets == at))
+            at = self.words.raw.find(text, at + 1)
+        if at < 0 and sound.all():
+            return np.concatenate(found) if found else np.empty(0, np.int64)
         starts, lengths, sound = self.words.texts(self.names)
         return np.flatnonzero(self.words.equal(starts, lengths, name)) if sound.all() else None
 

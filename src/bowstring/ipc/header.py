@@ -153,8 +153,7 @@ class HeaderReader:
             return known
         if not isinstance(where, str):
             where = " ".join(map(str, where))
-        held = bytes(raw[:])
-        message = Message(held[skip:], SPECS, where, self.limits.max_tables)
+        message = Message(bytes(raw[skip:]), SPECS, where, self.limits.max_tables)
         root = message.root("Message")
         kind = header_kind(root)
         inner = root.union("header", kind)
@@ -162,7 +161,7 @@ class HeaderReader:
             raise InvalidDataError(f"{where}: the message has no header")
         if kind == SCHEMA:
             return inner
-        shape = _shape_of(root, inner, held, skip)
+        shape = _shape_of(root, inner, raw, skip)
         if len(self._shapes) >= _MAX_SHAPES:
             self._shapes.clear()
         self._shapes[len(raw), skip] = shape
@@ -184,7 +183,7 @@ def header_kind(root: Table) -> str:
     return kind
 
 
-def _shape_of(root: Table, inner: Table, raw: bytes, skip: int) -> Shape:
+def _shape_of(root: Table, inner: Table, raw: HeaderBytes, skip: int) -> Shape:
     kind = inner.spec.name
     batch = inner["data"] if kind == DICTIONARY_BATCH else inner
     if batch is None:
@@ -197,7 +196,7 @@ def _shape_of(root: Table, inner: Table, raw: bytes, skip: int) -> Shape:
     starts = [*(start for start, _ in taken), len(raw)]
     if any(start < end for start, end in zip(starts, ends, strict=True)):
         raise InvalidDataError(f"{root.message.where}: nodes, buffers and lengths overlap")
-    fixed = tuple((end, start, raw[end:start]) for end, start in zip(ends, starts, strict=True) if start > end)
+    fixed = tuple((end, start, bytes(raw[end:start])) for end, start in zip(ends, starts, strict=True) if start > end)
     (nodes, buffers, variadic), (body_length, length) = spans, numbers
     return Shape(
         kind,
