@@ -82,7 +82,7 @@ class WrittenDictionaries:
                 if served and served[0] is column.dictionary:
                     continue
             for number, (node, part) in enumerate(zip(nodes, encoded_parts(column), strict=True)):
-                uses.setdefault(node.id, []).append(_Use(position, name, number, part, dictionary_of(part)))
+                uses.setdefault(node.id, []).append(_Use(position, name, number, part, dictionary_of(part).storage))
         changed: dict[int, dict[int, Array]] = {}
         for id_, own in uses.items():
             served = self._served.get(id_) or ()
@@ -106,7 +106,7 @@ class WrittenDictionaries:
 
     def _settle(self, plan: Plan, node: DictionaryId, uses: Sequence[_Use]) -> Iterator[tuple[_Use, Array]]:
         """Plan what a dictionary needs; gives the parts whose indices have to change."""
-        written = self._written.get(node.id)
+        written = self._held(plan, node)
         used = [use for use in uses if use.part.null_count < use.part.length]
         if not used and written is not None:
             return
@@ -160,7 +160,7 @@ class WrittenDictionaries:
 
     def _visit(self, plan: Plan, node: DictionaryId, values: Array, where: str) -> bool:
         """Plan what makes readers hold a dictionary; whether the one before is replaced, or is the first."""
-        written = self._written.get(node.id)
+        written = self._held(plan, node)
         may_go_on = False
         if written is not None:
             if begins_with(written, values):
@@ -169,7 +169,7 @@ class WrittenDictionaries:
             if not may_go_on and not self._may_replace:
                 raise UsageError(f"{where}: {self._refusal(values, written)}")
         inner = [
-            self._visit(plan, inside, dictionary_of(part), where)
+            self._visit(plan, inside, dictionary_of(part).storage, where)
             for inside, part in zip(node.inside, encoded_parts(values), strict=True)
         ]
         is_delta = written is not None and may_go_on and not any(inner)
@@ -177,6 +177,10 @@ class WrittenDictionaries:
         plan.due.append((DictionaryMark(node.id, is_delta), new))
         plan.written[node.id] = values
         return not is_delta
+
+    def _held(self, plan: Plan, node: DictionaryId) -> Array | None:
+        """What readers hold of a dictionary once the plan is carried out; an id may come more than once in a batch."""
+        return plan.written.get(node.id, self._written.get(node.id))
 
     def _may_be_delta(self, node: DictionaryId) -> bool:
         deltas = self._form.dictionary_deltas
@@ -205,7 +209,7 @@ def shared_ids(wire: WireSchema, columns: Sequence[Array]) -> list[int]:
         if nodes:
             for node, part in zip(nodes, encoded_parts(column), strict=True):
                 held = part.dictionary
-                place = object() if held is None or held.length == 0 else (held.type, _place(held))
+                place = object() if held is None or held.length == 0 else (node.value_type, _place(held))
                 ids = given.get(place)
                 if ids is None:
                     ids = given[place] = [next(numbers) for _ in range(_size(node))]
