@@ -74,3 +74,10 @@ def test_a_union_puts_a_value_where_it_is_a_legal_one() -> None:
     array = bs.array([86_399, 86_400], times)
     array.validate(full=True)
     assert array.values(0).tolist() == [0, 1]
+
+
+def test_an_empty_array_of_unions_without_members_is_made() -> None:
+    nothing = bs.sparse_union([])
+    array = bs.array([], bs.sparse_union([("inner", nothing)]))
+    array.validate(full=True)
+    assert bs.concat_arrays([array, array]).to_pylist() == []

@@ -52,7 +52,9 @@ def metadata_length(prefix: bytes, where: str, max_bytes: int) -> tuple[int, int
     if length_bytes < 0:
         raise InvalidDataError(f"{where}: expected a metadata length of 0 or more, found {length_bytes}")
     if length_bytes > max_bytes:
-        raise LimitError(f"{where}: {length_bytes} bytes of metadata are more than the limit of {max_bytes}")
+        raise LimitError(
+            f"{where}: {length_bytes} bytes of metadata are more than the limit of {max_bytes} (max_metadata_bytes)"
+        )
     return length_bytes, prefix_bytes
 
 

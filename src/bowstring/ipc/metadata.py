@@ -104,7 +104,7 @@ def _read_field(table: Table, depth: int, max_depth: int) -> tuple[Field, tuple[
     name = table["name"] or ""
     try:
         if depth == 0:
-            raise LimitError(f"types are nested deeper than {max_depth}, the limit")
+            raise LimitError(f"types are nested deeper than {max_depth}, the limit (max_nesting)")
         below = [_read_field(child, depth - 1, max_depth) for child in table["children"]]
         nodes = tuple(node for _, inside in below for node in inside)
         made = read_type(table, [child for child, _ in below])

@@ -263,7 +263,8 @@ class RangedReader(FileReader):
     def _body(self, offset: int, size_bytes: int) -> Any:
         if size_bytes > self._limits.max_body_bytes:
             raise LimitError(
-                f"{self._far.name}: a body of {size_bytes} bytes, more than the limit of {self._limits.max_body_bytes}"
+                f"{self._far.name}: a body of {size_bytes} bytes, more than the limit of {self._limits.max_body_bytes} "
+                "(max_body_bytes)"
             )
         return FarBody(self._far, offset, size_bytes)
 

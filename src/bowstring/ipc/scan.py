@@ -168,7 +168,8 @@ class StreamScan:
             kind, body_at = header.shape.kind, source.position
             if header.body_bytes > self._limits.max_body_bytes:
                 raise LimitError(
-                    f"{where}: a body of {header.body_bytes} bytes is above the limit of {self._limits.max_body_bytes}"
+                    f"{where}: a body of {header.body_bytes} bytes is above the limit of {self._limits.max_body_bytes} "
+                    "(max_body_bytes)"
                 )
             body = source.read_buffer(header.body_bytes) if self._keeps_bodies else None
             there = _skip(source, header.body_bytes) if body is None else body.size

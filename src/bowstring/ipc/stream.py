@@ -314,7 +314,8 @@ class StreamReader:
             return None
         if header.body_bytes > decoder.limits.max_body_bytes:
             raise LimitError(
-                f"{where}: a body of {header.body_bytes} bytes, more than the limit of {decoder.limits.max_body_bytes}"
+                f"{where}: a body of {header.body_bytes} bytes, more than the limit of {decoder.limits.max_body_bytes} "
+                "(max_body_bytes)"
             )
         body = source.read_buffer(header.body_bytes)
         if body.size < header.body_bytes:

@@ -101,6 +101,9 @@ class UnionLayout(Layout):
             return Array(self, len(members), (ids, buffer_of(offsets)), tuple(child for _, child in parts))
         children = []
         for layout, (slots, child) in zip(self.children, parts, strict=True):
+            if not len(members):
+                children.append(child)
+                continue
             padded = layout.concat([child, layout.build([None])])
             where = np.full(len(members), len(child))
             where[slots] = np.arange(len(slots))

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from io import BytesIO
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from bowstring.errors import BowstringError, ClosedError, LimitError, TruncatedError, UsageError
 from bowstring.ipc import framing
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.sinks import sink_for
 from bowstring.ipc.sources import in_order
+from bowstring.memory.closing import Closing, Completing
 from bowstring.tensors.metadata import AnyTensor, encode, read_body, read_header
 
 TENSOR_ALIGNMENT = 64
 """«When writing a standalone encapsulated tensor message»: where messages and bodies begin."""
 
 
-class TensorReader:
+class TensorReader(Closing):
     """Reads a stream of tensors: iterate over it. Made by `open_tensors`.
 
     Raises `TruncatedError` where the source ends within a message, other `InvalidDataError`s for malformed ones; after
@@ -90,7 +90,8 @@ class TensorReader:
         header = read_header(self._exactly(length_bytes, "metadata"), where, limits)
         if header.body_bytes > limits.max_body_bytes:
             raise LimitError(
-                f"{where}: a body of {header.body_bytes} bytes, more than the limit of {limits.max_body_bytes}"
+                f"{where}: a body of {header.body_bytes} bytes, more than the limit of {limits.max_body_bytes} "
+                "(max_body_bytes)"
             )
         body = source.read_buffer(header.body_bytes)
         if body.size < header.body_bytes:
@@ -111,16 +112,8 @@ class TensorReader:
     def __next__(self) -> AnyTensor:
         return self.read_next_tensor()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class TensorWriter:
+class TensorWriter(Completing):
     """Writes a stream of tensors; use it in a `with` block. Made by `new_tensors`.
 
     The stream ends with the end marker where the block ends without an error.
@@ -163,17 +156,6 @@ class TensorWriter:
         if not self._closed:
             self._closed = True
             self._sink.abandon()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abandon()
 
 
 def open_tensors(source: Any, limits: Limits = DEFAULT_LIMITS) -> TensorReader:

@@ -68,7 +68,7 @@ def _bytes_of(source: Any, limits: Limits) -> tuple[str, bytes]:
         except (OSError, EOFError, zlib.error) as error:
             raise InvalidDataError(f"{name}: malformed gzip: {error}") from None
     if len(raw) > limits.max_bytes:
-        raise LimitError(f"{name}: the document is longer than {limits.max_bytes} bytes, the limit")
+        raise LimitError(f"{name}: the document is longer than {limits.max_bytes} bytes, the limit (max_bytes)")
     return name, raw
 
 

@@ -192,7 +192,7 @@ def _read_node(value: Any, depth: int, limits: Limits) -> Node:
     name = member(holder, "name", str, "")
     with place(f"field {name!r}"):
         if depth == 0:
-            raise LimitError(f"types are nested deeper than {limits.max_nesting}, the limit")
+            raise LimitError(f"types are nested deeper than {limits.max_nesting}, the limit (max_nesting)")
         below = tuple(_read_node(child, depth - 1, limits) for child in member(holder, "children", list, []))
         try:
             name.encode()
