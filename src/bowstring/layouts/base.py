@@ -7,12 +7,15 @@ declaration. What a layout's bytes *mean* (values, taking, joining, comparing) i
 
 from __future__ import annotations
 
+import operator
 import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from itertools import repeat
+from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -121,6 +124,12 @@ class Layout(ABC):
     def build(self, values: Sequence[Any]) -> Array:
         """An array of Python values, None for null; raises `DataTypeError` naming the first value that does not fit."""
 
+    def build_plain(self, values: Sequence[Any]) -> Array | None:
+        """As `build`, but in the quickest way, and None where that does not do: for values of other Python types than
+        the layout's own, and such as do not fit.
+        """
+        return None
+
     @abstractmethod
     def to_pylist(self, array: Array) -> list[Any]:
         """The values as Python objects, None for null."""
@@ -185,10 +194,21 @@ def validity_of(mask: npt.NDArray[np.bool_] | None) -> Buffer | None:
 
 def split_nulls(values: Sequence[Any], fill: Any) -> tuple[Sequence[Any], Mask | None]:
     """Values with `fill` in the place of None, and the mask of those that are not None (None where all are)."""
-    if not any(value is None for value in values):
+    kinds = list(map(type, values))
+    count = kinds.count(NoneType)
+    if not count:
         return values, None
-    mask = np.fromiter((value is not None for value in values), np.bool_, len(values))
-    return [fill if value is None else value for value in values], mask
+    if count > len(kinds) // 4:
+        mask = np.frombuffer(bytes(map(operator.is_not, values, repeat(None))), np.bool_)
+        return [fill if value is None else value for value in values], mask
+    filled, places, at = list(values), [], -1
+    for _ in range(count):
+        at = kinds.index(NoneType, at + 1)
+        places.append(at)
+        filled[at] = fill
+    mask = np.ones(len(kinds), np.bool_)
+    mask[places] = False
+    return filled, mask
 
 
 def rebased_validity(array: Array) -> Buffer | None:

@@ -39,34 +39,50 @@ from bowstring.layouts.gather import gather
 from bowstring.layouts.joining import joined_bytes, joined_validity, joined_values, lengths_of
 from bowstring.layouts.ranking import byte_ranks
 from bowstring.layouts.scalars.base import is_bytes
-from bowstring.memory.buffer import EMPTY, UINT8, Buffer
+from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
 
 
-def encoded(values: Sequence[Any], is_text: bool, type: DataType) -> tuple[bytes, Values]:
+_MARK = "\0"
+
+
+def encoded(values: Sequence[Any], is_text: bool, type: DataType) -> tuple[Bytes, Values]:
     """Strings or byte strings end to end, and their lengths in bytes; raises `DataTypeError` naming the first that is
     none.
     """
     try:
-        if not is_text:
-            data = b"".join(values)
-            lengths = np.fromiter(map(len, values), np.int64, len(values))
-            if len(data) != lengths.sum():
-                raise TypeError
-            return data, lengths
-        joined = "".join(values)
-        data = joined.encode()
-        if len(data) == len(joined):
-            return data, np.fromiter(map(len, values), np.int64, len(values))
-        parts = [value.encode() for value in values]
-        return data, np.fromiter(map(len, parts), np.int64, len(parts))
+        return _joined(values, is_text)
     except (TypeError, UnicodeEncodeError):
         for index, value in enumerate(values):
             if not (isinstance(value, str) if is_text else is_bytes(value)):
                 raise DataTypeError(f"value {index}: {brief(value)} is no {type}") from None
         raise DataTypeError(f"a value has characters that UTF-8 does not encode (surrogates): no {type}") from None
+
+
+def _joined(values: Sequence[Any], is_text: bool) -> tuple[Bytes, Values]:
+    """As `encoded`; raises TypeError or UnicodeEncodeError."""
+    text = "".join(values) if is_text else ""
+    if is_text and not text.isascii():
+        return _joined_text(values, _MARK in text)
+    data = np.frombuffer(text.encode() if is_text else b"".join(values), UINT8)
+    lengths = np.fromiter(map(len, values), np.int64, len(values))
+    if len(data) != lengths.sum():  # a view of larger elements among the byte strings
+        raise TypeError
+    return data, lengths
+
+
+def _joined_text(values: Sequence[str], has_marks: bool) -> tuple[Bytes, Values]:
+    """Strings encoded end to end, and their lengths; in one piece, with a mark between them, unless that is a character
+    of theirs.
+    """
+    if has_marks:
+        parts = list(map(str.encode, values))
+        return np.frombuffer(b"".join(parts), UINT8), np.fromiter(map(len, parts), np.int64, len(parts))
+    marked = np.frombuffer(_MARK.join(values).encode(), UINT8)
+    own = marked != ord(_MARK)
+    return marked[own], np.diff(np.flatnonzero(~own), prepend=-1, append=len(marked)) - 1
 
 
 def cut(lengths: Values, dtype: np.dtype[Any], what: DataType) -> Values:
@@ -135,6 +151,14 @@ class BinaryLayout(Layout):
         """An array over offsets (from 0) and data."""
         held = Buffer.of(data) if isinstance(data, bytes) else buffer_of(data)
         return Array(self, len(offsets) - 1, (validity_of(mask), Buffer.of(offsets), held))
+
+    def build_plain(self, values: Sequence[Any]) -> Array | None:
+        filled, mask = split_nulls(values, "" if self.is_text else b"")
+        try:
+            data, lengths = _joined(filled, self.is_text)
+        except (TypeError, UnicodeEncodeError):
+            return None
+        return self.of(cut(lengths, self.offset_type, self.type), data, mask)
 
     def build(self, values: Sequence[Any]) -> Array:
         filled, mask = split_nulls(values, "" if self.is_text else b"")

@@ -117,7 +117,7 @@ class BinaryViewLayout(Layout):
     def build(self, values: Sequence[Any]) -> Array:
         filled, mask = split_nulls(values, "" if self.is_text else b"")
         joined, lengths = encoded(filled, self.is_text, self.type)
-        return self.of(np.frombuffer(joined, UINT8), lengths, mask)
+        return self.of(joined, lengths, mask)
 
     def of(self, data: Bytes, lengths: Indices, mask: Values | None = None) -> Array:
         """An array of the values that lie end to end in `data`; copies."""

@@ -54,9 +54,9 @@ class BooleanLayout(Layout):
 
     def build(self, values: Sequence[Any]) -> Array:
         filled, mask = split_nulls(values, False)
-        for index, value in enumerate(filled):
-            if value is not True and value is not False and not isinstance(value, np.bool_):
-                raise DataTypeError(f"value {index}: {brief(value)} is no bool")
+        if not {bool, np.bool_}.issuperset(map(type, filled)):
+            index, value = next((i, v) for i, v in enumerate(filled) if not isinstance(v, (bool, np.bool_)))
+            raise DataTypeError(f"value {index}: {brief(value)} is no bool")
         return self.of(np.fromiter(filled, np.bool_, len(filled)), mask)
 
     def to_pylist(self, array: Array) -> list[Any]:

@@ -20,6 +20,7 @@ from bowstring.layouts.base import (
     Indices,
     Layout,
     Values,
+    first_bad,
     rebased_validity,
     split_nulls,
     taken_validity,
@@ -60,9 +61,9 @@ class FixedSizeListLayout(Layout):
         check_values(count * self.size, len(values))
         filled, mask = split_nulls(values, (None,) * self.size if count else ())
         elements, lengths = flatten(filled, self.type)
-        for index, length in enumerate(lengths):
-            if length != self.size:
-                raise DataTypeError(f"value {index} has {length} elements, {self.type} has {self.size}")
+        if (lengths != self.size).any():
+            index = first_bad(lengths != self.size)
+            raise DataTypeError(f"value {index} has {lengths[index]} elements, {self.type} has {self.size}")
         return Array(self, len(filled), (validity_of(mask),), (self.children[0].build(elements),))
 
     def to_pylist(self, array: Array) -> list[Any]:

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
@@ -43,14 +44,15 @@ if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
 
 
-def flatten(values: Sequence[Any], type: DataType) -> tuple[list[Any], list[int]]:
+def flatten(values: Sequence[Any], type: DataType) -> tuple[list[Any], Indices]:
     """The elements of Python lists end to end, and the lists' lengths; raises `DataTypeError` naming the first that is
     no list.
     """
-    for index, value in enumerate(values):
-        if isinstance(value, (str, bytes, bytearray, Mapping)) or not hasattr(value, "__len__"):
-            raise DataTypeError(f"value {index}: {brief(value)} is no {type}")
-    return list(chain.from_iterable(values)), [len(value) for value in values]
+    if not {list, tuple}.issuperset(map(builtins.type, values)):
+        for index, value in enumerate(values):
+            if isinstance(value, (str, bytes, bytearray, Mapping)) or not hasattr(value, "__len__"):
+                raise DataTypeError(f"value {index}: {brief(value)} is no {type}")
+    return list(chain.from_iterable(values)), np.fromiter(map(len, values), np.int64, len(values))
 
 
 class ListLayout(Layout):
@@ -70,14 +72,15 @@ class ListLayout(Layout):
         """The child's elements from the first to the last offset."""
         return array.children[0].slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
 
-    def _of(self, lengths: Values | Sequence[int], child: Array, validity: Buffer | None) -> Array:
-        offsets = cut(np.asarray(lengths, np.int64), self.offset_type, self.type)
+    def of(self, lengths: Values, child: Array, validity: Buffer | None) -> Array:
+        """An array of lists of so many elements each, which lie end to end in the child."""
+        offsets = cut(lengths, self.offset_type, self.type)
         return Array(self, len(lengths), (validity, Buffer.of(offsets)), (child,))
 
     def build(self, values: Sequence[Any]) -> Array:
         filled, mask = split_nulls(values, ())
         elements, lengths = flatten(filled, self.type)
-        return self._of(lengths, self.children[0].build(elements), validity_of(mask))
+        return self.of(lengths, self.children[0].build(elements), validity_of(mask))
 
     def to_pylist(self, array: Array) -> list[Any]:
         offsets = self.cuts(array)
@@ -103,12 +106,12 @@ class ListLayout(Layout):
         starts = offsets[indices].astype(np.int64)
         lengths = offsets[indices + 1] - starts
         child = array.children[0]
-        return self._of(lengths, take_stretches(child, starts, lengths), taken_validity(array, indices))
+        return self.of(lengths, take_stretches(child, starts, lengths), taken_validity(array, indices))
 
     def concat(self, arrays: Sequence[Array]) -> Array:
         cuts = [self.cuts(array) for array in arrays]
         child = self.children[0].concat([self.elements(a, c) for a, c in zip(arrays, cuts, strict=True)])
-        return self._of(np.concatenate([np.diff(c) for c in cuts]), child, joined_validity(arrays))
+        return self.of(np.concatenate([np.diff(c) for c in cuts]), child, joined_validity(arrays))
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         at, bt = self.cuts(left), self.cuts(right)
@@ -138,7 +141,7 @@ class MapLayout(ListLayout):
                 raise DataTypeError(f"entry {index}: {brief(pair)} is no pair of a key and a value of {self.type}")
         entries = self.children[0]
         key, item = (child.build([pair[side] for pair in pairs]) for side, child in enumerate(entries.children))
-        return self._of(lengths, Array(entries, len(pairs), (None,), (key, item)), validity_of(mask))
+        return self.of(lengths, Array(entries, len(pairs), (None,), (key, item)), validity_of(mask))
 
     def to_pylist(self, array: Array) -> list[Any]:
         offsets = self.cuts(array)

@@ -72,8 +72,8 @@ class ListViewLayout(Layout):
     def build(self, values: Sequence[Any]) -> Array:
         filled, mask = split_nulls(values, ())
         elements, lengths = flatten(filled, self.type)
-        offsets = cut(np.array(lengths, np.int64), self.offset_type, self.type)
-        return self._of(offsets[:-1], np.array(lengths), self.children[0].build(elements), validity_of(mask))
+        offsets = cut(lengths, self.offset_type, self.type)
+        return self._of(offsets[:-1], lengths, self.children[0].build(elements), validity_of(mask))
 
     def to_pylist(self, array: Array) -> list[Any]:
         starts, sizes = self.views(array)

@@ -68,7 +68,17 @@ class PrimitiveLayout(Layout):
         slots[~valid] = filler.values(1)[0]
         return self.of(slots)
 
+    def build_plain(self, values: Sequence[Any]) -> Array | None:
+        try:
+            found = self.scalars.encode_plain(values)
+        except OverflowError:
+            return None
+        return found and self.of(*found)
+
     def build(self, values: Sequence[Any]) -> Array:
+        plain = self.build_plain(values)
+        if plain is not None:
+            return plain
         filled, mask = split_nulls(values, self.scalars.fill if len(values) else None)
         try:
             return self.of(self.scalars.encode(filled), mask)

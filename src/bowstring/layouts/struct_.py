@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import repeat
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
 from bowstring.errors import DataTypeError, InvalidDataError
@@ -33,6 +33,7 @@ from bowstring.layouts.joining import joined_validity
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import Struct
+    from bowstring.memory.bitmap import Mask
 
 
 _BLOCK_ROWS = 1 << 10
@@ -65,20 +66,38 @@ class StructLayout(Layout):
         """The children, cut to the slots of the array."""
         return tuple(child.slice(array.offset, array.length) for child in array.children)
 
+    def of(self, columns: Sequence[Array], length: int, mask: Mask | None = None) -> Array:
+        """An array of so many structs over their fields' arrays."""
+        return Array(self, length, (validity_of(mask),), tuple(columns))
+
     def build(self, values: Sequence[Any]) -> Array:
-        filled, mask = split_nulls(values, {})
-        known = set(self.names)
-        for index, value in enumerate(filled):
+        filled, mask = split_nulls(values, dict.fromkeys(self.names))
+        columns = []
+        for name, child, column in zip(self.names, self.children, self._columns_of(filled), strict=True):
+            with place(f"field {name!r}"):
+                columns.append(child.build(column))
+        return self.of(columns, len(filled), mask)
+
+    def _columns_of(self, values: Sequence[Any]) -> list[list[Any]]:
+        """The fields' values, None for one that is absent; raises `DataTypeError` naming the first value that does not
+        fit.
+        """
+        names, known = self.names, set(self.names)
+        if {dict}.issuperset(map(type, values)) and len(known) == len(names):
+            if sum(map(len, values)) == len(names) * len(values):
+                try:
+                    return [[value[name] for value in values] for name in names]
+                except KeyError:
+                    pass
+            if known.issuperset(chain.from_iterable(values)):
+                return [[value.get(name) for value in values] for name in names]
+        for index, value in enumerate(values):
             if isinstance(value, Mapping):
                 if not known.issuperset(value):
                     raise DataTypeError(f"value {index} has {shown(set(value) - known)}: no fields of {self.type}")
-            elif not isinstance(value, tuple) or len(value) != len(self.names):
+            elif not isinstance(value, tuple) or len(value) != len(names):
                 raise DataTypeError(f"value {index}: {brief(value)} is no {self.type}")
-        columns = []
-        for at, (name, child) in enumerate(zip(self.names, self.children, strict=True)):
-            with place(f"field {name!r}"):
-                columns.append(child.build([v.get(name) if isinstance(v, Mapping) else v[at] for v in filled]))
-        return Array(self, len(filled), (validity_of(mask),), tuple(columns))
+        return [[v.get(name) if isinstance(v, Mapping) else v[at] for v in values] for at, name in enumerate(names)]
 
     def to_pylist(self, array: Array) -> list[Any]:
         columns = [column.to_pylist() for column in self.columns(array)]

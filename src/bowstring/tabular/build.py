@@ -15,10 +15,11 @@ from bowstring.datatypes.field import MetadataLike, Schema, field
 from bowstring.datatypes.types import DataType
 from bowstring.errors import DataTypeError, UnsupportedError, UsageError
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import Layout, Values, brief, validity_of
+from bowstring.layouts.base import Layout, Values, brief, split_nulls, validity_of
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.extension import ExtensionLayout
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
+from bowstring.layouts.list_ import ListLayout
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.scalars.temporal import DayTime, MonthDayNano, zone_of
@@ -82,7 +83,7 @@ def array(values: Any, type: DataType | None = None, mask: Values | Sequence[boo
         raise DataTypeError(f"an array is made from a sequence, not from {brief(values)}")
     items = values if isinstance(values, (list, tuple)) else list(values)
     try:
-        return layout_of(type or infer_type(items)).build(items)
+        return _inferred(items) if type is None else layout_of(type).build(items)
     except RecursionError:
         raise DataTypeError("the values are nested too deep") from None
 
@@ -137,6 +138,54 @@ def _from_numpy(values: Values, layout: Layout, valid: Values | None) -> Array:
 
 
 # Inference
+
+
+def _inferred(values: Sequence[Any]) -> Array:
+    """An array of Python values, of the data type that `infer_type` says: in the quickest way where they are all of
+    the type of the first, or None.
+    """
+    first = next((value for value in values if value is not None), None)
+    plain = _PLAIN.get(type(first))
+    made = None
+    if plain is not None:
+        made = layout_of(plain).build_plain(values)
+    elif type(first) is list or type(first) is dict:
+        made = _inferred_lists(values) if type(first) is list else _inferred_structs(values)
+    return layout_of(infer_type(values)).build(values) if made is None else made
+
+
+_PLAIN: dict[type, DataType] = {
+    int: types.int64(),
+    float: types.float64(),
+    str: types.string(),
+    bytes: types.binary(),
+}
+
+
+def _inferred_lists(values: Sequence[Any]) -> Array | None:
+    """An array of lists, None where other values are among them."""
+    filled, mask = split_nulls(values, [])
+    if not {list}.issuperset(map(type, filled)):
+        return None
+    child = _inferred(list(chain.from_iterable(filled)))
+    layout = layout_of(types.list_(child.type))
+    assert isinstance(layout, ListLayout)
+    return layout.of(np.fromiter(map(len, filled), np.int64, len(filled)), child, validity_of(mask))
+
+
+def _inferred_structs(values: Sequence[Any]) -> Array | None:
+    """An array of structs, None where other values than dictionaries with strings as keys are among them."""
+    filled, mask = split_nulls(values, {})
+    if not {dict}.issuperset(map(type, filled)):
+        return None
+    names = dict.fromkeys(chain.from_iterable(filled))
+    if not {str}.issuperset(map(type, names)):
+        return None
+    columns = [_inferred([value.get(name) for value in filled]) for name in names]
+    made = types.struct([(name, column.type) for name, column in zip(names, columns, strict=True)])
+    layout = layout_of(made)
+    assert isinstance(layout, StructLayout)
+    return layout.of(columns, len(filled), mask)
 
 
 def numpy_type(values: Values) -> DataType:
@@ -380,7 +429,7 @@ def table(
 
 
 def _from_rows(rows: Sequence[Mapping[str, Any]], schema: Schema | None, metadata: MetadataLike) -> Table:
-    whole = layout_of(types.Struct(schema.fields) if schema is not None else _structs(list(rows))).build(rows)
+    whole = array(rows, None if schema is None else types.Struct(schema.fields))
     made = schema or Schema(tuple(field(f.name, f.type) for f in whole.type.fields))
     if metadata is not None:
         made = made.with_metadata(metadata)

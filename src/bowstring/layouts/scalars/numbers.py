@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array as machine_array
 from collections.abc import Sequence
+from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -17,12 +18,29 @@ if TYPE_CHECKING:
     from bowstring.memory.bitmap import Mask
 
 
+_EXACT = (1 << 53) - 1
+"""Integers up to this have a 64-bit float to themselves."""
+
+
 def number_kinds(values: Sequence[Any]) -> set[type]:
     """The Python types of some numbers; raises TypeError where a truth value stands among them."""
     kinds = set(map(type, values))
     if bool in kinds:
         raise TypeError("a truth value is no number")
     return kinds
+
+
+def _with_nans(values: Sequence[Any]) -> tuple[Values, Mask]:
+    """Python numbers and None as 64-bit floats, NaN where there is no number, and the mask of those that are not None.
+
+    Raises OverflowError for an integer beyond the floats.
+    """
+    slots = np.fromiter(values, np.float64, len(values))
+    mask = ~np.isnan(slots)
+    places = np.flatnonzero(~mask)
+    mask[places] = [values[at] is not None for at in places.tolist()]
+    slots[~mask] = 0
+    return slots, mask
 
 
 class Integers(Scalars):
@@ -36,6 +54,19 @@ class Integers(Scalars):
         super().__init__(f"{'i' if type.is_signed else 'u'}{type.bit_width // 8}")
         code = {8: "b", 16: "h", 32: "i", 64: "q"}[type.bit_width]
         self._code = code if type.is_signed else code.upper()
+
+    def encode_plain(self, values: Sequence[Any]) -> tuple[Values, Mask | None] | None:
+        kinds = list(map(type, values))
+        numbers = kinds.count(int)
+        if numbers == len(kinds):
+            return np.fromiter(values, self.dtype, len(kinds)), None
+        if not numbers or numbers + kinds.count(NoneType) != len(kinds):
+            return None
+        slots, mask = _with_nans(values)
+        limits = np.iinfo(self.dtype)
+        if slots.min() < max(limits.min, -_EXACT) or slots.max() > min(limits.max, _EXACT):
+            return None
+        return slots.astype(self.dtype), mask
 
     def encode(self, values: Sequence[Any]) -> Values:
         number_kinds(values)
@@ -76,6 +107,18 @@ class Floats(Scalars):
 
     def __init__(self, type: FloatingPoint) -> None:
         super().__init__(f"f{type.bit_width // 8}")
+
+    def encode_plain(self, values: Sequence[Any]) -> tuple[Values, Mask | None] | None:
+        kinds = list(map(type, values))
+        numbers = kinds.count(float)
+        if not numbers or numbers + kinds.count(NoneType) != len(kinds):
+            return None
+        if numbers == len(kinds):
+            slots, mask = np.fromiter(values, np.float64, numbers), None
+        else:
+            slots, mask = _with_nans(values)
+        with np.errstate(over="ignore"):
+            return slots.astype(self.dtype, copy=False), mask
 
     def encode(self, values: Sequence[Any]) -> Values:
         kinds = number_kinds(values)
