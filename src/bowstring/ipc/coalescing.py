@@ -5,8 +5,6 @@ Batch message»), so a few rows at a time cost more in words about them than in 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
 
 from bowstring.datatypes.field import Schema
 from bowstring.errors import ClosedError, UsageError
@@ -14,11 +12,12 @@ from bowstring.ipc.file import FileWriter, StreamWriter
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
+from bowstring.memory.closing import Completing
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.table import Table
 
 
-class CoalescingWriter:
+class CoalescingWriter(Completing):
     """Gathers batches until they have `min_rows` rows, and has `writer` write them as one.
 
     A context manager, which closes the writer, or abandons it where an error is raised inside.
@@ -121,17 +120,6 @@ class CoalescingWriter:
         self._closed = True
         self._held.clear()
         self._writer.abandon()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abandon()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{self._rows} rows of {len(self._held)} batches held"

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError, NotFoundError, ResourceError, UsageError
 from bowstring.ipc import stores
 from bowstring.ipc.faults import fault
-from bowstring.memory.parts import IOV_MAX, Parts, after, write_vectors
+from bowstring.memory.descriptors import IOV_MAX
+from bowstring.memory.parts import Parts, after, write_vectors
 
 _SMALL = 1 << 15
 _GATHER = 1 << 20

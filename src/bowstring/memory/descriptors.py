@@ -30,6 +30,8 @@ _SHORTAGES = {
     errno.ENOSYS,
     errno.EPERM,
 }
+IOV_MAX = 1024
+"""The most pieces of memory that the system takes in one vectored call."""
 CAREFUL_BYTES = 64 << 20
 """So many bytes are asked for before it is looked up whether there are as many."""
 _BLOCK_BYTES = 512

@@ -13,11 +13,10 @@ import numpy.typing as npt
 
 from bowstring.errors import ResourceError, UsageError
 from bowstring.memory.buffer import Buffer, Bytes, Memory, allocate
+from bowstring.memory.descriptors import IOV_MAX
 
 Vectors: TypeAlias = npt.NDArray[np.intp]
 Numbers: TypeAlias = npt.NDArray[np.int64]
-IOV_MAX = 1024
-"""The most vectors that the system takes in one call."""
 _ZEROS = Memory(bytes(64))
 _PADDINGS = [bytes(length_bytes) for length_bytes in range(64)]
 

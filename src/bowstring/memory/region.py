@@ -22,12 +22,13 @@ import mmap
 import os
 import stat
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 from bowstring.errors import ClosedError, LimitError, TruncatedError, UsageError
+from bowstring.memory.closing import Closing
 from bowstring.memory.descriptors import (
     CAREFUL_BYTES,
+    IOV_MAX,
     checked_size,
     is_sealed,
     kind_of,
@@ -41,10 +42,7 @@ from bowstring.memory.descriptors import (
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 
 
-_IOV_MAX = 1024
-
-
-class Region:
+class Region(Closing):
     """Read-only bytes behind a descriptor, mapped on first use.
 
     Made by `RegionWriter.seal`, `Region.from_file` or `Region.attach`. `view` gives memoryviews without copying; they
@@ -179,14 +177,6 @@ class Region:
         if descriptor >= 0:
             os.close(descriptor)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __del__(self) -> None:
         if getattr(self, "_descriptor", -1) >= 0:
             self._close_descriptor()
@@ -203,7 +193,7 @@ class Region:
         return f"<Region {self.name!r}: {self.size_bytes} bytes, {state}>"
 
 
-class RegionWriter:
+class RegionWriter(Closing):
     """A memfd that grows as it is written: a file object as far as writers need one (`write`, `tell`, `fileno`, …).
 
     `seal` makes the `Region`; `close`, or leaving the context before, throws it away.
@@ -240,7 +230,7 @@ class RegionWriter:
         with shortage(f"write {total} bytes to", self.name):
             first = 0
             while first < len(views):
-                done = os.writev(descriptor, views[first : first + _IOV_MAX])
+                done = os.writev(descriptor, views[first : first + IOV_MAX])
                 self._length_bytes += done
                 while first < len(views) and done >= views[first].nbytes:
                     done -= views[first].nbytes
@@ -285,14 +275,6 @@ class RegionWriter:
         if descriptor >= 0:
             os.close(descriptor)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __del__(self) -> None:
         self.close()
 
@@ -300,7 +282,7 @@ class RegionWriter:
         return f"<RegionWriter {self.name!r}: {self._length_bytes} bytes, {'closed' if self.closed else 'open'}>"
 
 
-class RegionBuilder:
+class RegionBuilder(Closing):
     """Memory of a size known beforehand, written in place through `memory` and then sealed.
 
     All of it is reserved at the beginning: a shortage is a `ResourceError` here and never a signal while writing.
@@ -356,14 +338,6 @@ class RegionBuilder:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __del__(self) -> None:
         self.close()

@@ -7,12 +7,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from bowstring.datatypes.field import Schema
 from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import BowstringError, ClosedError, ConnectionLostError, InvalidDataError, UsageError
+from bowstring.memory.closing import Closing
 from bowstring.serving.addresses import Ticket, parse
 from bowstring.serving.links import Link, Stream
 from bowstring.tabular.batch import RecordBatch
@@ -43,7 +43,7 @@ class Part:
     ticket: Ticket
 
 
-class Dataset:
+class Dataset(Closing):
     """Record batches that a server has; made by `connect`. A context manager; can be read again and again.
 
     Arrays can't be written, and stay valid whatever becomes of the data set or the server. The server's memory is
@@ -152,14 +152,6 @@ class Dataset:
                 return
             self._links.discard(link)
         link.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __del__(self) -> None:
         for link in getattr(self, "_links", ()):

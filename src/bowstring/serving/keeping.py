@@ -18,10 +18,10 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 from bowstring.errors import ConnectionLostError, ProtocolError, ResourceError
+from bowstring.memory.closing import Closing
 from bowstring.memory.region import Region
 from bowstring.serving.addresses import decode_error
 from bowstring.serving.processes import Process, parent_of
@@ -70,7 +70,7 @@ class KeeperKey:
         return Process.current()
 
 
-class Keeper:
+class Keeper(Closing):
     """A connection to the keeper of this host. A context manager."""
 
     def __init__(self, transport: UnixTransport, *, needs_commit: bool = True) -> None:
@@ -140,14 +140,6 @@ class Keeper:
         if not isinstance(answer, dict):
             raise ProtocolError(f"keeper: expected a JSON object, found {type(answer).__name__}")
         return answer
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _connected(key: KeeperKey, deadline: Deadline) -> UnixTransport:

@@ -13,8 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 from bowstring.dissociated.connection import ServerConnection
 from bowstring.dissociated.events import DataRequested, StreamComplete
@@ -30,6 +29,7 @@ from bowstring.errors import (
     ResourceError,
     UsageError,
 )
+from bowstring.memory.closing import Closing
 from bowstring.memory.region import Region
 from bowstring.serving.addresses import ERROR_DATA, FREE_DATA, WANT_DATA, Ticket, encode_error, uri_for
 from bowstring.serving.processes import let_go_of
@@ -62,7 +62,7 @@ class ServerOptions:
     """Clients at the same time; the next one is told so and turned away."""
 
 
-class Server:
+class Server(Closing):
     """Serves data sets to processes of this machine and user; made by `serve`. A context manager.
 
     `close` ends it: clients keep what they have attached, memory that nobody attached goes. A server lives in threads
@@ -210,14 +210,6 @@ class Server:
             if held is None:
                 raise NotFoundError(f"the server has no data set {name[:200]!r}")
         return held
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         names = ", ".join(map(repr, self.names[:_NAMES_SHOWN])) + (", …" if len(self.names) > _NAMES_SHOWN else "")

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from bowstring.datatypes.field import Schema
 from bowstring.errors import (
@@ -26,13 +25,14 @@ from bowstring.errors import (
     ResourceError,
     UsageError,
 )
+from bowstring.memory.closing import Closing
 from bowstring.memory.region import Region
 from bowstring.serving.processes import Process
 from bowstring.serving.storing import Batches, open_region, store
 from bowstring.tabular.table import Table
 
 
-class Handle:
+class Handle(Closing):
     """Leads any process of this machine and user to a table; made by `share`.
 
     Small when it is pickled. Where `share` made it, it holds the memory: keep it until the others have attached, then
@@ -130,14 +130,6 @@ class Handle:
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self._region, self._is_closed = None, False
         self._process, self._descriptor, self._identity, self._token, self.num_rows, self.nbytes = state
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = ", closed" if self._is_closed else ""

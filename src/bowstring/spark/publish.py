@@ -13,8 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from bowstring.datatypes.field import Schema
 from bowstring.errors import (
@@ -27,6 +26,7 @@ from bowstring.errors import (
 from bowstring.exchange.cdata import import_batch
 from bowstring.ipc.api import new_file
 from bowstring.ipc.file import FileWriter
+from bowstring.memory.closing import Closing
 from bowstring.memory.region import Region
 from bowstring.serving.keeping import DEFAULT_TTL_S, Keeper, KeeperKey
 from bowstring.serving.processes import Process
@@ -58,7 +58,7 @@ class Partition:
     nbytes: int
 
 
-class Published:
+class Published(Closing):
     """A data set in the memory of the hosts that computed it; made by `publish`. A context manager; can be pickled.
 
     `bowstring.connect` takes it, or any of its `uris`, in any process of the host (and user) where they are. `close`
@@ -110,14 +110,6 @@ class Published:
         if self._is_closed:
             raise ClosedError(f"data set {self.name}: it was used after it was closed")
         return Published, (self.name, self.schema, self.partitions, None)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = ", closed" if self._is_closed else ""

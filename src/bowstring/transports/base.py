@@ -24,11 +24,11 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from bowstring.dissociated.wire import BytesLike, Message
 from bowstring.errors import DeadlineError
+from bowstring.memory.closing import Closing
 from bowstring.memory.region import Region
 from bowstring.transports.regions import RegionTable
 
@@ -91,7 +91,7 @@ class Deadline:
         return DeadlineError(f"{what}: nothing within {self.timeout_s:g} s")
 
 
-class Transport(ABC):
+class Transport(Closing, ABC):
     """One end of a connection; see the module for what it promises."""
 
     scheme: ClassVar[str]
@@ -145,11 +145,3 @@ class Transport(ABC):
     def deadline(self, timeout_s: float | None) -> Deadline:
         """The deadline of a call that begins now."""
         return Deadline(self.options.timeout_s if timeout_s is None else timeout_s)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

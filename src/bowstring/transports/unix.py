@@ -34,6 +34,7 @@ from bowstring.errors import (
     ResourceError,
     UsageError,
 )
+from bowstring.memory.descriptors import IOV_MAX
 from bowstring.memory.region import Region
 from bowstring.transports.base import DEFAULT_OPTIONS, Allocate, Deadline, Received, Transport, TransportOptions
 from bowstring.transports.regions import MAX_REGIONS
@@ -45,7 +46,6 @@ MAGIC = b"BWS1"
 REGION = struct.Struct("<QQ")
 """The size of a passed region in bytes; 1 for sealed memory or 0 for an ordinary file."""
 
-_IOV_MAX = 1024
 _LAZY_BYTES = 1 << 20
 _SOCKET_BUFFER_BYTES = 4 << 20
 _CLOSING_S = 5.0
@@ -213,7 +213,7 @@ class UnixTransport(Transport):
         first, has_begun = 0, False
         while first < len(views):
             try:
-                done = self._socket.sendmsg(views[first : first + _IOV_MAX], ancillary, _NO_SIGNAL)
+                done = self._socket.sendmsg(views[first : first + IOV_MAX], ancillary, _NO_SIGNAL)
             except BlockingIOError:
                 if self._wait(select.POLLOUT, deadline):
                     continue

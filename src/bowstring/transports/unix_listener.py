@@ -8,10 +8,9 @@ import select
 import socket
 import stat
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from bowstring.errors import ClosedError, ConnectionLostError, ResourceError, UsageError
+from bowstring.memory.closing import Closing
 from bowstring.transports.base import DEFAULT_OPTIONS, Deadline, TransportOptions
 from bowstring.transports.unix import UnixTransport
 from bowstring.transports.unix_address import new_abstract_address, socket_name
@@ -20,7 +19,7 @@ _BACKLOG = 128
 _SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 
 
-class UnixListener:
+class UnixListener(Closing):
     """Waits for connections at an address; a new abstract one, where none is given."""
 
     __slots__ = ("_inode", "_is_closed", "_socket", "address", "options")
@@ -116,14 +115,6 @@ class UnixListener:
         status = os.lstat(self.address)
         self._inode = (status.st_dev, status.st_ino)
         Path(self.address).chmod(0o600)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __del__(self) -> None:
         if not getattr(self, "_is_closed", True):

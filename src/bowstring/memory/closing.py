@@ -1,0 +1,43 @@
+"""What is let go at the end of a `with` block."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from types import TracebackType
+from typing import Self
+
+
+class Closing:
+    """A context manager that closes itself."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what is held; once more does nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Completing(Closing):
+    """A context manager that closes itself where its block ends well, and else leaves nothing of what was begun."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Stop, and leave things as they were before."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
