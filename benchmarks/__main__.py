@@ -19,6 +19,7 @@ from benchmarks.timing import Effort, Outcome
 
 GROUPS = {
     "reading": "reading",
+    "remote": "remote",
     "writing": "writing",
     "compression": "compression",
     "validation": "validation",
@@ -41,8 +42,8 @@ _NEEDED_BYTES = 6 << 30
 def main(names: Sequence[str], quick: bool, repeat: int, folder: Path | None) -> None:
     """Measure Bowstring against its peers, side by side in one run.
 
-    NAMEs are reading, writing, compression, validation, equality, conversion, import, transfer, publish; all of them by
-    default. Ends with 0 even where a bound is missed, but says so.
+    NAMEs are reading, remote, writing, compression, validation, equality, conversion, import, transfer, publish; all of
+    them by default. Ends with 0 even where a bound is missed, but says so.
     """
     console = Console(width=None if os.isatty(1) else 160)
     facts = machine.facts()

@@ -20,10 +20,12 @@ from bowstring.ipc.stream import Encoder, StreamReader
 def open_file(source: Any, columns: Sequence[str | int] | None = None, limits: Limits = DEFAULT_LIMITS) -> FileReader:
     """Open an Arrow file («IPC File Format») for random access.
 
-    `source` is a path (mapped), bytes or anything with the buffer protocol (used as it is), a binary file object or a
-    descriptor (mapped where it is a regular file, else read whole). `columns` are names or positions of the columns to
-    read, in that order. Reads the footer only. Raises `FormatMismatchError` for a stream or a foreign format,
-    `TruncatedError` for a file that is cut off, `NotFoundError` for a path or column that is not there.
+    `source` is a path (mapped), bytes or anything with the buffer protocol (used as it is), a URL or what `fsspec.open`
+    gives (read by ranges), a binary file object or a descriptor (mapped where it is a regular file, else read by ranges
+    if it can seek, else whole). `columns` are names or positions of the columns to read, in that order. Reads the
+    footer only. Raises `FormatMismatchError` for a stream or a foreign format, `TruncatedError` for a file that is cut
+    off, `NotFoundError` for a path or column that is not there; for URLs `MissingExtraError` where fsspec or the
+    store's package is missing, and `ResourceError`, `ConnectionLostError` or `DeadlineError` for what the store says.
     """
     opened = by_ranges(source)
     try:
@@ -40,10 +42,11 @@ def open_stream(
 ) -> StreamReader:
     """Open an Arrow stream («IPC Streaming Format») and read its schema.
 
-    `source` is a path (mapped, nothing is copied), bytes or anything with the buffer protocol (used as it is), a binary
-    file object such as `sys.stdin.buffer`, a descriptor or a socket (read as batches are asked for, never beyond the
-    stream's end marker). `columns` as in `open_file`. Raises `FormatMismatchError` for a file or a foreign format,
-    `TruncatedError` for a stream that is cut off; a socket's timeout becomes `DeadlineError`.
+    `source` is a path (mapped, nothing is copied), bytes or anything with the buffer protocol (used as it is), a URL or
+    what `fsspec.open` gives, a binary file object such as `sys.stdin.buffer`, a descriptor or a socket (read as batches
+    are asked for, never beyond the stream's end marker). `columns` as in `open_file`. Raises `FormatMismatchError` for
+    a file or a foreign format, `TruncatedError` for a stream that is cut off; a socket's timeout becomes
+    `DeadlineError`.
     """
     return StreamReader(in_order(source), columns, limits)
 
@@ -60,10 +63,11 @@ def new_file(  # noqa: PLR0913 -- the two frequent ways of writing are said with
     """Begin an Arrow file; use it in a `with` block.
 
     `sink` is a path (the file appears under its name when the block ends without an error, and not at all otherwise), a
-    binary file object, a descriptor or a socket; what is not a path stays open. `metadata` is the footer's custom
-    metadata, `alignment` the multiple of bytes, 8 to 64, at which buffers begin in the file. `compression` is "lz4" or
-    "zstd", with a level if wanted, and `form` has what is rarely asked for (`WireForm`). Raises `UnsupportedTypeError`
-    for a schema that can't be written, `MissingExtraError` where the codec is not installed.
+    URL or what `fsspec.open` gives (the same, as far as the store can do that), a binary file object, a descriptor or a
+    socket; what is no path or URL stays open. `metadata` is the footer's custom metadata, `alignment` the multiple of
+    bytes, 8 to 64, at which buffers begin in the file. `compression` is "lz4" or "zstd", with a level if wanted, and
+    `form` has what is rarely asked for (`WireForm`). Raises `UnsupportedTypeError` for a schema that can't be written,
+    `MissingExtraError` where the codec is not installed.
     """
     encoder = Encoder(schema, alignment, False, _form(form, compression, compression_level))
     return FileWriter(sink_for(sink), encoder, metadata)
