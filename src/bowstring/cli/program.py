@@ -21,6 +21,8 @@ COMMANDS: dict[str, str] = {
     "anatomy": "Draw a file or stream to scale: one HTML page, every byte explained.",
     "diff": "Tell what two files or streams differ in: schema, then rows.",
     "convert": "Convert between Arrow files, streams, Parquet, CSV and JSON lines.",
+    "concat": "Put files and streams together, without decoding them.",
+    "recover": "Write what is whole of a damaged file or stream, and tell what is lost.",
     "integration": "Convert to and from Arrow's integration JSON, and compare.",
 }
 

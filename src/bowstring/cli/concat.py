@@ -1,0 +1,67 @@
+"""`bowstring concat`: one file or stream out of several, without decoding them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bowstring.cli.streams import binary_output, given, max_piped_option, progress
+from bowstring.inspection.text import printable
+from bowstring.ipc.concat import concat_files
+
+FORMAT_VERSION = 1
+_STREAM_ENDING = ".arrows"
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(allow_dash=True), metavar="FILE...")
+@click.option(
+    "-o", "--output", "target", required=True, type=click.Path(allow_dash=True), help="Where to write; - for output."
+)
+@click.option(
+    "--to", "kind", type=click.Choice(["file", "stream"]), help="What to write: by default a file, or by OUTPUT's name."
+)
+@click.option("--json", "as_json", is_flag=True, help="Write the result as JSON.")
+@max_piped_option
+def concat(files: Sequence[str], *, target: str, kind: str | None, as_json: bool, max_piped_bytes: int) -> None:
+    """Put the record batches of several Arrow files and streams into one, one after the other.
+
+    Bodies are passed on as they are, compressed or not. Schema, byte order and metadata version have to be the same;
+    dictionaries may go on from file to file, and in a stream they may change. One FILE may be - for standard input.
+    OUTPUT appears under its name when it is complete.
+    """
+    if list(files).count("-") > 1:
+        raise click.UsageError("standard input can be read once only")
+    if as_json and target == "-":
+        raise click.UsageError("--json and the data can't both go to standard output: give --output a path")
+    as_stream = kind == "stream" or (kind is None and Path(target).suffix.lower() == _STREAM_ENDING)
+    with binary_output(target) as out, progress("concatenating") as advance:
+        done = concat_files(_told(files, advance), out, as_stream, max_piped_bytes=max_piped_bytes)
+    document = {
+        "format_version": FORMAT_VERSION,
+        "target": target,
+        "format": "stream" if as_stream else "file",
+        "sources": done.sources,
+        "record_batches": done.record_batches,
+        "rows": done.rows,
+        "bytes": done.size_bytes,
+    }
+    if as_json:
+        click.echo(json.dumps(document, indent=2))
+        return
+    click.echo(
+        f"{printable(target)}: {done.rows:,} rows in {done.record_batches:,} record batches of {done.sources:,} "
+        f"sources, {done.size_bytes:,} bytes",
+        err=target == "-",
+    )
+
+
+def _told(files: Sequence[str], advance: Callable[[int, int | None], None]) -> Iterator[Any]:
+    for number, file in enumerate(files):
+        advance(number, len(files))
+        yield given(file)
+    advance(len(files), len(files))

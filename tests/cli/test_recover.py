@@ -1,0 +1,94 @@
+"""`bowstring recover`: what is whole of a damaged file, and a report of what is not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import bowstring as bs
+from bowstring.cli.main import main
+from tests.cli.running import run_command, through_a_pipe, write
+
+TABLE = pa.concat_tables([pa.table({"n": [1, 2, 3], "text": ["aa", "bb", "cc"]})] * 3)
+
+
+def test_an_intact_file_is_said_to_be_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, target = write(tmp_path / "in.arrow", TABLE, 3), tmp_path / "out.arrow"
+    assert main(["recover", str(path), str(target)]) == 0
+    assert capsys.readouterr().out == f"{path}: an intact file; 9 rows in 3 record batches are in {target}\n"
+    assert bs.open_file(target).read_all().to_pydict() == TABLE.to_pydict()
+
+
+def test_a_missing_footer_is_told_and_loses_no_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, target = write(tmp_path / "in.arrow", TABLE, 3), tmp_path / "out.arrow"
+    path.write_bytes(path.read_bytes()[:-20])
+    assert main(["recover", str(path), str(target)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert "no footer, and so no custom metadata of it: expected b'ARROW1'" in told[0]
+    assert told[1] == f"{path}: a damaged file; 9 rows in 3 record batches are in {target}"
+
+
+def damaged(path: Path) -> Path:
+    """A file whose second batch holds text that is no UTF-8."""
+    raw = bytearray(write(path, TABLE, 3).read_bytes())
+    at = raw.index(b"aabbcc", raw.index(b"aabbcc") + 1)
+    raw[at] = 0xFF
+    path.write_bytes(raw)
+    return path
+
+
+def test_what_is_dropped_is_told_with_its_bytes_rows_and_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, target = damaged(tmp_path / "in.arrow"), tmp_path / "out.arrow"
+    assert main(["recover", str(path), str(target)]) == 1
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"{path}: dropped bytes ")
+    assert ": record batch of 3 rows: column 'text': values[0] is no UTF-8" in first
+    assert last.endswith(f"a damaged file; 6 rows in 2 record batches are in {target}")
+    assert bs.open_file(target).read_all().num_rows == 6
+    assert main(["recover", "--quick", str(path), str(target)]) == 0
+
+
+def test_the_report_as_json_has_the_documented_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, target = damaged(tmp_path / "in.arrow"), tmp_path / "out.arrow"
+    assert main(["recover", "--json", str(path), str(target)]) == 1
+    document = json.loads(capsys.readouterr().out)
+    (lost,) = document.pop("dropped")
+    assert (lost["kind"], lost["rows"]) == ("record batch", 3)
+    assert 0 < lost["start"] < lost["stop"] < path.stat().st_size
+    assert "text" in lost["reason"]
+    assert document == {
+        "format_version": 1,
+        "source": str(path),
+        "target": str(target),
+        "format": "file",
+        "intact": False,
+        "record_batches": 2,
+        "dictionary_batches": 0,
+        "rows": 6,
+        "footer_problem": None,
+        "dropped_count": 1,
+    }
+
+
+def test_a_stream_goes_from_pipe_to_pipe(tmp_path: Path) -> None:
+    path = write(tmp_path / "in.arrows", TABLE, 3)
+    path.write_bytes(path.read_bytes()[:-100])
+    done = through_a_pipe(path, "recover", "-", "-")
+    assert done.returncode == 1
+    assert bs.open_stream(done.stdout).read_all().num_rows == 6
+    assert b"6 rows in 2 record batches are in -" in done.stderr
+
+
+def test_what_can_t_be_recovered_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "no.arrow"
+    path.write_bytes(b"\0" * 500)
+    done = run_command("recover", path, tmp_path / "out.arrow")
+    assert done.returncode == 1
+    assert done.stderr.count(b"\n") == 1
+    assert b"nothing can be recovered, as there is no schema" in done.stderr
+    assert not (tmp_path / "out.arrow").exists()
