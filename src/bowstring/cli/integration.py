@@ -6,27 +6,24 @@ group takes that, too.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from bowstring.cli.settings import FAILED
+from bowstring.cli.streams import binary_output, given
 from bowstring.datatypes.types import DataType, Date, Decimal, Dictionary, Time
-from bowstring.errors import FormatMismatchError
 from bowstring.exchange import integration as exchange
 from bowstring.ipc.api import new_file, new_stream, open_file, open_stream
-from bowstring.ipc.framing import is_file
+from bowstring.ipc.opening import open_any
 from bowstring.layouts.base import place
 from bowstring.layouts.registry import layout_of
 from bowstring.tabular.batch import RecordBatch
 
 _DIFFERENCES_SHOWN = 20
-_HEAD_BYTES = 8
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -203,25 +200,25 @@ def file_to_stream(file: str, stream: str) -> int:
 
 
 def _json_to_arrow(json_path: str, arrow_path: str, kind: str) -> int:
-    held = exchange.read(_source(json_path))
-    with _sink(arrow_path) as sink, (new_file if kind == "file" else new_stream)(sink, held.schema) as writer:
+    held = exchange.read(given(json_path))
+    with binary_output(arrow_path) as sink, (new_file if kind == "file" else new_stream)(sink, held.schema) as writer:
         for batch in held.batches:
             writer.write_batch(batch)
     return 0
 
 
 def _arrow_to_json(arrow_path: str, json_path: str) -> int:
-    with _opened(arrow_path) as reader:
+    with open_any(given(arrow_path)) as reader:
         document = exchange.document(reader.schema, reader)
-    with _sink(json_path) as sink:
+    with binary_output(json_path) as sink:
         exchange.write(sink, document)
     return 0
 
 
 def _stream_to_file(stream_path: str, file_path: str) -> int:
     with (
-        open_stream(_source(stream_path)) as reader,
-        _sink(file_path) as sink,
+        open_stream(given(stream_path)) as reader,
+        binary_output(file_path) as sink,
         new_file(sink, reader.schema) as writer,
     ):
         # A file holds one dictionary for all batches, a stream may change it.
@@ -233,8 +230,8 @@ def _stream_to_file(stream_path: str, file_path: str) -> int:
 
 def _file_to_stream(file_path: str, stream_path: str) -> int:
     with (
-        open_file(_source(file_path)) as reader,
-        _sink(stream_path) as sink,
+        open_file(given(file_path)) as reader,
+        binary_output(stream_path) as sink,
         new_stream(sink, reader.schema) as writer,
     ):
         for batch in reader:
@@ -243,8 +240,8 @@ def _file_to_stream(file_path: str, stream_path: str) -> int:
 
 
 def _validate(json_path: str, arrow_path: str, quirks: _Quirks) -> int:
-    expected = exchange.read(_source(json_path))
-    with _opened(arrow_path) as reader:
+    expected = exchange.read(given(json_path))
+    with open_any(given(arrow_path)) as reader:
         batches = list(reader)
         for name, data in ((json_path, expected.batches), (arrow_path, batches)):
             with place(name):
@@ -270,37 +267,3 @@ def _validate_batches(batches: Sequence[RecordBatch], quirks: _Quirks) -> None:
 
 def _printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
-
-
-# Paths and pipes
-
-
-def _source(path: str) -> Any:
-    if path != "-":
-        return path
-    if sys.stdin.isatty():
-        raise click.UsageError("standard input is a terminal: give a path, or send the bytes through a pipe")
-    return sys.stdin.buffer
-
-
-@contextmanager
-def _sink(path: str) -> Iterator[str | BinaryIO]:
-    if path != "-":
-        yield path
-        return
-    if sys.stdout.isatty():
-        raise click.UsageError("standard output is a terminal: give a path, or send the bytes through a pipe")
-    yield sys.stdout.buffer
-    sys.stdout.buffer.flush()
-
-
-def _opened(path: str) -> Any:
-    """A reader of a file or a stream, told apart by content."""
-    source = _source(path)
-    if source is not path:
-        held = source.read()
-        return open_file(held) if is_file(held[:_HEAD_BYTES]) else open_stream(held)
-    try:
-        return open_file(path)
-    except FormatMismatchError:
-        return open_stream(path)

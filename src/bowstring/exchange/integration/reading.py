@@ -53,7 +53,7 @@ def _bytes_of(source: Any, limits: Limits) -> tuple[str, bytes]:
             raise NotFoundError(f"{name}: there is no such file") from None
     elif hasattr(source, "read"):
         name = str(getattr(source, "name", name))
-        raw = source.read(most)
+        raw = getattr(source, "buffer", source).read(most)  # standard input as text has its bytes behind it
     else:
         raw = source
     if not isinstance(raw, (bytes, bytearray, memoryview)):
