@@ -150,6 +150,7 @@ def test_a_pipe_on_standard_input_is_told_apart_by_content(tmp_path: Path, name:
     document = json.loads(done.stdout)
     assert document["source"] == "standard input"
     assert document["format"] == ("file" if name.endswith(".arrow") else "stream")
+    assert document["media_type"] == f"application/vnd.apache.arrow.{document['format']}"
     assert (document["rows"], document["bytes"]["total"]) == (100_000, path.stat().st_size)
 
 

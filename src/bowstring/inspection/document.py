@@ -18,6 +18,7 @@ def as_document(inspection: Inspection) -> dict[str, Any]:
         "format_version": FORMAT_VERSION,
         "source": inspection.source,
         "format": inspection.format,
+        "media_type": inspection.media_type,
         "rows": inspection.rows,
         "record_batches": {
             "count": batches.count,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bowstring.datatypes.field import Metadata
+from bowstring.ipc.framing import MEDIA_TYPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,11 @@ class Inspection:
     encoding: Encoding
     schema_metadata: Metadata
     footer_metadata: Metadata
+
+    @property
+    def media_type(self) -> str:
+        """What to call the bytes where they are sent («Media Type»)."""
+        return MEDIA_TYPES[self.format]
 
     def columns_by_size(self) -> list[ColumnReport]:
         """The columns, largest first; equal ones in the order of the schema."""
