@@ -153,7 +153,7 @@ class Inspection:
 
     @property
     def media_type(self) -> str:
-        """What to call the bytes where they are sent («Media Type»)."""
+        """What the bytes are called where they are sent."""
         return MEDIA_TYPES[self.format]
 
     def columns_by_size(self) -> list[ColumnReport]:

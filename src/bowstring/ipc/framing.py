@@ -13,7 +13,7 @@ from bowstring.errors import FormatMismatchError, InvalidDataError, LimitError
 
 MAGIC = b"ARROW1"
 MEDIA_TYPES = {"file": "application/vnd.apache.arrow.file", "stream": "application/vnd.apache.arrow.stream"}
-"""What «Media Type» calls the formats, registered with IANA."""
+"""What the formats are called where they are sent, as registered with IANA."""
 FILE_START = MAGIC + b"\0\0"
 CONTINUATION = b"\xff\xff\xff\xff"
 END_OF_STREAM = CONTINUATION + bytes(4)
