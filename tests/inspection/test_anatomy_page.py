@@ -19,6 +19,7 @@ import pytest
 import bowstring as bs
 from bowstring.inspection.anatomy.packing import PageLimits
 from bowstring.inspection.anatomy.words import MEANINGS
+from bowstring.ipc.compression import beginning, compressor
 from tests.inspection.test_inspect import written_by_bowstring, written_by_pyarrow
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -162,3 +163,24 @@ def test_compressed_streams_have_a_page(compression: str) -> None:
     table = bs.table({"n": list(range(5000)), "s": ["x" * 50] * 5000})
     page = Page(bs.anatomy_page(written_by_bowstring(table, "stream", compression=compression)))
     assert compression.upper() in page.text
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_the_beginning_of_a_compressed_buffer_costs_no_more_than_it_shows(codec: str) -> None:
+    large = bytes(range(256)) * (1 << 18)
+    packed = len(large).to_bytes(8, "little") + compressor(codec)(large)
+    assert beginning(codec, packed, 64) == large[:64]
+    assert beginning(codec, (-1 & (1 << 64) - 1).to_bytes(8, "little") + b"as it is", 64) == b"as it is"
+    assert beginning(codec, (5).to_bytes(8, "little") + compressor(codec)(b"hello"), 64) == b"hello"
+    assert beginning(codec, packed[:8] + b"no frame of any kind", 64) == b""
+    assert beginning(codec, b"short", 64) == b""
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_values_of_compressed_buffers_are_on_the_page(codec: str) -> None:
+    table = bs.table({"n": np.arange(5000)})
+    page = Page(bs.anatomy_page(written_by_bowstring(table, "stream", compression=codec)))
+    raw = zlib.decompress(base64.b64decode(page.scripts[0]))
+    size = int.from_bytes(raw[:8], "little")
+    _, at, length = data_of(page)["arrays"]["opened_bytes"]
+    assert raw[8 + size + at :][:length] == np.arange(8).tobytes()

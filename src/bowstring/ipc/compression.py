@@ -33,6 +33,7 @@ _CHUNK_BYTES = 1 << 18
 _MOST_THREADS = 16
 _WORTH_THREADS_BYTES = 1 << 20
 _IN_ANY_CASE_BYTES = 256 << 20
+_LARGEST_WINDOW = 1 << 23
 
 _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
@@ -149,6 +150,35 @@ class Unpacking:
         if len(held) != length:
             raise InvalidDataError(f"a buffer claims to hold {length} bytes, but {self._codec} gives {len(held)}")
         return Buffer.of(held)
+
+
+def beginning(codec: str, data: bytes, size_bytes: int) -> bytes:
+    """The first bytes that come out of a compressed buffer, of which `data` is the beginning, its prefix included.
+
+    Fewer than `size_bytes` where there are no more, or where `data` is too short or malformed; no more memory is used
+    than the codec's own window. Raises `MissingExtraError` where the codec's package is not installed.
+    """
+    if len(data) < PREFIX.size:
+        return b""
+    claimed: int = PREFIX.unpack_from(data)[0]
+    if claimed == RAW:
+        return data[PREFIX.size : PREFIX.size + size_bytes]
+    size_bytes = min(size_bytes, max(claimed, 0))
+    if codec == "lz4":
+        lz4 = _lz4()
+        try:
+            held, _, _ = lz4.decompress_chunk(
+                lz4.create_decompression_context(), data[PREFIX.size :], max_length=size_bytes
+            )
+        except RuntimeError:
+            return b""
+        return held  # type: ignore[no-any-return]
+    zstandard = _zstandard()
+    try:
+        with zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW).stream_reader(data[PREFIX.size :]) as reader:
+            return reader.read(size_bytes)  # type: ignore[no-any-return]
+    except zstandard.ZstdError:
+        return b""
 
 
 def _decompress_lz4(data: Any, length: int) -> bytes:

@@ -176,8 +176,8 @@ class Anatomy:
     """Whose every byte of a file or a stream is: the leaves of the parts, end to end, are all of its bytes.
 
     `inspection` is what `bowstring.inspect` says of the batches that are sound, None where there is no schema.
-    `damages` are the first faults of structure, `damage_count` all of them; values are not looked at. Where `is_shortened`,
-    a limit was reached and the last part stands for all that follows.
+    `damages` are the first faults of structure, `damage_count` all of them; values are not looked at. Where
+    `is_shortened`, a limit was reached and the last part stands for all that follows.
     """
 
     source: str

@@ -7,16 +7,18 @@ from __future__ import annotations
 import json
 import zlib
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from bowstring.errors import MissingExtraError
 from bowstring.inspection.anatomy.model import Anatomy, Leaf, Leaves, Part, Plan, Segment
 from bowstring.inspection.anatomy.words import as_data
 from bowstring.inspection.text import printable
+from bowstring.ipc.compression import beginning
 from bowstring.ipc.sources import MemorySource
 
 _ALIGNMENT = 8
@@ -25,6 +27,8 @@ _TYPE_CHARACTERS = 200
 _MESSAGE_CHARACTERS = 600
 _MOST_FIELDS = 50_000
 _MOST_SHARED = 200
+_MOST_OPENED = 2000
+_OPENED_FROM_BYTES = (1 << 20) + 1024
 _SEGMENTS = {kind: number for number, kind in enumerate(Segment)}
 _LISTED, _DELTA, _LEGACY, _WITH_METADATA = 1, 2, 4, 8
 
@@ -74,7 +78,9 @@ def packed(anatomy: Anatomy, source: MemorySource, name: str, limits: PageLimits
     arrays = _Arrays()
     parts, is_detailed = _with_limit(anatomy.parts, limits.max_leaves)
     shared = _put_parts(arrays, parts, is_detailed, anatomy.plans)
-    _put_bytes(arrays, list(_ranges(parts, anatomy.total_bytes, limits)), source)
+    ranges = _joined(_ranges(parts, anatomy.total_bytes, limits))
+    _put_bytes(arrays, ranges, source)
+    _put_opened(arrays, parts, ranges, source, limits)
     inspection = anatomy.inspection
     header = {
         "name": name,
@@ -196,14 +202,52 @@ def _ranges(parts: list[tuple[Part, Leaves]], total_bytes: int, limits: PageLimi
         yield from zip(starts.tolist(), (starts + sizes).tolist(), strict=True)
 
 
-def _put_bytes(arrays: _Arrays, ranges: list[tuple[int, int]], source: MemorySource) -> None:
+def _joined(ranges: Iterable[tuple[int, int]]) -> list[list[int]]:
     joined: list[list[int]] = []
     for start, stop in sorted(ranges):
         if joined and start <= joined[-1][1]:
             joined[-1][1] = max(joined[-1][1], stop)
         elif stop > start:
             joined.append([start, stop])
+    return joined
+
+
+def _put_bytes(arrays: _Arrays, joined: list[list[int]], source: MemorySource) -> None:
     arrays.put("range_start", [start for start, _ in joined], "f8")
     arrays.put("range_length", [stop - start for start, stop in joined], "u4")
     held = b"".join(source.read_at(start, stop - start) for start, stop in joined)
     arrays.put("bytes", np.frombuffer(held, np.uint8), "u1")
+
+
+def _put_opened(
+    arrays: _Arrays,
+    parts: list[tuple[Part, Leaves]],
+    ranges: list[list[int]],
+    source: MemorySource,
+    limits: PageLimits,
+) -> None:
+    """Put what comes out of compressed buffers, the first bytes of each whose bytes are on the page."""
+    starts = np.array([start for start, _ in ranges], np.int64)
+    numbers: list[int] = []
+    held: list[bytes] = []
+    first = 0
+    for part, leaves in parts:
+        codec = None if part.span is None else part.span.header.shape.compression
+        if codec is not None and len(numbers) < _MOST_OPENED:
+            places = part.start + np.cumsum(leaves.lengths_bytes) - leaves.lengths_bytes
+            for leaf in np.flatnonzero(leaves.kinds == Leaf.BUFFER).tolist():
+                at, size = int(places[leaf]), int(leaves.lengths_bytes[leaf])
+                around = int(np.searchsorted(starts, at, "right")) - 1
+                if around < 0 or at >= ranges[around][1] or len(numbers) >= _MOST_OPENED:
+                    continue
+                try:
+                    opened = beginning(codec, source.read_at(at, min(size, _OPENED_FROM_BYTES)), limits.sample_bytes)
+                except MissingExtraError:
+                    opened = b""
+                if opened:
+                    numbers.append(first + leaf)
+                    held.append(opened)
+        first += len(leaves)
+    arrays.put("opened_leaf", numbers, "u4")
+    arrays.put("opened_length", [len(some) for some in held], "u4")
+    arrays.put("opened_bytes", np.frombuffer(b"".join(held), np.uint8), "u1")

@@ -36,6 +36,7 @@ _FIELDS_SHOWN = 500
 _PAIRS_SHOWN = 20
 _DAMAGES_SHOWN = 10
 _POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'"
+_SCRIPTS = ("data.js", "words.js", "drawing.js", "choosing.js", "panel.js", "values.js", "hands.js")
 _ROLES = ("validity", "offsets", "sizes", "type ids", "views", "data", "indices")
 
 
@@ -62,7 +63,7 @@ def anatomy_page(
         data = packed(found, opened, title, page_limits)
     finally:
         opened.close()
-    style, script = _asset("page.css"), _asset("page.js")
+    style, script = _asset("page.css"), "\n".join(map(_asset, _SCRIPTS))
     return template.render(
         title=title,
         form=found.format,
@@ -99,7 +100,7 @@ def _template() -> Template:
 
 @cache
 def _asset(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:
@@ -139,7 +140,7 @@ def _facts(found: Anatomy) -> list[tuple[str, str]]:
     facts = [("Size", human_bytes(found.total_bytes))]
     inspection = found.inspection
     if inspection is None:
-        return facts
+        return [("Format", found.format), *facts]
     encoding, batches = inspection.encoding, inspection.batches
     facts.append(("Rows", f"{inspection.rows:,}"))
     facts.append(("Record batches", f"{batches.count:,}"))

@@ -1,0 +1,150 @@
+// The data of the page, and what follows from it: parts, groups and leaves.
+
+const $ = (id) => document.getElementById(id);
+const root = document.documentElement;
+
+// The data: a JSON header and typed arrays behind it.
+
+const VIEWS = { u1: Uint8Array, u4: Uint32Array, i4: Int32Array, f8: Float64Array };
+async function unpack() {
+  const text = atob($("data").textContent.trim());
+  const raw = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) raw[i] = text.charCodeAt(i);
+  const plain = new Blob([raw]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const held = await new Response(plain).arrayBuffer();
+  const size = Number(new DataView(held).getBigUint64(0, true));
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(held, 8, size)));
+  const arrays = {};
+  for (const [name, [dtype, at, count]] of Object.entries(header.arrays)) {
+    arrays[name] = new VIEWS[dtype](held, 8 + size + at, count);
+  }
+  return [header, arrays];
+}
+
+let D, A;
+try {
+  [D, A] = await unpack();
+} catch (error) {
+  $("loading").textContent = "This browser cannot unpack the page: " + error.message;
+  throw error;
+}
+
+// What everything is
+
+const LEAF = { MAGIC: 0, CONTINUATION: 1, LENGTH: 2, METADATA: 3, PADDING: 4, BUFFER: 5, BODY: 6, FOOTER_LENGTH: 7, UNCLAIMED: 8, UNREAD: 9 };
+const CATS = ["framing", "metadata", "padding", "validity", "offsets", "sizes", "type ids", "views", "data", "indices", "body", "unclaimed", "unread"];
+const CAT = Object.fromEntries(CATS.map((name, i) => [name, i]));
+const LEGEND = { framing: "framing", body: "body, not told apart", unclaimed: "claimed by nothing", unread: "cannot be read", data: "values" };
+const ROLE_CAT = { values: "data", "index pointers": "offsets", "validity of metadata version 4": "validity" };
+const LEAF_CAT = [0, 0, 0, 1, 2, 8, 10, 0, 11, 12];
+const METADATA = -2, NO_COLUMN = -1;
+
+const P = A.part_kind.length, N = A.leaf_kind.length;
+const start = new Float64Array(N + 1), cat = new Uint8Array(N), partOf = new Uint32Array(N);
+const partFirst = new Uint32Array(P + 1), nodeFirst = new Float64Array(P + 1), variadicFirst = new Uint32Array(P + 1);
+const groupFirstList = [], groupColumnList = [];
+
+const segmentOf = (p) => D.segments[A.part_kind[p]];
+const planOf = (p) => (A.part_plan[p] < 0 ? null : D.plans[A.part_plan[p]]);
+const slotCache = new Map();
+for (const plan of D.plans) {
+  plan.variadic = plan.slots.reduce((n, slot) => n + slot[3], 0);
+  plan.cats = Uint8Array.from(plan.slots, (slot) => CAT[ROLE_CAT[slot[1]] ?? slot[1]] ?? CAT.data);
+  plan.columnOf = Int32Array.from(plan.slots, (slot) => plan.fields[slot[0]][3]);
+  plan.plain = plan.variadic ? null : Int32Array.from(plan.slots, (_, i) => i);
+}
+
+/** The slot of each buffer of a part; ~slot for the variadic data buffers behind slot. */
+function slotsOf(p) {
+  const plan = planOf(p);
+  if (!plan) return null;
+  if (plan.plain) return plan.plain;
+  const counts = A.variadic.subarray(variadicFirst[p], variadicFirst[p] + plan.variadic);
+  const key = A.part_plan[p] + ":" + counts.join();
+  let slots = slotCache.get(key);
+  if (!slots) {
+    const out = [];
+    let v = 0;
+    plan.slots.forEach((slot, i) => {
+      out.push(i);
+      if (slot[3]) for (let n = counts[v++]; n > 0; n--) out.push(~i);
+    });
+    slots = Int32Array.from(out);
+    if (slotCache.size < 5000) slotCache.set(key, slots);
+  }
+  return slots;
+}
+
+{
+  let leaf = 0, at = 0, node = 0, variadic = 0;
+  for (let p = 0; p < P; p++) {
+    partFirst[p] = leaf;
+    nodeFirst[p] = node;
+    variadicFirst[p] = variadic;
+    node += A.part_nodes[p];
+    const plan = planOf(p);
+    if (plan) variadic += plan.variadic;
+    const slots = slotsOf(p);
+    const body = A.part_buffers[p] > 0;
+    let column = null;
+    for (const end = leaf + A.part_leaves[p]; leaf < end; leaf++) {
+      const kind = A.leaf_kind[leaf];
+      start[leaf] = at;
+      at += A.leaf_length[leaf];
+      partOf[leaf] = p;
+      let c = LEAF_CAT[kind], now = column;
+      if (kind === LEAF.BUFFER) {
+        const slot = slots ? slots[A.leaf_buffer[leaf]] : undefined;
+        if (slot !== undefined) {
+          c = slot < 0 ? CAT.data : plan.cats[slot];
+          now = plan.columnOf[slot < 0 ? ~slot : slot];
+        } else {
+          c = CAT.body;
+          now = NO_COLUMN;
+        }
+      } else if (kind === LEAF.BODY) {
+        now = NO_COLUMN;
+      } else if (column === null) {
+        now = METADATA;
+      } else if (column === METADATA && body && kind === LEAF.PADDING && A.leaf_kind[leaf - 1] !== LEAF.METADATA) {
+        now = NO_COLUMN;
+      }
+      cat[leaf] = c;
+      if (now !== column) {
+        groupFirstList.push(leaf);
+        groupColumnList.push(now);
+        column = now;
+      }
+    }
+  }
+  partFirst[P] = N;
+  nodeFirst[P] = node;
+  variadicFirst[P] = variadic;
+  start[N] = at;
+}
+const G = groupFirstList.length;
+const groupFirst = Uint32Array.from([...groupFirstList.splice(0, G), N]);
+const groupColumn = Int32Array.from(groupColumnList);
+
+/** The last i with values[i] <= x, of ascending values. */
+function below(values, x, count) {
+  let low = 0, high = count - 1;
+  while (low < high) {
+    const mid = (low + high + 1) >> 1;
+    if (values[mid] <= x) low = mid;
+    else high = mid - 1;
+  }
+  return low;
+}
+const groupOfLeaf = (leaf) => below(groupFirst, leaf, G);
+
+// Three levels: parts, groups (a header, a column), leaves. An item is [level, index]; level -1 is the whole.
+
+const WHOLE = -1, PART = 0, GROUP = 1, LEAFS = 2;
+const count = [P, G, N];
+const firstLeaf = (level, i) => (level === WHOLE ? 0 : level === PART ? partFirst[i] : level === GROUP ? groupFirst[i] : i);
+const lastLeaf = (level, i) => (level === WHOLE ? N : level === PART ? partFirst[i + 1] : level === GROUP ? groupFirst[i + 1] : i + 1);
+const startOf = (level, i) => start[firstLeaf(level, i)];
+const stopOf = (level, i) => start[lastLeaf(level, i)];
+const itemAt = (level, leaf) => (level === WHOLE ? 0 : level === PART ? partOf[leaf] : level === GROUP ? groupOfLeaf(leaf) : leaf);
+const leafAtByte = (byte) => below(start, byte, N);

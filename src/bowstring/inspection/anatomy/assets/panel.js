@@ -1,0 +1,151 @@
+// The panel
+
+function make(tag, attributes = {}, ...inside) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "click") made.addEventListener("click", value);
+    else if (name === "colour") made.style.background = value;
+    else if (name === "ink") made.style.color = value;
+    else made.setAttribute(name, value);
+  }
+  made.append(...inside.filter((item) => item !== null));
+  return made;
+}
+const swatch = (c) => make("span", { class: "swatch", "aria-hidden": "true", colour: "var(--c-" + CATS[c].replaceAll(" ", "-") + ")" });
+
+function meaningKey([level, i]) {
+  if (level === WHOLE) return D.format;
+  if (level === PART) return segmentOf(i);
+  if (level === LEAFS) return leafFacts(i).key;
+  const column = groupColumn[i], p = partOf[groupFirst[i]];
+  if (column === NO_COLUMN) return "body";
+  if (column !== METADATA) return planOf(p).dictionary === null ? "column" : "dictionary values";
+  return ["start", "footer", "end of stream", "unread", "unclaimed"].includes(segmentOf(p)) ? segmentOf(p) : "metadata group";
+}
+
+function nodeOf(p, field) {
+  if (field >= A.part_nodes[p]) return null;
+  const at = (nodeFirst[p] + field) * 2;
+  return { length: A.nodes[at], nulls: A.nodes[at + 1] };
+}
+const codecOf = (p) => (A.part_codec[p] < 0 ? null : ["LZ4", "Zstandard"][A.part_codec[p]]);
+
+function factsOf([level, i]) {
+  const out = [], a = startOf(level, i), b = stopOf(level, i);
+  if (b > a) out.push(["Bytes", number(a) + " to " + number(b - 1)], ["In hexadecimal", "0x" + a.toString(16) + " to 0x" + (b - 1).toString(16)]);
+  out.push(["Length", b - a < 1024 ? bytesText(b - a) : human(b - a) + " (" + bytesText(b - a) + ")"]);
+  if (level !== WHOLE) out.push(["Of the whole", share(b - a)]);
+  const p = level === WHOLE ? -1 : itemAt(PART, firstLeaf(level, i));
+  if (level === PART && A.part_rows[p] >= 0) {
+    out.push([segmentOf(p) === "dictionary batch" ? "Values" : "Rows", number(A.part_rows[p])]);
+    out.push(["Buffers", number(A.part_buffers[p])]);
+    out.push(["Compression", codecOf(p) ?? "none"]);
+    if (A.part_flags[p] & 2) out.push(["Delta", "yes: its values come after those that are there"]);
+    if (A.part_flags[p] & 4) out.push(["Framing", "as before format version 0.15"]);
+    if (A.part_flags[p] & 8) out.push(["Custom metadata", "yes"]);
+    const users = D.dictionaries[String(A.part_dictionary[p])];
+    if (users && segmentOf(p) === "dictionary batch") out.push(["Used by", users.slice(0, 12).map((c) => D.columns[c]).join(", ") + (users.length > 12 ? ", …" : "")]);
+  }
+  if (level === GROUP && groupColumn[i] >= 0) {
+    const plan = planOf(p), field = plan.fields.findIndex((f) => f[3] === groupColumn[i]);
+    const node = nodeOf(p, field);
+    out.push(["Type", plan.fields[field][2]]);
+    if (node) out.push(["Slots", number(node.length) + ", " + (node.nulls ? number(node.nulls) + " of them null" : "none of them null")]);
+  }
+  if (level === LEAFS) {
+    const facts = leafFacts(i);
+    if (facts.key === "metadata") {
+      out.push(["Message", segmentOf(p)]);
+      if (A.part_rows[p] >= 0) out.push(["Rows", number(A.part_rows[p])], ["Body", bytesText(A.part_claimed[p]) + " in " + number(A.part_buffers[p]) + " buffers of " + number(A.part_nodes[p]) + " fields"], ["Compression", codecOf(p) ?? "none"]);
+    }
+    if (facts.path) {
+      const node = nodeOf(p, facts.field);
+      out.push(["Column", facts.path], ["Type", facts.type]);
+      if (node) out.push(["Slots", number(node.length) + ", " + (node.nulls ? number(node.nulls) + " of them null" : "none of them null")]);
+      out.push(["Buffer", "number " + A.leaf_buffer[i] + " of its message"]);
+      const from = a - A.part_body[p];
+      if (A.part_body[p] >= 0) out.push(["In the body", "from byte " + number(from) + " on"]);
+      if (codecOf(p)) out.push(["Compression", codecOf(p)]);
+    }
+  }
+  return out;
+}
+
+function warningsOf([level, i]) {
+  const a = startOf(level, i), b = stopOf(level, i), out = [];
+  for (const [at, message] of D.damages) if (level !== WHOLE && at >= a && (at < b || (b === start[N] && at === b))) out.push("At byte " + number(at) + ": " + message);
+  if (level === WHOLE) return out;
+  const p = itemAt(PART, firstLeaf(level, i));
+  if (level === PART && !(A.part_flags[p] & 1)) out.push("The footer does not list this message: readers of the file never see it.");
+  const shared = level === LEAFS && A.leaf_kind[i] === LEAF.BUFFER ? D.shared[p]?.[A.leaf_buffer[i]] : null;
+  if (shared && shared[1] !== A.leaf_length[i]) out.push("The header gives this buffer " + bytesText(shared[1]) + " from byte " + number(shared[0]) + " of the body on; some of them belong to another buffer, too, or are not there.");
+  return out.slice(0, 5);
+}
+
+function childrenOf([level, i]) {
+  const out = [], most = level === WHOLE ? 20 : 40;
+  if (level === LEAFS) return [out, 0];
+  const inner = level + 1, first = itemAt(inner, firstLeaf(level, i));
+  const last = N ? itemAt(inner, lastLeaf(level, i) - 1) : -1;
+  for (let k = first; k <= last && out.length < most; k++) out.push([inner, k]);
+  return [out, Math.max(0, last - first + 1 - out.length)];
+}
+/** The buffers of a column that take no byte: they have no place on the map. */
+function emptyBuffers(g) {
+  const p = partOf[groupFirst[g]], slots = slotsOf(p), plan = planOf(p);
+  if (!slots || groupColumn[g] < 0) return [];
+  const there = new Set();
+  for (let leaf = groupFirst[g]; leaf < groupFirst[g + 1]; leaf++) there.add(A.leaf_buffer[leaf]);
+  const out = [];
+  for (let n = 0; n < slots.length && out.length < 40; n++) {
+    const slot = slots[n];
+    if (!there.has(n) && plan.columnOf[slot < 0 ? ~slot : slot] === groupColumn[g]) out.push(bufferFacts(p, slot));
+  }
+  return out;
+}
+
+const detail = $("detail");
+let hexBytes = 256, localFile = null, shown = 0;
+
+async function showDetail() {
+  const item = chosen, [level, i] = item, turn = ++shown;
+  const [title, text, headings] = D.words[meaningKey(item)];
+  const crumbs = make("nav", { class: "crumbs", "aria-label": "Where it is" });
+  for (let up = WHOLE; up < level; up++) {
+    const above = [up, itemAt(up, firstLeaf(level, i))];
+    crumbs.append(make("button", { type: "button", click: () => choose(above) }, up === WHOLE ? "whole " + D.format : titleOf(...above)), make("span", { "aria-hidden": "true" }, "›"));
+  }
+  crumbs.append(make("span", {}, level === WHOLE ? "whole " + D.format : level === LEAFS ? leafFacts(i).label : titleOf(level, i)));
+
+  const left = make("div", {}), right = make("div", {});
+  const heading = level === WHOLE ? title : level === LEAFS ? title : titleOf(level, i);
+  left.append(make("h2", {}, level === LEAFS ? swatch(cat[i]) : null, heading));
+  left.append(make("p", { class: "meaning" }, text));
+  const source = make("p", { class: "source" }, headings[0][1].includes("Columnar") ? "Arrow Columnar Format, " : "Arrow IPC Format, ");
+  headings.forEach(([name, link], n) => {
+    if (n) source.append(", ");
+    source.append(make("a", { href: link, rel: "noreferrer noopener", target: "_blank" }, "«" + name + "»"));
+  });
+  left.append(source);
+  for (const warning of warningsOf(item)) left.append(make("p", { class: "warn" }, warning));
+  const what = make("dl", { class: "what" });
+  for (const [name, value] of factsOf(item)) what.append(make("dt", {}, name), make("dd", {}, value));
+  left.append(what);
+
+  const [children, more] = childrenOf(item);
+  if (children.length) {
+    right.append(make("h3", {}, level === WHOLE ? "In it, in order" : level === PART ? "In this message" : "Its parts"));
+    const list = make("ul", { class: "parts" });
+    for (const child of children) {
+      const [l, k] = child, facts = l === LEAFS ? leafFacts(k) : null;
+      const name = l === LEAFS && facts.plan ? facts.label + (facts.plan.fields[facts.field][1] >= 0 ? " of " + facts.path : "") : titleOf(l, k);
+      list.append(make("li", {}, l === LEAFS ? swatch(cat[k]) : make("span"), make("button", { type: "button", class: "link", click: () => choose(child) }, name), make("span", { class: "size" }, human(stopOf(l, k) - startOf(l, k)))));
+    }
+    if (level === GROUP) for (const facts of emptyBuffers(i)) list.append(make("li", { class: "quiet" }, make("span"), make("span", {}, facts.label + (facts.plan.fields[facts.field][1] >= 0 ? " of " + facts.path : "") + (facts.role.startsWith("validity") ? ": left out, as nothing is null" : ": empty")), make("span", { class: "size" }, "0 bytes")));
+    right.append(list);
+    if (more) right.append(make("p", { class: "under" }, "… and " + number(more) + " more, on the map"));
+  }
+  if (level !== WHOLE) right.append(...(await bytesOf(item)));
+  if (turn !== shown) return;
+  detail.replaceChildren(crumbs, left, right);
+}

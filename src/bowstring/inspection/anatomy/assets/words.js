@@ -1,0 +1,80 @@
+// Words
+
+const number = (n) => Math.round(n).toLocaleString("en-US");
+const bytesText = (n) => number(n) + (n === 1 ? " byte" : " bytes");
+function human(n) {
+  if (n < 1024) return bytesText(n);
+  const units = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+  let unit = -1;
+  do { n /= 1024; unit++; } while (n >= 999.5 && unit < units.length - 1);
+  return n.toFixed(n < 9.995 ? 2 : n < 99.95 ? 1 : 0) + " " + units[unit];
+}
+function share(n) {
+  const of = (100 * n) / (D.total || 1);
+  return of === 0 ? "0 %" : of < 0.05 ? "under 0.1 %" : of.toFixed(1) + " %";
+}
+
+function partTitle(p, isShort) {
+  const kind = segmentOf(p), n = A.part_number[p];
+  if (kind === "record batch") return n < 0 ? (isShort ? "unlisted" : "Record batch that the footer does not list") : (isShort ? "batch " : "Record batch ") + number(n);
+  if (kind === "dictionary batch") {
+    const id = A.part_dictionary[p], delta = A.part_flags[p] & 2 ? " delta" : "";
+    return (isShort ? "dict " : "Dictionary ") + id + delta;
+  }
+  if (kind === "tensor" || kind === "sparse tensor") return (isShort ? "tensor " : kind === "tensor" ? "Tensor " : "Sparse tensor ") + n;
+  if (kind === "start") return isShort ? "ARROW1" : "Beginning";
+  if (kind === "unread" && n >= 0) return (isShort ? "unread " : "Cannot be read: batch ") + number(n);
+  if (isShort) return { schema: "schema", "end of stream": "end", footer: "footer", unclaimed: "unclaimed", unread: "unread" }[kind];
+  return { schema: "Schema", "end of stream": "End of stream", footer: "Footer", unclaimed: "Claimed by nothing", unread: "Cannot be read" }[kind];
+}
+const columnName = (plan, column) =>
+  plan.dictionary === null ? (D.columns[column] ?? plan.fields.find((f) => f[3] === column)?.[0] ?? "") || "(no name)" : "values";
+function groupTitle(g) {
+  const column = groupColumn[g], p = partOf[groupFirst[g]];
+  if (column === METADATA) {
+    const kind = segmentOf(p);
+    return { start: "magic string", footer: "footer", unread: "cannot be read", unclaimed: "claimed by nothing", "end of stream": "marker" }[kind] ?? "header";
+  }
+  return column === NO_COLUMN ? "body" : columnName(planOf(p), column);
+}
+function slotAt(leaf) {
+  const slots = A.leaf_kind[leaf] === LEAF.BUFFER ? slotsOf(partOf[leaf]) : null;
+  return slots ? slots[A.leaf_buffer[leaf]] : undefined;
+}
+function fieldPath(plan, field) {
+  const names = [];
+  for (let f = field; f >= 0; f = plan.fields[f][1]) names.unshift(plan.fields[f][0] || "(no name)");
+  return names.join(" › ");
+}
+/** What a leaf is: the key of its meaning, a short label, and where it belongs. */
+function leafFacts(leaf) {
+  const p = partOf[leaf], kind = A.leaf_kind[leaf], segment = segmentOf(p), slot = slotAt(leaf);
+  if (kind === LEAF.BUFFER) return slot === undefined ? { key: "buffer", label: "buffer " + A.leaf_buffer[leaf], p } : bufferFacts(p, slot);
+  if (kind === LEAF.PADDING) {
+    const behind = leaf > partFirst[p] ? A.leaf_kind[leaf - 1] : LEAF.BUFFER;
+    const key = segment === "start" ? "padding start" : behind === LEAF.METADATA ? "padding metadata" : "padding body";
+    return { key, label: "padding", p };
+  }
+  const key = { 0: "magic", 1: "continuation", 2: "length", 3: segment === "footer" ? "footer metadata" : "metadata", 6: "body", 7: "footer length", 8: "unclaimed", 9: "unread" }[kind];
+  const label = { 0: "magic string", 1: "continuation", 2: "length", 3: "metadata", 6: "body", 7: "length of the footer", 8: "claimed by nothing", 9: "cannot be read" }[kind];
+  return { key, label, p };
+}
+function bufferFacts(p, slot) {
+  const plan = planOf(p), isExtra = slot < 0;
+  const [field, role, element] = plan.slots[isExtra ? ~slot : slot];
+  const type = plan.fields[field][2], isTensor = segmentOf(p).includes("tensor");
+  let key = role;
+  if (isExtra) key = "data of views";
+  else if (isTensor && role === "indices") key = "tensor indices";
+  else if (role === "offsets") key = type.includes("list_view") ? "offsets of a list view" : type.includes("union") ? "offsets of a union" : "offsets";
+  else if (role === "data") key = element === "bit" ? "data bits" : element === "" ? "data bytes" : "data";
+  const label = isExtra ? "data" : role.startsWith("validity") ? "validity" : role === "data" ? "values" : role;
+  return { key, label, p, plan, field, role: isExtra ? "data" : role, element: isExtra ? "" : element, type, path: fieldPath(plan, field) };
+}
+function titleOf(level, i) {
+  if (level === WHOLE) return D.name;
+  if (level === PART) return partTitle(i, false);
+  if (level === GROUP) return groupTitle(i);
+  const facts = leafFacts(i);
+  return facts.path ? facts.label + " of " + facts.path : facts.label;
+}
