@@ -43,46 +43,55 @@ from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
+    from bowstring.memory.bitmap import Mask
 
 
 _MARK = "\0"
+_JOINED_VALUES = 1 << 13
 
 
-def encoded(values: Sequence[Any], is_text: bool, type: DataType) -> tuple[Bytes, Values]:
-    """Strings or byte strings end to end, and their lengths in bytes; raises `DataTypeError` naming the first that is
-    none.
+def misfit(values: Sequence[Any], is_text: bool, type: DataType) -> DataTypeError:
+    """What is wrong with values that `encoded` did not take, naming the first of them; None is not wrong."""
+    for index, value in enumerate(values):
+        if value is not None and not (isinstance(value, str) if is_text else is_bytes(value)):
+            return DataTypeError(f"value {index}: {brief(value)} is no {type}")
+    return DataTypeError(f"a value has characters that UTF-8 does not encode (surrogates): no {type}")
+
+
+def encoded(values: Sequence[Any], is_text: bool) -> tuple[Bytes, Values]:
+    """Strings or byte strings end to end, and their lengths in bytes; raises TypeError where others are among them, and
+    UnicodeEncodeError.
+
+    Takes some values after the other, for as long as they are in the processor's cache.
     """
-    try:
-        return _joined(values, is_text)
-    except (TypeError, UnicodeEncodeError):
-        for index, value in enumerate(values):
-            if not (isinstance(value, str) if is_text else is_bytes(value)):
-                raise DataTypeError(f"value {index}: {brief(value)} is no {type}") from None
-        raise DataTypeError(f"a value has characters that UTF-8 does not encode (surrogates): no {type}") from None
+    join = _joined_text if is_text else _joined_bytes
+    parts = [join(values[first : first + _JOINED_VALUES]) for first in range(0, len(values), _JOINED_VALUES)]
+    if len(parts) == 1:
+        return parts[0]
+    none = np.zeros(0, UINT8), np.zeros(0, np.int64)
+    data, lengths = zip(none, *parts, strict=True)
+    return np.concatenate(data), np.concatenate(lengths)
 
 
-def _joined(values: Sequence[Any], is_text: bool) -> tuple[Bytes, Values]:
-    """As `encoded`; raises TypeError or UnicodeEncodeError."""
-    text = "".join(values) if is_text else ""
-    if is_text and not text.isascii():
-        return _joined_text(values, _MARK in text)
-    data = np.frombuffer(text.encode() if is_text else b"".join(values), UINT8)
-    lengths = np.fromiter(map(len, values), np.int64, len(values))
+def _joined_bytes(values: Sequence[Any]) -> tuple[Bytes, Values]:
+    data, lengths = b"".join(values), np.fromiter(map(len, values), np.int64, len(values))
     if len(data) != lengths.sum():  # a view of larger elements among the byte strings
         raise TypeError
-    return data, lengths
+    return np.frombuffer(data, UINT8), lengths
 
 
-def _joined_text(values: Sequence[str], has_marks: bool) -> tuple[Bytes, Values]:
-    """Strings encoded end to end, and their lengths; in one piece, with a mark between them, unless that is a character
-    of theirs.
-    """
-    if has_marks:
-        parts = list(map(str.encode, values))
-        return np.frombuffer(b"".join(parts), UINT8), np.fromiter(map(len, parts), np.int64, len(parts))
+def _joined_text(values: Sequence[str]) -> tuple[Bytes, Values]:
+    """Strings are encoded in one piece; where characters are not bytes, with marks to find the strings by."""
+    text = "".join(values)
+    if text.isascii():
+        return np.frombuffer(text.encode(), UINT8), np.fromiter(map(len, values), np.int64, len(values))
     marked = np.frombuffer(_MARK.join(values).encode(), UINT8)
     own = marked != ord(_MARK)
-    return marked[own], np.diff(np.flatnonzero(~own), prepend=-1, append=len(marked)) - 1
+    places = np.flatnonzero(~own)
+    if len(places) == len(values) - 1:
+        return marked[own], np.diff(places, prepend=-1, append=len(marked)) - 1
+    parts = list(map(str.encode, values))  # the mark is a character of theirs
+    return np.frombuffer(b"".join(parts), UINT8), np.fromiter(map(len, parts), np.int64, len(parts))
 
 
 def cut(lengths: Values, dtype: np.dtype[Any], what: DataType) -> Values:
@@ -153,16 +162,25 @@ class BinaryLayout(Layout):
         return Array(self, len(offsets) - 1, (validity_of(mask), Buffer.of(offsets), held))
 
     def build_plain(self, values: Sequence[Any]) -> Array | None:
-        filled, mask = split_nulls(values, "" if self.is_text else b"")
         try:
-            data, lengths = _joined(filled, self.is_text)
+            return self._build(values, None)
+        except UnicodeEncodeError:
+            return None
+        except TypeError:
+            filled, mask = split_nulls(values, "" if self.is_text else b"")
+        try:
+            return None if mask is None else self._build(filled, mask)
         except (TypeError, UnicodeEncodeError):
             return None
-        return self.of(cut(lengths, self.offset_type, self.type), data, mask)
 
     def build(self, values: Sequence[Any]) -> Array:
-        filled, mask = split_nulls(values, "" if self.is_text else b"")
-        data, lengths = encoded(filled, self.is_text, self.type)
+        made = self.build_plain(values)
+        if made is None:
+            raise misfit(values, self.is_text, self.type)
+        return made
+
+    def _build(self, values: Sequence[Any], mask: Mask | None) -> Array:
+        data, lengths = encoded(values, self.is_text)
         return self.of(cut(lengths, self.offset_type, self.type), data, mask)
 
     def to_pylist(self, array: Array) -> list[Any]:

@@ -32,7 +32,7 @@ from bowstring.layouts.base import (
     taken_validity,
     validity_of,
 )
-from bowstring.layouts.binary import encoded
+from bowstring.layouts.binary import encoded, misfit
 from bowstring.layouts.gather import check_bytes, copy_stretches, gather
 from bowstring.layouts.joining import joined_validity
 from bowstring.layouts.ranking import byte_ranks
@@ -116,8 +116,11 @@ class BinaryViewLayout(Layout):
 
     def build(self, values: Sequence[Any]) -> Array:
         filled, mask = split_nulls(values, "" if self.is_text else b"")
-        joined, lengths = encoded(filled, self.is_text, self.type)
-        return self.of(joined, lengths, mask)
+        try:
+            data, lengths = encoded(filled, self.is_text)
+        except (TypeError, UnicodeEncodeError):
+            raise misfit(values, self.is_text, self.type) from None
+        return self.of(data, lengths, mask)
 
     def of(self, data: Bytes, lengths: Indices, mask: Values | None = None) -> Array:
         """An array of the values that lie end to end in `data`; copies."""

@@ -77,10 +77,13 @@ def _share_slots(left: Array, right: Array) -> bool:
     """Whether the slots that both have are the same memory, wherever each of them ends."""
     if left is right:
         return True
-    if left.layout is not right.layout or left.offset != right.offset or left.dictionary is not right.dictionary:
+    if left.layout is not right.layout or left.offset != right.offset:
         return False
-    for mine, theirs in zip(left.buffers, right.buffers, strict=False):
-        if mine is not theirs and (mine is None or theirs is None or mine.address != theirs.address):
+    mine, theirs = left.dictionary, right.dictionary
+    if mine is not None and (theirs is None or not _share_slots(mine, theirs)):
+        return False
+    for ours, other in zip(left.buffers, right.buffers, strict=False):
+        if ours is not other and (ours is None or other is None or ours.address != other.address):
             return False
     return all(_share_slots(a, b) for a, b in zip(left.children, right.children, strict=True))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array as machine_array
 from collections.abc import Sequence
-from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -30,16 +29,25 @@ def number_kinds(values: Sequence[Any]) -> set[type]:
     return kinds
 
 
-def _with_nans(values: Sequence[Any]) -> tuple[Values, Mask]:
-    """Python numbers and None as 64-bit floats, NaN where there is no number, and the mask of those that are not None.
+def _numbers_and_none(values: Sequence[Any], numbers: int) -> tuple[Values, Mask] | None:
+    """So many Python numbers, and None, as 64-bit floats (0 for None), and the mask of those that are not None; None
+    where others are among them.
 
-    Raises OverflowError for an integer beyond the floats.
+    A value is looked at where NumPy makes NaN of it. Raises OverflowError for an integer beyond the floats.
     """
-    slots = np.fromiter(values, np.float64, len(values))
-    mask = ~np.isnan(slots)
-    places = np.flatnonzero(~mask)
-    mask[places] = [values[at] is not None for at in places.tolist()]
-    slots[~mask] = 0
+    try:
+        slots = np.fromiter(values, np.float64, len(values))
+    except (TypeError, ValueError):
+        return None
+    nulls = np.flatnonzero(np.isnan(slots))
+    is_null = [values[at] is None for at in nulls.tolist()]
+    if not all(is_null):
+        nulls = nulls[is_null]
+    if not numbers or numbers + len(nulls) != len(values):
+        return None
+    mask = np.ones(len(values), np.bool_)
+    mask[nulls] = False
+    slots[nulls] = 0
     return slots, mask
 
 
@@ -60,9 +68,10 @@ class Integers(Scalars):
         numbers = kinds.count(int)
         if numbers == len(kinds):
             return np.fromiter(values, self.dtype, len(kinds)), None
-        if not numbers or numbers + kinds.count(NoneType) != len(kinds):
+        found = _numbers_and_none(values, numbers)
+        if found is None:
             return None
-        slots, mask = _with_nans(values)
+        slots, mask = found
         limits = np.iinfo(self.dtype)
         if slots.min() < max(limits.min, -_EXACT) or slots.max() > min(limits.max, _EXACT):
             return None
@@ -111,12 +120,14 @@ class Floats(Scalars):
     def encode_plain(self, values: Sequence[Any]) -> tuple[Values, Mask | None] | None:
         kinds = list(map(type, values))
         numbers = kinds.count(float)
-        if not numbers or numbers + kinds.count(NoneType) != len(kinds):
-            return None
+        found: tuple[Values, Mask | None] | None
         if numbers == len(kinds):
-            slots, mask = np.fromiter(values, np.float64, numbers), None
+            found = np.fromiter(values, np.float64, numbers), None
         else:
-            slots, mask = _with_nans(values)
+            found = _numbers_and_none(values, numbers)
+        if found is None:
+            return None
+        slots, mask = found
         with np.errstate(over="ignore"):
             return slots.astype(self.dtype, copy=False), mask
 
