@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from bowstring.errors import FormatMismatchError, LimitError, TruncatedError
-from bowstring.ipc import framing
+from bowstring.ipc import framing, stores
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.ranged import RangedReader
+from bowstring.ipc.ranges import RangeSource
 from bowstring.ipc.scan import Replayed
-from bowstring.ipc.sources import MemorySource, PulledSource, in_order, mapped_descriptor
+from bowstring.ipc.sources import MemorySource, PulledSource, by_ranges, in_order, mapped_descriptor
 from bowstring.ipc.stream import StreamReader
 from bowstring.memory.buffer import Memory
 
@@ -63,9 +65,14 @@ def open_any(
     limits: Limits = DEFAULT_LIMITS,
     max_piped_bytes: int = MAX_PIPED_BYTES,
 ) -> FileReader | StreamReader:
-    """Open an Arrow file or stream, told apart by its first bytes; sources and errors as of `bowstring.inspect`."""
-    opened = in_sequence(source)
+    """Open an Arrow file or stream, told apart by its first bytes; sources and errors as of `bowstring.inspect`, and
+    URLs, which are read by ranges.
+    """
+    opened = by_ranges(source) if stores.place_of(source) else in_sequence(source)
     try:
+        if isinstance(opened, RangeSource):
+            is_far_file = framing.is_file(opened.read_at(0, min(16, opened.size)))
+            return (RangedReader if is_far_file else StreamReader)(opened, columns, limits)
         is_file, ready = recognised(opened, max_piped_bytes)
         if is_file:
             assert isinstance(ready, MemorySource)

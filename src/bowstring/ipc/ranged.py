@@ -30,7 +30,8 @@ from bowstring.tabular.table import Table
 _BLOCK = struct.Struct("<qi4xq")
 _TRAILER = struct.Struct("<i6s")
 _COUNT = struct.Struct("<I")
-_WHOLE_BYTES = 1 << 16
+_WHOLE_BYTES = 1 << 17
+_SMALL_BODY_BYTES = 1 << 16
 _GLANCE_BYTES = 1 << 12
 _AT_ONCE_BYTES = 4 * ROUND_BYTES
 _ITERATED_BATCHES = 64
@@ -194,8 +195,11 @@ class FarColumns(BatchColumns):
         return places
 
     def _buffer(self, column: ColumnPlan, offset: int, size_bytes: int) -> Buffer:
-        found = self._here[column.first_node].find(self.body_at + offset, size_bytes)
-        assert found is not None
+        at, here = self.body_at + offset, self._here.get(column.first_node)
+        found = here.find(at, size_bytes) if here is not None else None
+        if found is None:  # another thread made the column meanwhile
+            found = self.source.fetch([(at, size_bytes)]).find(at, size_bytes)
+            assert found is not None
         return found
 
     def _flat(self, column: ColumnPlan, length: int, null_count: int, spans: tuple[int, ...]) -> Array:
@@ -283,7 +287,7 @@ class RangedReader(FileReader):
         """The header and body of each dictionary batch; all headers are fetched at once, and small bodies with them."""
         blocks = [self._block(self._dictionaries_at + BLOCK.itemsize * i) for i in range(self.num_dictionary_batches)]
         spans = [
-            (offset, metadata_bytes + (body_bytes if body_bytes <= _WHOLE_BYTES else 0))
+            (offset, metadata_bytes + (body_bytes if body_bytes <= _SMALL_BODY_BYTES else 0))
             for offset, metadata_bytes, body_bytes in blocks
             if self._is_sound(offset, metadata_bytes, body_bytes)
         ]

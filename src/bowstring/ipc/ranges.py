@@ -23,7 +23,7 @@ _REQUEST_BYTES = 8 << 20
 _AHEAD_BYTES = 1 << 20
 _EDGE_BYTES = 1 << 16
 _MOST_EDGE_BYTES = 4 << 20
-_WHOLE_AT_ONCE_BYTES = 1 << 16
+_WHOLE_AT_ONCE_BYTES = 1 << 17
 
 Span: TypeAlias = tuple[int, int]
 """A stretch of a file: its first byte and its length in bytes."""

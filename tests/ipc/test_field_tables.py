@@ -1,0 +1,132 @@
+"""Fields that are read all at once are those that are read one by one, and what is not sure is left to that."""
+
+from __future__ import annotations
+
+import struct
+import time
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import bowstring as bs
+from bowstring.datatypes.field import Field
+from bowstring.errors import BowstringError, InvalidDataError, LimitError
+from bowstring.flatbuf.codec import Message, Table
+from bowstring.flatbuf.tables import SPECS
+from bowstring.ipc.deferred import DeferredSchema
+from bowstring.ipc.field_tables import FieldTables
+from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.metadata import read_field
+from bowstring.testing import strategies
+from tests.ipc import samples
+
+_FLAT = [
+    bs.int32(), bs.uint8(), bs.float16(), bs.string(), bs.string_view(), bs.binary(), bs.null(), bs.bool_(),
+    bs.decimal128(7, 2), bs.decimal256(40, -3), bs.date32(), bs.date64(), bs.time32("ms"), bs.time64("ns"),
+    bs.timestamp("us"), bs.timestamp("us", "UTC"), bs.timestamp("us", "Europe/Oslo"), bs.timestamp("ns", "UTC"),
+    bs.duration("s"), bs.month_interval(), bs.binary(7), bs.binary(8), bs.large_string(), bs.large_binary(),
+]  # fmt: skip
+
+
+def schema_table(raw: bytes, max_tables: int = 1_000_000) -> Table:
+    start = len(raw) - 10 - int.from_bytes(raw[-10:-6], "little")
+    table = Message(raw[start:-10], SPECS, "footer", max_tables).root("Footer")["schema"]
+    if table is None:
+        raise InvalidDataError("the footer has no schema")
+    assert isinstance(table, Table)
+    return table
+
+
+def footer_of(schema: bs.Schema) -> bytes:
+    return samples.as_file(bs.RecordBatch(schema, 0, [bs.array([], field.type) for field in schema]))
+
+
+def theirs(schema: pa.Schema) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema):
+        pass
+    return bytes(sink.getvalue())
+
+
+def one_by_one(raw: bytes) -> list[Field]:
+    table = schema_table(raw)
+    count = table.children_span("fields")[1]
+    return [read_field(table.child_at("fields", index), 64)[0] for index in range(count)]
+
+
+def test_flat_fields_of_every_type_are_all_read_at_once() -> None:
+    fields = [bs.field(f"c{i} ø", _FLAT[i % len(_FLAT)], nullable=i % 3 > 0) for i in range(300)]
+    schema = bs.schema(fields)
+    for raw in (footer_of(schema), theirs(pa.schema(schema))):
+        assert FieldTables.of(schema_table(raw)).read() == fields
+        assert DeferredSchema(schema_table(raw), DEFAULT_LIMITS).schema == schema
+
+
+@settings(max_examples=100)
+@given(st.lists(st.tuples(st.text(max_size=4), strategies.types(), st.booleans(), strategies.metadata()), max_size=8))
+def test_fields_read_at_once_are_those_read_one_by_one(columns: list[tuple[str, bs.DataType, bool, Any]]) -> None:
+    schema = bs.schema([Field(*column) for column in columns])
+    raw = footer_of(schema)
+    at_once, each = FieldTables.of(schema_table(raw)).read(), one_by_one(raw)
+    for held, expected in zip(at_once, each, strict=True):
+        assert held is None or held.equals(expected, check_metadata=True)
+        assert held is not None or expected.pairs or type(expected.type) not in {type(flat) for flat in _FLAT}
+
+
+def test_flipped_bytes_give_the_same_fields_or_leave_them_to_be_refused() -> None:
+    schema = bs.schema([bs.field(f"c{i}", _FLAT[i % len(_FLAT)]) for i in range(40)])
+    raw, random = theirs(pa.schema(schema)), np.random.default_rng(11)
+    start, stop = len(raw) - 10 - int.from_bytes(raw[-10:-6], "little"), len(raw) - 10
+    same = left = 0
+    for _ in range(1000):
+        broken = bytearray(raw)
+        for at in random.integers(start, stop, 2).tolist():
+            broken[at] = int(random.integers(256))
+        try:
+            table = schema_table(bytes(broken))
+            at_once = FieldTables.of(table).read()
+        except BowstringError:
+            continue
+        for index, held in enumerate(at_once):
+            if held is None:
+                left += 1
+                continue
+            expected = read_field(table.child_at("fields", index), 64)[0]
+            assert held.equals(expected, check_metadata=True)
+            same += 1
+    assert same > 3000
+    assert left > 30
+
+
+def test_a_schema_of_many_fields_is_read_in_bounded_time() -> None:
+    raw = theirs(pa.schema([(f"column_{i}", pa.int64()) for i in range(200_000)]))
+    start = time.perf_counter()
+    assert len(DeferredSchema(schema_table(raw), DEFAULT_LIMITS).schema) == 200_000
+    assert time.perf_counter() - start < 20
+
+
+def test_a_schema_of_a_million_fields_is_refused_unless_a_limit_is_raised() -> None:
+    count = 1_000_000
+    raw = _shared_field(count)
+    start = time.perf_counter()
+    with pytest.raises(LimitError, match="max_tables"):
+        DeferredSchema(Message(raw, SPECS, "footer").root("Schema"), DEFAULT_LIMITS)
+    limits = Limits(max_tables=4 * count)
+    with pytest.raises(LimitError):  # no bytes for so many: they are one field, shared
+        _ = DeferredSchema(Message(raw, SPECS, "footer", limits.max_tables).root("Schema"), limits).schema
+    assert time.perf_counter() - start < 20
+
+
+def _shared_field(count: int) -> bytes:
+    """A `Schema` whose fields are all the same table."""
+    head = struct.pack("<I", 20) + struct.pack("<HHHHHH", 8, 8, 0, 4, 0, 0) + bytes(4)
+    head += struct.pack("<iI", 20 - 4, 8 - 4) + struct.pack("<I", count)
+    first = len(head)
+    at = first + 4 * count
+    offsets = (at + 16 - (first + 4 * np.arange(count, dtype=np.int64))).astype("<u4").tobytes()
+    vtable = struct.pack("<HHHHHH", 12, 16, 4, 0, 8, 12) + bytes(4)
+    field = struct.pack("<iIB3xI", 16, 12 + 8, 1, 12) + bytes(16)
+    return head + offsets + vtable + field
