@@ -129,8 +129,6 @@ if TYPE_CHECKING:
     from bowstring.ipc.coalescing import CoalescingWriter as CoalescingWriter
     from bowstring.ipc.file import (
         FileReader as FileReader,
-        FileWriter as FileWriter,
-        StreamWriter as StreamWriter,
     )
     from bowstring.ipc.form import (
         WireForm as WireForm,
@@ -147,6 +145,10 @@ if TYPE_CHECKING:
     )
     from bowstring.ipc.stream import (
         StreamReader as StreamReader,
+    )
+    from bowstring.ipc.writers import (
+        FileWriter as FileWriter,
+        StreamWriter as StreamWriter,
     )
     from bowstring.layouts.array import (
         Array as Array,
@@ -286,12 +288,13 @@ _EXPORTS = {
     "bowstring.ipc.append": ("AppendWriter", "append_file"),
     "bowstring.ipc.concat": ("Concatenated", "concat_files"),
     "bowstring.ipc.coalescing": ("CoalescingWriter",),
-    "bowstring.ipc.file": ("FileReader", "FileWriter", "StreamWriter"),
+    "bowstring.ipc.file": ("FileReader",),
     "bowstring.ipc.form": ("WireForm",),
     "bowstring.ipc.limits": ("Limits",),
     "bowstring.ipc.recover": ("Recovery", "recover"),
     "bowstring.ipc.salvage": ("Dropped",),
     "bowstring.ipc.stream": ("StreamReader",),
+    "bowstring.ipc.writers": ("FileWriter", "StreamWriter"),
     "bowstring.serving.client": ("Dataset", "connect"),
     "bowstring.serving.server": ("Server", "serve"),
     "bowstring.serving.share": ("Handle", "attach", "share"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from bowstring.datatypes.field import MetadataLike, Schema
-from bowstring.ipc.file import FileReader, FileWriter, StreamWriter
+from bowstring.ipc.file import FileReader
 from bowstring.ipc.form import CURRENT, WireForm
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.ranged import RangedReader
@@ -15,6 +15,7 @@ from bowstring.ipc.ranges import RangeSource
 from bowstring.ipc.sinks import sink_for
 from bowstring.ipc.sources import by_ranges, in_order
 from bowstring.ipc.stream import Encoder, StreamReader
+from bowstring.ipc.writers import FileWriter, StreamWriter
 
 
 def open_file(source: Any, columns: Sequence[str | int] | None = None, limits: Limits = DEFAULT_LIMITS) -> FileReader:

@@ -20,7 +20,7 @@ from bowstring.errors import InvalidDataError, ResourceError, TruncatedError, Un
 from bowstring.ipc import framing, header as headers
 from bowstring.ipc.copying import clone
 from bowstring.ipc.dictionaries import FileDictionaries
-from bowstring.ipc.file import Block, FileReader, FileWriter
+from bowstring.ipc.file import FileReader
 from bowstring.ipc.form import WireForm
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.messages import copied
@@ -29,6 +29,7 @@ from bowstring.ipc.schemas import difference
 from bowstring.ipc.sinks import PathSink
 from bowstring.ipc.sources import MemorySource, random_access
 from bowstring.ipc.stream import Encoder
+from bowstring.ipc.writers import Block, FileWriter
 from bowstring.ipc.written import written_schema
 from bowstring.layouts.array import Array
 from bowstring.tabular.batch import RecordBatch

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from bowstring.datatypes.field import Schema
 from bowstring.errors import ClosedError, UsageError
-from bowstring.ipc.file import FileWriter, StreamWriter
+from bowstring.ipc.writers import FileWriter, StreamWriter
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of

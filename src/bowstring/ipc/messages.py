@@ -15,11 +15,11 @@ from bowstring.flatbuf.codec import Built, Child, Children, Finished, Kind, Scal
 from bowstring.flatbuf.tables import SPECS, TYPES
 from bowstring.ipc import framing, header as headers
 from bowstring.ipc.copying import Copier
-from bowstring.ipc.file import Block, footer_parts
 from bowstring.ipc.merging import ALIGNMENT_BYTES
 from bowstring.ipc.scan import BatchSpan
 from bowstring.ipc.sinks import Sink
 from bowstring.ipc.sources import MemorySource
+from bowstring.ipc.writers import Block, footer_parts
 from bowstring.memory.buffer import Buffer
 
 

@@ -16,12 +16,13 @@ from bowstring.datatypes.field import Schema
 from bowstring.dissociated.wire import AddressBody
 from bowstring.errors import InvalidDataError, NotFoundError, ResourceError, TruncatedError, UsageError
 from bowstring.ipc import framing
-from bowstring.ipc.file import FileReader, FileWriter, StreamWriter
+from bowstring.ipc.file import FileReader
 from bowstring.ipc.header import BatchHeader, HeaderReader
 from bowstring.ipc.limits import DEFAULT_LIMITS
 from bowstring.ipc.sinks import sink_for
 from bowstring.ipc.sources import MemorySource
 from bowstring.ipc.stream import Encoder, StreamReader
+from bowstring.ipc.writers import FileWriter, StreamWriter
 from bowstring.memory.buffer import Memory
 from bowstring.memory.descriptors import refuse_what_does_not_fit
 from bowstring.memory.region import Region

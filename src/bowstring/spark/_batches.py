@@ -16,7 +16,8 @@ from bowstring.errors import BowstringError, NotFoundError, ResourceError
 from bowstring.exchange.cdata import import_batch
 from bowstring.ipc import framing
 from bowstring.ipc.api import new_file, open_file, open_stream
-from bowstring.ipc.file import FileReader, FileWriter
+from bowstring.ipc.file import FileReader
+from bowstring.ipc.writers import FileWriter
 from bowstring.spark.types import spark_schema
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from bowstring.errors import (
 )
 from bowstring.exchange.cdata import import_batch
 from bowstring.ipc.api import new_file
-from bowstring.ipc.file import FileWriter
+from bowstring.ipc.writers import FileWriter
 from bowstring.memory.closing import Closing
 from bowstring.memory.region import Region
 from bowstring.serving.keeping import DEFAULT_TTL_S, Keeper, KeeperKey

@@ -1,0 +1,202 @@
+"""Writing streams and files («IPC Streaming Format», «IPC File Format»): messages as they come, and a file's footer."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Self, TypeAlias
+
+import numpy as np
+
+from bowstring.datatypes.field import Metadata, MetadataLike, Schema, as_metadata
+from bowstring.errors import ClosedError, UsageError
+from bowstring.flatbuf.codec import Finished, build
+from bowstring.flatbuf.tables import BLOCK, SPECS
+from bowstring.ipc import framing, header as headers
+from bowstring.ipc.metadata import write_pairs
+from bowstring.ipc.sinks import Sink
+from bowstring.ipc.stream import EncodedMessage, Encoder
+from bowstring.ipc.unifying import unified_batches
+from bowstring.tabular.batch import RecordBatch
+from bowstring.tabular.table import Table
+
+Block: TypeAlias = tuple[int, int, int, int]
+"""Where a message is in a file: its offset, the length of its framed metadata, 0, and the length of its body."""
+
+_TRAILER = struct.Struct("<i6s")
+
+
+def footer_parts(schema: Finished, version: int, blocks: Mapping[str, Sequence[Block]], pairs: Metadata) -> list[bytes]:
+    """The end of a file after the end of its stream: the footer, its length and the magic.
+
+    `schema` is the `Schema` table; `blocks` are those of dictionary batches and record batches, by their kind.
+    """
+    footer = build(
+        SPECS,
+        "Footer",
+        {
+            "version": version,
+            "schema": schema,
+            "dictionaries": np.array(blocks[headers.DICTIONARY_BATCH], BLOCK),
+            "recordBatches": np.array(blocks[headers.RECORD_BATCH], BLOCK),
+            "custom_metadata": write_pairs(pairs),
+        },
+    )
+    return [footer, _TRAILER.pack(len(footer), framing.MAGIC)]
+
+
+class _Writer:
+    """What writing a stream and a file have in common."""
+
+    def __init__(self, sink: Sink, encoder: Encoder) -> None:
+        self._sink = sink
+        self._encoder = encoder
+        self._closed = False
+        self._has_begun = False
+
+    def _begin(self) -> None:
+        """Write the schema, if it is not out: where fields may share dictionaries, it waits for the first batch."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._put(self._encoder.schema_message())
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of what is written."""
+        return self._encoder.schema
+
+    def write(self, data: RecordBatch | Table) -> None:
+        """Write a batch, or the batches of a table. Raises `UsageError` for another schema."""
+        if isinstance(data, Table):
+            self.write_table(data)
+        else:
+            self.write_batch(data)
+
+    def write_table(self, table: Table) -> None:
+        """Write the batches of a table; with `unify_dictionaries` their dictionaries are united first."""
+        batches: Iterable[RecordBatch] = table.to_batches()
+        if self._encoder.form.unify_dictionaries and table.schema == self.schema:
+            batches = unified_batches(self.schema, table.to_batches())
+        for batch in batches:
+            self.write_batch(batch)
+
+    def write_batch(self, batch: RecordBatch) -> None:
+        """Write one batch, and before it the dictionaries that are new, or what they have grown by.
+
+        Raises `UsageError`, and writes nothing of the batch, where a dictionary would have to change in a way that the
+        format or the form has no room for; it names the column.
+        """
+        if self._closed:
+            raise ClosedError("the writer is closed")
+        if not isinstance(batch, RecordBatch):
+            raise UsageError(f"expected a record batch or a table, not {type(batch).__name__}")
+        if not self._has_begun:
+            self._encoder.share_dictionaries(batch)
+        messages = self._encoder.encode_batch(batch)
+        self._begin()
+        for message in messages:
+            self._put(message)
+
+    def _put(self, message: EncodedMessage) -> tuple[int, int]:
+        """Write a message; where it begins, and the length of its framed metadata."""
+        start = self._sink.position
+        framed = framing.framed(message.metadata, start, self._encoder.alignment, self._encoder.form.is_legacy_framing)
+        try:
+            self._sink.write_message(framed, message.parts, message.body_bytes)
+        except BaseException:  # an unknown part of the message is out: nothing sound can follow
+            self.abandon()
+            raise
+        return start, len(framed)
+
+    @property
+    def _end_of_stream(self) -> bytes:
+        return framing.LEGACY_END_OF_STREAM if self._encoder.form.is_legacy_framing else framing.END_OF_STREAM
+
+    def _end(self) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Write the end; a file appears under its name now."""
+        if self._closed:
+            return
+        self._begin()
+        self._closed = True
+        try:
+            self._end()
+            self._sink.finish()
+        except BaseException:
+            self._sink.abandon()
+            raise
+
+    def abandon(self) -> None:
+        """Stop writing; a path is left as it was before."""
+        if not self._closed:
+            self._closed = True
+            self._sink.abandon()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{len(self.schema)} columns"
+        return f"<bowstring.{type(self).__name__}: {state}>"
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            self.abandon()
+
+
+class StreamWriter(_Writer):
+    """Writes a stream; a context manager that writes the end marker when no error is raised inside."""
+
+    def __init__(self, sink: Sink, encoder: Encoder) -> None:
+        super().__init__(sink, encoder)
+        if not encoder.may_share_dictionaries:
+            self._begin()
+
+    def _end(self) -> None:
+        end = self._end_of_stream
+        self._sink.write([end], len(end))
+
+
+class FileWriter(_Writer):
+    """Writes a file; a context manager that writes the footer when no error is raised inside."""
+
+    def __init__(self, sink: Sink, encoder: Encoder, metadata: MetadataLike = None) -> None:
+        super().__init__(sink, encoder)
+        self._pairs: Metadata = as_metadata(metadata)
+        self._blocks: dict[str, list[Block]] = {
+            headers.DICTIONARY_BATCH: [],
+            headers.RECORD_BATCH: [],
+            headers.SCHEMA: [],
+        }
+        sink.write([framing.FILE_START], len(framing.FILE_START))
+        if not encoder.may_share_dictionaries:
+            self._begin()
+
+    def _go_on(self, sink: Sink, encoder: Encoder, pairs: Metadata, blocks: dict[str, list[Block]]) -> None:
+        """Begin behind the messages of a file that has these blocks."""
+        super().__init__(sink, encoder)
+        self._has_begun = True
+        self._pairs, self._blocks = pairs, blocks
+
+    def _put(self, message: EncodedMessage) -> tuple[int, int]:
+        start, framed_bytes = super()._put(message)
+        self._blocks[message.kind].append((start, framed_bytes, 0, message.body_bytes))
+        return start, framed_bytes
+
+    def _end(self) -> None:
+        parts = [
+            self._end_of_stream,
+            *footer_parts(self._encoder.schema_table, self._encoder.form.version, self._blocks, self._pairs),
+        ]
+        self._sink.write(parts, sum(map(len, parts)))
