@@ -12,7 +12,6 @@ import bowstring as bs
 from bowstring import errors
 from bowstring.ipc.growing import Chain
 
-WORDS = bs.dictionary(bs.int8(), bs.string())
 CASES: dict[str, tuple[bs.DataType, list[Any]]] = {
     "int": (bs.int32(), [1, None, 3, -7]),
     "bool": (bs.bool_(), [True, None, False]),
@@ -25,7 +24,6 @@ CASES: dict[str, tuple[bs.DataType, list[Any]]] = {
     "fixed list": (bs.list_(bs.int16(), 2), [[1, 2], None, [None, 3]]),
     "struct": (bs.struct({"p": bs.int8(), "q": bs.string()}), [{"p": 1, "q": "x"}, None, {"p": None, "q": "y"}]),
     "map": (bs.map_(bs.string(), bs.int64()), [[("k", 1)], [], None]),
-    "list of words": (bs.list_(WORDS), [["a", "b"], None, ["c", None], ["a", "d"]]),
     "runs": (bs.run_end_encoded(bs.int16(), bs.int32()), [7, 7, None, 8]),
     "union": (bs.dense_union({"i": bs.int32(), "s": bs.string()}), [1, "s", 2]),
     "uuid": (bs.uuid(), [b"0123456789abcdef", None]),
@@ -92,10 +90,3 @@ def test_a_part_whose_children_are_too_short_is_refused() -> None:
     short = bs.Array(whole.layout, 5, whole.buffers, whole.children)
     with pytest.raises(errors.InvalidDataError, match="child 'p' has 2 values"):
         Chain([[whole], [short]]).joined(2)
-
-
-def test_inner_dictionaries_that_outgrow_their_indices_are_refused() -> None:
-    type_ = bs.list_(WORDS)
-    parts = [[bs.array([[f"{part}-{number}" for number in range(100)]], type_)] for part in range(2)]
-    with pytest.raises(errors.InvalidDataError, match="200 values"):
-        Chain(parts).joined(2)

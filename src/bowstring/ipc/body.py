@@ -393,7 +393,10 @@ class _Walk:
 
     def _dictionary(self, layout: Layout, may_be_missing: bool) -> Array:
         node = next(self._dictionaries)
-        found = self._columns.dictionaries(node)
+        try:
+            found = self._columns.dictionaries(node)
+        except InvalidDataError as error:
+            raise type(error)(f"{_text(self._columns.where)}, column {self._column.name!r}: {error}") from None
         if found is not None:
             return found if found.layout is layout else found.seen_as(layout)
         if not may_be_missing:

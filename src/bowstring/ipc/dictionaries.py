@@ -13,7 +13,9 @@ from bowstring.ipc.body import BatchColumns, DictionaryLookup, ReadSchema, Schem
 from bowstring.ipc.growing import Chain
 from bowstring.ipc.header import BatchHeader
 from bowstring.ipc.metadata import V4, DictionaryId, WireSchema
+from bowstring.ipc.unifying import encoded_parts, moved, with_parts
 from bowstring.layouts.array import Array
+from bowstring.layouts.registry import layout_of
 from bowstring.memory.buffer import Buffer
 
 
@@ -42,10 +44,16 @@ class Entry:
         self._made: Array | None = None
 
     def array(self) -> Array:
-        """All values."""
+        """All values, with the dictionaries inside them that their parts were read with."""
         if self._made is None:
             self._made = self._chain.joined(self._count)
         return self._made
+
+    def resolved(self, node: DictionaryId, lookup: DictionaryLookup) -> Array:
+        """All values, with the dictionaries that are inside them now. Raises `InvalidDataError` where one is missing
+        that is used.
+        """
+        return self._chain.joined(self._count, lambda values: _resolved(values, node, lookup))
 
     def extended(self, delta: Sequence[Array]) -> Entry:
         """The dictionary with a delta at its end."""
@@ -56,34 +64,50 @@ class Entry:
         return Entry(chain, self._count + 1)
 
 
-class _Inside:
-    """The dictionaries inside another one: those of its time, or, where one is defined later, that one."""
+def _resolved(values: Array, node: DictionaryId, lookup: DictionaryLookup) -> Array:
+    parts = []
+    for inside, part in zip(node.inside, encoded_parts(values), strict=True):
+        found, layout = lookup(inside), part.layout.dictionary
+        if found is None:
+            if part.null_count < part.length:
+                raise InvalidDataError(
+                    f"dictionary {inside.id}, which is inside dictionary {node.id}, has not been defined"
+                )
+            parts.append(part)
+        else:
+            assert layout is not None
+            parts.append(moved(part, found if found.layout is layout else found.seen_as(layout), None))
+    return with_parts(values, iter(parts))
 
-    __slots__ = ("entries", "missing")
 
-    def __init__(self, node: DictionaryId, entries: dict[int, Entry]) -> None:
-        self.entries = {inner.id: entries[inner.id] for inner in node.inside if inner.id in entries}
-        self.missing = {inner.id for inner in node.inside if inner.id not in entries}
-
-    def __call__(self, node: DictionaryId) -> Array | None:
-        entry = self.entries.get(node.id)
-        return None if entry is None else entry.array()
+def _not_yet(node: DictionaryId) -> Array:
+    return layout_of(node.value_type).build([])
 
 
 class StreamDictionaries:
-    """The dictionaries that are defined at one place of a stream; it does not change once a batch has it."""
+    """The dictionaries that are defined at one place of a stream; it does not change once a batch holds it.
 
-    __slots__ = ("_entries", "_is_held", "_waiting")
+    Indices mean what is defined where the batch is, and so do those of dictionaries with others inside.
+    """
 
-    def __init__(self, entries: dict[int, Entry] | None = None, waiting: Sequence[_Inside] = ()) -> None:
+    __slots__ = ("_entries", "_is_held", "_resolved")
+
+    def __init__(self, entries: dict[int, Entry] | None = None) -> None:
         self._entries = entries or {}
-        self._waiting = waiting
+        self._resolved: dict[int, Array] = {}
         self._is_held = False
 
     def __call__(self, node: DictionaryId) -> Array | None:
-        """The values of a dictionary; None where it is not defined."""
+        """The values of a dictionary; None where it is not defined. Raises `InvalidDataError` for malformed ones."""
         entry = self._entries.get(node.id)
-        return None if entry is None else entry.array()
+        if entry is None:
+            return None
+        if not node.inside:
+            return entry.array()
+        made = self._resolved.get(node.id)
+        if made is None:
+            made = self._resolved[node.id] = entry.resolved(node, self)
+        return made
 
     def held(self) -> StreamDictionaries:
         """This table, for a batch to keep."""
@@ -95,9 +119,8 @@ class StreamDictionaries:
     ) -> StreamDictionaries:
         """The table after a dictionary batch: a new dictionary, a replacement, or a longer one."""
         node = known(wire, header, where)
+        values = read_values(wire, header, body, _not_yet, where)
         entries = dict(self._entries) if self._is_held else self._entries
-        inside = _Inside(node, entries)
-        values = read_values(wire, header, body, inside, where)
         entry = entries.get(node.id)
         if not header.shape.is_delta:
             entry = Entry(Chain([values]), 1)
@@ -108,12 +131,7 @@ class StreamDictionaries:
         else:
             entry = entry.extended(values)
         entries[node.id] = entry
-        for other in self._waiting:
-            if node.id in other.missing:
-                other.missing.remove(node.id)
-                other.entries[node.id] = entry
-        waiting = [other for other in (*self._waiting, inside) if other.missing]
-        return StreamDictionaries(entries, waiting)
+        return StreamDictionaries(entries)
 
 
 class FileDictionaries:

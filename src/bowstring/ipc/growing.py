@@ -7,7 +7,7 @@ taken. A thousand deltas so cost and hold what their values do, not what a thous
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any
 
@@ -17,8 +17,6 @@ from bowstring.errors import InvalidDataError
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import BufferSpec, Layout, Role
 from bowstring.layouts.binary import checked_offsets
-from bowstring.layouts.dictionary import DictionaryLayout
-from bowstring.layouts.equality import begins_with
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes, Memory, allocate
 
 _LEAST_BYTES = 64
@@ -39,15 +37,17 @@ class Chain:
         self._grown: _Grown | None = None
         self._ends: list[int] = []
 
-    def joined(self, count: int) -> Array:
-        """The values of the first `count` parts; raises `InvalidDataError` where one is malformed."""
+    def joined(self, count: int, resolve: Callable[[Array], Array] = lambda values: values) -> Array:
+        """The values of the first `count` parts, after `resolve` has given them the dictionaries inside them; by
+        default the last part's are those of all. Raises `InvalidDataError` where a part is malformed.
+        """
+        first = self.parts[0][0]
         if count == 1:
-            return self.parts[0][0]
-        layout = self.parts[0][0].layout
-        if not _can_grow(layout):
-            return layout.concat([part[0] for part in self.parts[:count]])
+            return resolve(first)
+        if not _can_grow(first.layout):
+            return first.layout.concat([resolve(part[0]) for part in self.parts[:count]])
         with self._lock:
-            grown = self._grown or _Grown(layout)
+            grown = self._grown or _Grown(first.layout)
             self._grown = None  # where a part is malformed, the next to ask begins anew and is told so again
             ends = self._ends if grown.length else []
             for part in self.parts[len(ends) : count]:
@@ -55,7 +55,8 @@ class Chain:
                 grown.append(part[0].rebased())
                 ends.append(grown.length)
             self._grown, self._ends = grown, ends
-            return grown.array().slice(0, ends[count - 1])
+            values = grown.array().slice(0, ends[count - 1])
+            return resolve(values.rebased() if first.layout.children else values)
 
 
 def _can_grow(layout: Layout) -> bool:
@@ -67,7 +68,7 @@ def _can_grow(layout: Layout) -> bool:
 
 
 class _Grown:
-    """Arrays of one layout end to end, in memory that has room for more."""
+    """Arrays of one layout end to end, in memory that has room for more; the last one's dictionary is that of all."""
 
     __slots__ = ("_buffers", "_children", "_dictionary", "_layout", "length")
 
@@ -80,7 +81,6 @@ class _Grown:
 
     def append(self, array: Array) -> None:
         """Add an array that begins at offset 0; where it is malformed, what is here is of no use any more."""
-        keys = self._keys(array) if isinstance(self._layout.storage, DictionaryLayout) else None
         offsets = self._offsets(array)
         for child, own in zip(self._children, array.children, strict=True):
             child.append(own.rebased())
@@ -97,10 +97,9 @@ class _Grown:
                 held = array.buffers[number]
                 bits = np.unpackbits((held or EMPTY).bytes, count=array.length, bitorder="little")
                 room.append_bits(bits, self.length)
-            elif keys is not None:
-                room.append(keys.view(UINT8))
             else:
                 room.append(_bytes(array, number, spec))
+        self._dictionary = array.dictionary
         self.length += array.length
 
     def _offsets(self, array: Array) -> Any:
@@ -123,26 +122,6 @@ class _Grown:
                     )
                 return np.ascontiguousarray(offsets + spec.dtype.type(base))
         return None
-
-    def _keys(self, array: Array) -> Any:
-        """The array's indices as they point into the dictionary that serves all arrays; it may grow by theirs."""
-        layout, own, held = self._layout.storage, array.dictionary, self._dictionary
-        assert isinstance(layout, DictionaryLayout)
-        keys = layout.keys(array.storage)
-        assert own is not None
-        base = 0
-        if held is None or (held.length < own.length and begins_with(own, held)):
-            held = own
-        elif not begins_with(held, own):
-            base = held.length
-            if keys.size and base + int(keys.max()) > np.iinfo(layout.indices.dtype).max:
-                raise InvalidDataError(
-                    f"the dictionaries inside a dictionary and its deltas have {base + own.length} values in all, too "
-                    f"many for the indices of {layout.type}"
-                )
-            held = layout.dictionary.concat([held, own])
-        self._dictionary = held
-        return (keys + base).astype(layout.indices.dtype)
 
     def _append_validity(self, array: Array) -> None:
         validity, room = array.buffers[0], self._buffers[0]

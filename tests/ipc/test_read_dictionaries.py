@@ -1,0 +1,227 @@
+"""Dictionaries of other writers: in any place and order that the format allows, and malformed ones."""
+
+from __future__ import annotations
+
+import io
+import time
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import bowstring as bs
+from bowstring import errors
+from bowstring.ipc.header import DictionaryMark
+from bowstring.ipc.sinks import sink_for
+from bowstring.ipc.stream import EncodedMessage, Encoder
+from bowstring.ipc.written import written_schema
+from tests.ipc.samples import as_file, as_stream
+from tests.ipc.test_written_dictionaries import GROWN, batch, coded, lists, words
+
+MAKE = pytest.mark.parametrize(("kind", "open_"), [(bs.FileWriter, bs.open_file), (bs.StreamWriter, bs.open_stream)])
+
+
+def encoded(*batches: bs.RecordBatch, **options: Any) -> list[EncodedMessage]:
+    """The messages of batches, without the schema."""
+    encoder = Encoder(batches[0].schema, form=bs.WireForm(**options))
+    return [message for one in batches for message in encoder.encode_batch(one)]
+
+
+def dictionary(schema: bs.Schema, id_: int, values: bs.Array, is_delta: bool = False) -> EncodedMessage:
+    """A dictionary batch of these values, whatever the schema says."""
+    return Encoder(schema)._message(values.length, [values], (), DictionaryMark(id_, is_delta))
+
+
+def assembled(kind: Any, schema: bs.Schema, messages: list[EncodedMessage], **options: Any) -> bytes:
+    """A file or stream of the messages in this order."""
+    sink = io.BytesIO()
+    writer = kind(sink_for(sink), Encoder(schema, form=bs.WireForm(**options)))
+    writer._begin()
+    for message in messages:
+        writer._put(message)
+    writer.close()
+    return sink.getvalue()
+
+
+def column(one: bs.RecordBatch) -> list[Any]:
+    return one.column(0).to_pylist()
+
+
+def test_dictionaries_may_be_anywhere_in_a_file() -> None:
+    held = [words("a", "b"), words("a", "b", "c")]
+    first, use, delta, again = encoded(*held)
+    data = assembled(bs.FileWriter, held[0].schema, [use, again, first, delta])
+    assert [column(one) for one in bs.open_file(data)] == [["a", "b"], ["a", "b", "c"]]
+    assert pa.ipc.open_file(data).read_all().column(0).to_pylist() == ["a", "b", "a", "b", "c"]
+
+
+def test_a_column_of_nulls_may_come_before_its_dictionary() -> None:
+    held = [batch(coded([None, None], [])), words("a")]
+    _, nulls, _, use = encoded(*held)
+    first = dictionary(held[0].schema, 0, bs.array(["a"]))
+    data = assembled(bs.StreamWriter, held[0].schema, [nulls, first, use])
+    for made in (list(bs.open_stream(data)), bs.open_stream(data).read_all().to_batches()):
+        assert [column(one) for one in made] == [[None, None], ["a"]]
+        made[0].validate(full=True)
+
+
+@MAKE
+def test_an_inner_dictionary_may_come_after_the_outer_one(kind: Any, open_: Any) -> None:
+    held = lists(["a", "b"], [0, 1], [1])
+    inner, outer, use = encoded(held)
+    data = assembled(kind, held.schema, [outer, inner, use])
+    assert column(next(iter(open_(data)))) == [["a", "b"], ["b"]]
+    assert column(next(iter(open_(data)))) == pa.table(held).column(0).to_pylist()
+
+
+@pytest.mark.parametrize("form", [{}, {"byte_order": "big"}, {"compression": "lz4"}])
+def test_indices_mean_what_is_defined_where_the_batch_is(form: Any) -> None:
+    held = [lists(["a", "b"], [0, 1]), lists(["p", "q"], [1, 0])]
+    inner, outer, use, inner_2, outer_2, _ = encoded(*held, **form)
+    for between, expected in (
+        ([inner_2, outer_2], ["q", "p"]),
+        ([outer_2, inner_2], ["q", "p"]),
+        ([inner_2], ["p", "q"]),
+        ([outer_2], ["b", "a"]),
+        ([], ["a", "b"]),
+    ):
+        for start in ([inner, outer], [outer, inner]):
+            data = assembled(bs.StreamWriter, held[0].schema, [*start, use, *between, use], **form)
+            first, second = bs.open_stream(data)
+            assert (column(second), column(first)) == ([expected], [["a", "b"]])
+            if start[0] is inner:
+                assert pa.ipc.open_stream(data).read_all().column(0).to_pylist()[1] == expected
+
+
+def test_deltas_of_an_outer_dictionary_use_the_inner_one_of_the_batch() -> None:
+    held = [lists(["a", "b"], [0, 1]), lists(["p", "q", "r"], [0, 1], [2])]
+    inner, outer, use, inner_2, _, use_2 = encoded(*held)
+    grown = [lists(["a", "b"], [0, 1]), lists(["a", "b", "c"], [0, 1], [2])]
+    _, _, _, inner_delta, outer_delta, _ = encoded(*grown, dictionary_deltas="always")
+    data = assembled(
+        bs.StreamWriter, held[0].schema, [inner, outer, use, inner_delta, outer_delta, use_2, inner_2, use_2, use]
+    )
+    read = [column(one) for one in bs.open_stream(data)]
+    assert read == [[["a", "b"]], [["a", "b"], ["c"]], [["p", "q"], ["r"]], [["p", "q"]]]
+
+
+@MAKE
+def test_an_inner_dictionary_that_never_comes_is_an_error(kind: Any, open_: Any) -> None:
+    held = lists(["a", "b"], [0, 1], [1])
+    _, outer, use = encoded(held)
+    one = next(iter(open_(assembled(kind, held.schema, [outer, use]))))
+    with pytest.raises(
+        errors.InvalidDataError,
+        match=r"column 'a': dictionary 1, which is inside dictionary 0, has not|dictionary 1 has not been defined",
+    ):
+        one.column(0)
+
+
+@MAKE
+def test_a_delta_for_a_dictionary_that_is_not_there_is_an_error(kind: Any, open_: Any) -> None:
+    held = words("a")
+    _, use = encoded(held)
+    data = assembled(kind, held.schema, [dictionary(held.schema, 0, bs.array(["a"]), is_delta=True), use])
+    with pytest.raises(errors.InvalidDataError, match=r"delta.*dictionary 0"):
+        [column(one) for one in open_(data)]
+
+
+@MAKE
+def test_a_dictionary_that_no_field_names_is_an_error(kind: Any, open_: Any) -> None:
+    held = words("a")
+    data = assembled(kind, held.schema, [dictionary(held.schema, 7, bs.array(["a"])), *encoded(held)])
+    with pytest.raises(errors.InvalidDataError, match=r"dictionary 7 is none of the schema's \[0\]"):
+        [column(one) for one in open_(data)]
+
+
+@MAKE
+@pytest.mark.parametrize("is_delta", [False, True])
+@pytest.mark.parametrize(
+    "values",
+    [bs.array([1, 2]), bs.array([["x"]], bs.list_(bs.string())), bs.array([None]), bs.array(["x"], bs.string_view())],
+    ids=lambda values: str(values.type),
+)
+def test_a_dictionary_of_another_shape_is_an_error(kind: Any, open_: Any, is_delta: bool, values: bs.Array) -> None:
+    held = words("a")
+    first, use = encoded(held)
+    odd = dictionary(held.schema, 0, values, is_delta)
+    data = assembled(kind, held.schema, [*([first] if is_delta else []), odd, use])
+    with pytest.raises(errors.InvalidDataError, match=r"dictionary|message"):
+        [column(one) for one in open_(data)]
+
+
+def test_a_second_dictionary_in_a_file_is_an_error() -> None:
+    held = words("a")
+    first, use = encoded(held)
+    data = assembled(bs.FileWriter, held.schema, [first, first, use])
+    with pytest.raises(errors.InvalidDataError, match="only one non-delta batch of dictionary 0"):
+        column(bs.open_file(data)[0])
+
+
+def test_an_index_beyond_the_dictionary_that_replaced_another_is_an_error() -> None:
+    held = [words("a", "b", "c"), words("x")]
+    first, use, replacement, _ = encoded(*held)
+    data = assembled(bs.StreamWriter, held[0].schema, [first, use, replacement, use])
+    good, bad = bs.open_stream(data)
+    assert column(good) == ["a", "b", "c"]
+    with pytest.raises(errors.InvalidDataError, match=r"indices\[1\] = 1 is not within the dictionary of 1 values"):
+        column(bad)
+    with pytest.raises(errors.InvalidDataError, match="column 'a'"):
+        bad.validate(full=True)
+
+
+def test_fields_that_name_one_id_for_different_values_are_an_error() -> None:
+    schema = bs.schema([("a", bs.dictionary(bs.int8(), bs.string())), ("b", bs.dictionary(bs.int8(), bs.int32()))])
+    with pytest.raises(errors.InvalidDataError, match="dictionary 0 is of type"):
+        written_schema(schema, bs.WireForm(), (0, 0))
+
+
+# A thousand deltas
+
+
+def deltas(count: int) -> list[bs.RecordBatch]:
+    """Batches whose dictionary grows by ten words each."""
+    every = bs.array([f"the word number {number}" for number in range(10 * count)])
+    type_ = bs.dictionary(bs.int32(), bs.string())
+    return [batch(coded([10 * n, 10 * n + 9], every.slice(0, 10 * n + 10), type_)) for n in range(count)]
+
+
+@MAKE
+def test_a_thousand_deltas_cost_in_proportion(kind: Any, open_: Any) -> None:
+    held = deltas(1000)
+    start = time.perf_counter()
+    data = (as_file if kind is bs.FileWriter else as_stream)(*held)
+    assert bs.inspect(data).delta_batches == 999
+    assert len(data) < 1_500_000
+    read = list(open_(data))
+    found = [column(one) for one in read]
+    taken_s = time.perf_counter() - start
+    assert found == [[f"the word number {10 * n}", f"the word number {10 * n + 9}"] for n in range(1000)]
+    assert taken_s < 20
+    memories = {id(b.memory): b.memory.size for one in read for b in one.column(0).dictionary.buffers if b is not None}
+    assert sum(memories.values()) < 20 * len(data), "each batch has a dictionary of its own"
+
+
+def test_what_was_read_with_a_thousand_deltas_is_written_with_them_again() -> None:
+    read = list(bs.open_stream(as_stream(*deltas(1000))))
+    again = as_stream(*read)
+    assert bs.inspect(again).delta_batches == 999
+    assert [column(one) for one in bs.open_stream(again)] == [column(one) for one in read]
+
+
+def test_many_dictionaries_are_defined_in_proportion() -> None:
+    names = [f"c{number}" for number in range(3000)]
+    held = bs.RecordBatch.from_arrays([coded([0], [name]) for name in names], names)
+    start = time.perf_counter()
+    (read,) = bs.open_stream(as_stream(held))
+    assert [one.to_pylist() for one in read.columns] == [[name] for name in names]
+    assert time.perf_counter() - start < 20
+    assert np.all([one.length == 1 for one in read.columns])
+
+
+def test_batches_stay_valid_when_later_ones_have_been_read() -> None:
+    read = list(bs.open_stream(as_stream(*GROWN, form=bs.WireForm(dictionary_deltas="always"))))
+    for one, made in zip(reversed(read), reversed(GROWN), strict=True):
+        one.validate(full=True)
+        assert one.equals(made)
