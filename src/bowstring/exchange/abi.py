@@ -20,6 +20,15 @@ from bowstring.exchange.callbacks import callback, immortal
 
 if ctypes.sizeof(ctypes.c_void_p) != 8:
     raise UnsupportedError("the C data interface needs pointers of 64 bits in this version")
+_interpreter = ctypes.PYFUNCTYPE(ctypes.c_void_p)
+if (
+    _interpreter(("PyInterpreterState_Get", ctypes.pythonapi))()
+    != _interpreter(("PyInterpreterState_Main", ctypes.pythonapi))()
+):
+    raise UnsupportedError(
+        "the C data interface works in the main interpreter of a process: in another one, the callbacks of ctypes "
+        "would wait for a lock that it holds itself"
+    )
 
 # struct ArrowSchema
 FORMAT, NAME, METADATA, FLAGS, SCHEMA_N_CHILDREN, SCHEMA_CHILDREN, SCHEMA_DICTIONARY, SCHEMA_RELEASE, SCHEMA_PRIVATE = (

@@ -25,7 +25,7 @@ _MAX_SLOTS = 1 << 56
 _ADDRESSES = 1 << 62
 
 _zeros = immortal(np.zeros(8, np.int64))
-_ZEROS = _zeros.__array_interface__["data"][0]
+_ZEROS: int = _zeros.__array_interface__["data"][0]
 """Where the offsets of an array without slots and buffers point: readers look for a first offset all the same."""
 
 
