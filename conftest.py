@@ -9,6 +9,8 @@ from typing import Any
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 
+pytest_plugins = ["tests.keeping"]
+
 
 def _enter_empty_folder(namespace: dict[str, Any]) -> None:
     namespace["_home"] = os.getcwd()

@@ -19,6 +19,7 @@ from bowstring.errors import InvalidDataError, LimitError, ProtocolError, Unsupp
 from bowstring.exchange import cdata, formats, integration
 from bowstring.inspection.validating import Validator
 from bowstring.ipc import framing
+from bowstring.layouts import gather
 from bowstring.tensors.sparse import SparseTensor
 from fuzz.inputs import Input
 
@@ -30,6 +31,7 @@ FORMS = (
     bs.WireForm(compression="lz4"),
     bs.WireForm(compression="zstd"),
 )
+gather.MAX_VALUES, gather.MAX_BYTES = 1 << 22, 1 << 27
 _MOST_ROWS = 2000
 _SOME_ROWS = 40
 

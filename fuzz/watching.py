@@ -57,7 +57,7 @@ class Watched:
         self._hang_s = hang_s
         self._findings = findings
         self._past = (0, 0)
-        self.deaths = 0
+        self.deaths = self._starts = 0
         home.mkdir(parents=True, exist_ok=True)
         (home / "corpus").mkdir(exist_ok=True)
         self._start()
@@ -66,7 +66,7 @@ class Watched:
         (self._home / "state").unlink(missing_ok=True)
         self.state = State(self._home / "state")
         self._log: IO[bytes] = (self._home / "log.txt").open("wb")
-        command = [sys.executable, "-m", "fuzz.worker", str(self._home), str(self._seed + self.deaths)]
+        command = [sys.executable, "-m", "fuzz.worker", str(self._home), str(self._seed + self._starts)]
         self._process = subprocess.Popen(command, cwd=_ROOT, stdout=self._log, stderr=self._log)
         self._started = time.monotonic()
 
@@ -92,7 +92,9 @@ class Watched:
         """See whether it is still at work; write down what it died of, and start another one."""
         tried, _, since, raw = self.state.read()
         status = self._process.poll()
-        if status is not None:
+        if status == 0:
+            self._restart()  # it had grown
+        elif status is not None:
             self._died(raw, tried, f"exit-{status}" if status > 0 else signal.Signals(-status).name)
         elif tried and time.monotonic() - since > self._hang_s:
             self._process.send_signal(signal.SIGUSR1)  # writes the stack
@@ -109,8 +111,12 @@ class Watched:
         frame = re.search(r'File ".*?(bowstring/[^"]*)\.py", line (\d+)', story)
         place = f"-{frame[1].removeprefix('bowstring/').replace('/', '.')}-{frame[2]}" if frame else ""
         self._findings.keep(Input.unpack(raw), f"{what}{place}", f"{what}\n{story}\n{log}")
-        self._past = self.counts()
         self.deaths += 1
+        self._restart()
+
+    def _restart(self) -> None:
+        self._past = self.counts()
+        self._starts += 1
         self._log.close()
         self._start()
 

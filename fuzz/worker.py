@@ -27,6 +27,8 @@ from typing import Any
 MAX_INPUT_BYTES = 1 << 16
 MAX_MEMORY_BYTES = 1536 << 20
 SLOW_S = 5.0
+STALE_BYTES = 700 << 20
+"""A worker ends itself when it holds so much: the engine loses a little memory with each input that we mutate."""
 PLANT = "BOWSTRING_FUZZ_PLANT"
 """The environment variable that names a module to import: tests plant bugs in this way, for the fuzzer to find."""
 _STATE = struct.Struct("<QQdI")
@@ -72,13 +74,18 @@ def main() -> None:
     if PLANT in os.environ:
         importlib.import_module(os.environ[PLANT])
     work = _Work(home, seed)
-    held = int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE
+    held = _statm(0)
     resource.setrlimit(resource.RLIMIT_AS, (held + MAX_MEMORY_BYTES, resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if atheris is None:
         work.blindly()
     else:
         _guided(atheris, work, home, seed)
+
+
+def _statm(column: int) -> int:
+    """Bytes that this process has: of addresses (0) or of memory (1)."""
+    return int(Path("/proc/self/statm").read_text().split()[column]) * mmap.PAGESIZE
 
 
 def _import_all() -> None:
@@ -133,6 +140,8 @@ class _Work:
         raw = raw[: MAX_INPUT_BYTES + 1]
         given = self._input.unpack(raw)
         self._tried += 1
+        if self._tried % 1000 == 0 and _statm(1) > STALE_BYTES:
+            os._exit(0)
         self._state.begin(self._tried, self._sound, raw)
         started = time.process_time()
         try:
