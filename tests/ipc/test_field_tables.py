@@ -16,12 +16,19 @@ from bowstring.datatypes.field import Field
 from bowstring.errors import BowstringError, InvalidDataError, LimitError
 from bowstring.flatbuf.codec import Message, Table
 from bowstring.flatbuf.tables import SPECS
+from bowstring.ipc import field_tables
 from bowstring.ipc.deferred import DeferredSchema
 from bowstring.ipc.field_tables import FieldTables
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import read_field
 from bowstring.testing import strategies
 from tests.ipc import samples
+
+
+@pytest.fixture(autouse=True)
+def _also_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(field_tables, "_WORTH_FIELDS", 0)
+
 
 _FLAT = [
     bs.int32(), bs.uint8(), bs.float16(), bs.string(), bs.string_view(), bs.binary(), bs.null(), bs.bool_(),

@@ -9,6 +9,7 @@ import os
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -205,6 +206,28 @@ def test_dictionaries_are_fetched_for_the_columns_that_need_them() -> None:
     assert reader.column("o").to_pylist() == other.to_pylist() * 2
     assert file.read_bytes < 160_000
     assert reader.read_all().equals(bs.Table.from_batches([batch] * 2))
+
+
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_dictionaries_of_columns_are_fetched_with_few_questions(
+    put: Callable[[str, bytes], str], compression: str | None
+) -> None:
+    words = bs.array([f"word {i}" for i in range(40_000)] * 2, bs.dictionary(bs.int32(), bs.string()))
+    batch = bs.RecordBatch.from_arrays([words, bs.array(np.arange(80_000))], ["w", "n"])
+    url = put("words.arrow", samples.as_file(*[batch] * 4, compression=compression))
+    assert bs.open_file(url, columns=["w"]).read_all()["w"].chunks[3].equals(words)
+    assert SlowFileSystem.questions <= 7
+
+
+@pytest.mark.usefixtures("no_edges")
+def test_every_file_of_others_is_read_alike(shared_folder: Path) -> None:
+    corpus = shared_folder / "corpus"
+    files = [*sorted(corpus.glob("golden/**/*.arrow_file")), *sorted(corpus.glob("fuzz/file/*"))]
+    assert len(files) > 20
+    for path in files:
+        raw = path.read_bytes()
+        if len(raw) < 1 << 20:
+            assert outcome(partial(far, raw)) == outcome(partial(bs.open_file, raw)), path
 
 
 def test_batches_relayed_from_afar_are_written_whole(tmp_path: Path) -> None:
@@ -501,7 +524,9 @@ def outcome(open_: Callable[[], Any]) -> Any:
         reader = open_()
         out: list[Any] = [repr(reader.schema)]
         for index in range(reader.num_record_batches):
-            out += [(column.buffers and column.to_pylist()) for column in reader[index].columns]
+            batch = reader[index]
+            batch.validate(full=True)
+            out += [repr(column.to_pylist()) for column in batch.columns]
     except errors.InvalidDataError as error:
         return type(error)
     return out

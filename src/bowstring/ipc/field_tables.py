@@ -26,6 +26,7 @@ from bowstring.layouts.registry import layout_of
 _FIELD = SPECS["Field"]
 _U16, _U32, _VTABLE = struct.Struct("<H"), struct.Struct("<I"), struct.Struct("<HH")
 _MAX_PLACES = 8
+_WORTH_FIELDS = 20
 _MAX_TYPES = 256
 """So many different types are told apart; the fields of further ones are read by themselves."""
 
@@ -208,6 +209,8 @@ class FieldTables:
         read by themselves.
         """
         out: list[Field | None] = [None] * len(self)
+        if len(out) < _WORTH_FIELDS:
+            return out
         words, message = self.words, self.schema.message
         starts, lengths, sound = words.texts(self.names)
         flags, whole = self.tables.slot(_number("nullable"), 1)

@@ -229,7 +229,7 @@ def _fetch_entries(source: RangeSource, every: Sequence[FarColumns], wanted: Seq
     takers = []
     for columns in every:
         raw = columns.header.raw
-        if isinstance(raw, RangeBytes):
+        if isinstance(raw, RangeBytes) and raw.lacks([(0, len(raw))]):
             missing = raw.lacks(span for column in wanted for span in columns.entries(column))
             if missing:
                 lacking += missing
