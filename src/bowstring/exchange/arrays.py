@@ -152,6 +152,8 @@ class Import:
             raise InvalidDataError("the structure is released already")
         if not (0 <= length <= _MAX_SLOTS and 0 <= offset <= _MAX_SLOTS and -1 <= nulls <= length):
             raise InvalidDataError(f"length {length}, offset {offset} and null count {nulls} do not go together")
+        if n_buffers == 1 and not plan.buffers:
+            n_buffers = 0  # as Arrow had it before 1.0, and polars still has it: a null array with an absent bitmap
         if n_children != plan.children or (
             n_buffers != plan.buffers and (not plan.variadic or n_buffers < plan.buffers)
         ):
