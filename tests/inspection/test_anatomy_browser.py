@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
+from bowstring.errors import BowstringError
 from bowstring.inspection.anatomy.model import Leaf, Segment
 from tests.inspection.browser import chromium, visit
 from tests.inspection.test_anatomy import buffers_of
@@ -219,6 +220,24 @@ def test_text_stands_out_in_both_shades(
             assert ratio >= 4.5, selector
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_labels_stand_out_from_the_colours_of_the_map(
+    browser: Browser, small: tuple[bytes, Path], scheme: Literal["light", "dark"]
+) -> None:
+    roles = ("framing", "metadata", "validity", "offsets", "sizes", "type-ids", "views", "data", "indices")
+    with visit(browser, small[1], scheme=scheme) as seen:
+        found: dict[str, str] = seen.page.evaluate(
+            "names => Object.fromEntries(names.map(name => {"
+            "  document.body.style.outlineColor = `var(--${name})`;"
+            "  return [name, getComputedStyle(document.body).outlineColor]; }))",
+            ["on-role", "on-tint", "tint-b", *(f"c-{role}" for role in (*roles, "schema", "footer", "unread"))],
+        )
+    assert contrast(found["on-tint"], found["tint-b"]) >= 4.5
+    fills = {name: colour for name, colour in found.items() if name.startswith("c-")}
+    assert len(set(fills.values())) >= len(roles)
+    assert {name for name, colour in fills.items() if contrast(found["on-role"], colour) < 4.5} == set()
+
+
 def test_dark_and_light_differ_and_the_switch_is_kept(browser: Browser, small: tuple[bytes, Path]) -> None:
     with visit(browser, small[1]) as light, visit(browser, small[1], scheme="dark") as dark:
         assert sum(colours(light.style("body", "backgroundColor"))) > 600
@@ -379,3 +398,20 @@ def test_big_endian_values_are_read_as_such(browser: Browser, shared_folder: Pat
         for part in found.parts[:6]:
             seen.choose(part.stop - 1)
         assert seen.complaints == []
+
+
+def test_what_fuzzers_made_is_shown_without_an_error(browser: Browser, shared_folder: Path, tmp_path: Path) -> None:
+    paths = [path for path in sorted((shared_folder / "corpus" / "fuzz").rglob("*")) if path.is_file()]
+    seen_pages = 0
+    for path in paths[::5]:
+        try:
+            page = page_of(path, tmp_path)
+        except BowstringError:
+            continue
+        seen_pages += 1
+        with visit(browser, page) as seen:
+            seen.page.evaluate(
+                "async () => { for (let i = 0; i < Math.min(anatomy.leaves, 30); i++) await anatomy.chooseLeaf(i); }"
+            )
+            assert (path.name, seen.complaints) == (path.name, [])
+    assert seen_pages > 3

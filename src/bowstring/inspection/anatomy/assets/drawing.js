@@ -207,7 +207,7 @@ function paintRow(pen, width, level) {
     pen.globalAlpha = lit !== null && level === GROUP && isDim(groupFirst[i]) ? 0.35 : 1;
     pen.fillStyle = own ?? (isHeader ? ink["tint-b"] : level === PART ? (A.part_number[i] % 2 ? ink["tint-b"] : ink["tint-a"]) : ink["tint-a"]);
     pen.fillRect(left, top, Math.max(right - left - (w > 4 ? 1 : 0), 1), height);
-    if (w > 24) label(pen, level === PART ? [partTitle(i, false), partTitle(i, true), ...(A.part_rows[i] >= 0 ? [number(A.part_number[i])] : [])] : [groupTitle(i)], left, right, top + height / 2 + 5, own ? ink["on-role"] : isHeader ? ink.quiet : ink["on-tint"]);
+    if (w > 24) label(pen, level === PART ? [partTitle(i, false), partTitle(i, true), ...(A.part_rows[i] >= 0 ? [number(A.part_number[i])] : [])] : [groupTitle(i)], left, right, top + height / 2 + 5, own ? ink["on-role"] : ink["on-tint"]);
     pen.globalAlpha = 1;
   }
   close();

@@ -175,4 +175,5 @@ window.anatomy = {
     return { x: box.left + (((low + high) / 2 - view[0]) / (view[1] - view[0])) * box.width, y: box.top + ROWS[level][0] + ROWS[level][1] / 2 };
   },
   chooseByte,
+  chooseLeaf: (leaf) => choose([LEAFS, leaf]),
 };
