@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -73,29 +71,6 @@ def test_extreme_numbers_give_an_error_of_ours_or_valid_data(format_: str) -> No
                 drained(format_, mutated)
             except errors.InvalidDataError:
                 pass
-
-
-READ_ALL = """
-import resource, sys
-resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
-import bowstring as bs
-kind, *paths = sys.argv[1:]
-for path in paths:
-    try:
-        for batch in (bs.open_file if kind == "file" else bs.open_stream)(path):
-            batch.validate(full=True)
-    except bs.errors.InvalidDataError as error:
-        assert str(error), path
-"""
-
-
-@FORMATS
-def test_files_of_a_fuzzer_are_read_or_refused_in_little_memory(format_: str, shared_folder: Path) -> None:
-    paths = sorted(map(str, (shared_folder / "corpus" / "fuzz" / format_).iterdir()))
-    assert paths
-    command = [sys.executable, "-c", READ_ALL, format_, *paths]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def schema_message(fields: list[dict[str, Any]]) -> bytes:
