@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -307,6 +309,26 @@ def test_urls_of_every_kind_are_opened(tmp_path: Path) -> None:
         with fsspec.open(f"{site.url}/kinds") as held, bs.open_file(held) as reader:
             assert reader[0].equals(samples.batch())
             assert isinstance(reader, RangedReader)
+
+
+def test_without_the_packages_of_a_url_the_error_says_what_to_install() -> None:
+    code = (
+        "import sys\n"
+        "import bowstring as bs\n"
+        "bs.open_file\n"
+        "assert not {'fsspec', 'asyncio', 'aiohttp'} & set(sys.modules), 'imported before they are needed'\n"
+        "for package, url in (('aiohttp', 'http://localhost/x'), ('fsspec', 'memory://x')):\n"
+        "    sys.modules[package] = None\n"
+        "    if package == 'fsspec':\n"
+        "        sys.modules['fsspec.core'] = None\n"
+        "    for use in (bs.open_file, bs.open_stream, lambda url: bs.new_file(url, bs.schema({'a': bs.int8()}))):\n"
+        "        try:\n            use(url)\n"
+        "        except bs.errors.MissingExtraError as error:\n            print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("pip install 'bowstring[fsspec]'") == 3
+    assert done.stdout.count("aiohttp") == 3
 
 
 def test_streams_come_from_urls() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import re
 import sys
@@ -169,10 +168,12 @@ class FsspecStore:
 
     def _edges(self) -> tuple[dict[str, Any], tuple[bytes, bytes] | None]:
         """What the store says of the file, and its first and last bytes; None for these where they did not come."""
+        from asyncio import gather  # it takes long to import, and only some stores need it
+
         from fsspec.asyn import sync
 
         async def ask() -> Any:
-            return await asyncio.gather(
+            return await gather(
                 self._files._info(self._path),
                 self._files._cat_file(self._path, start=0, end=_HEAD_BYTES, **self._options),
                 self._files._cat_file(self._path, start=-_TAIL_BYTES, end=None, **self._options),
