@@ -105,6 +105,29 @@ def test_a_click_on_a_buffer_tells_its_meaning_and_its_bytes(browser: Browser, s
         assert "«Dictionary-encoded Layout»" in seen.choose(places["colour", "indices"][0])
 
 
+def test_headers_and_the_footer_tell_what_they_hold(browser: Browser, small: tuple[bytes, Path]) -> None:
+    raw, path = small
+    found = bs.anatomy(raw)
+    batches = [part for part in found.parts if part.kind is Segment.RECORD_BATCH]
+    with visit(browser, path) as seen:
+        text = seen.choose(batches[0].start + 20)
+        assert re.search(r"1\s*id values: 320 at 0", text)
+        assert re.search(r"1\s*name: 40, 10 null", text)
+        assert re.search(r"0\s*id validity: nothing", text)
+        text = seen.choose(found.total_bytes - 20)
+        for number, part in enumerate(batches):
+            assert re.search(rf"batch {number}\s*at {part.start:,}: ", text)
+
+
+def test_the_address_remembers_the_leaf_that_is_chosen(browser: Browser, small: tuple[bytes, Path]) -> None:
+    with visit(browser, small[1]) as seen:
+        before = seen.choose(len(small[0]) - 1)
+        assert seen.page.url.endswith(f"#byte={len(small[0]) - 6}")
+        seen.page.reload()
+        seen.page.wait_for_selector("#detail h2:has-text('Magic string')")
+        assert seen.page.inner_text("#detail") == before
+
+
 def test_clicks_on_the_upper_rows_choose_messages_and_columns(browser: Browser, small: tuple[bytes, Path]) -> None:
     raw, path = small
     batch = next(part for part in bs.anatomy(raw).parts if part.kind is Segment.RECORD_BATCH)

@@ -159,6 +159,8 @@ def _facts(found: Anatomy) -> list[tuple[str, str]]:
         ("Byte order", encoding.endianness),
         ("Metadata", encoding.metadata_version),
     ]
+    if encoding.end_marker is False:
+        facts.append(("End marker", "none"))
     if encoding.legacy_framing:
         facts.append(("Framing", "before 0.15"))
     return facts

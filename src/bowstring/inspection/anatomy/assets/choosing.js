@@ -62,6 +62,9 @@ function choose(item, shouldReveal = true) {
   if (shouldReveal) reveal(item);
   hexBytes = chart.clientWidth < 560 ? 96 : 256;
   $("status").textContent = nameOf(item);
+  try {
+    history.replaceState(null, "", item[0] === LEAFS ? "#byte=" + startOf(...item) : location.pathname + location.search);
+  } catch { /* where a page must not say where it is, it need not */ }
   draw();
   return showDetail();
 }

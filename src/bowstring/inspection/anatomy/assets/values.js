@@ -52,7 +52,7 @@ async function bytesOf([level, i]) {
 function hexDump(bytes, from) {
   const dump = make("pre", { class: "hex", tabindex: "0", "aria-label": "bytes in hexadecimal" });
   const digits = Math.max(4, (from + bytes.length).toString(16).length);
-  const per = detail.clientWidth < 560 ? 8 : 16;
+  const per = chart.clientWidth < 520 ? 8 : 16;
   let leaf = leafAtByte(from);
   for (let row = 0; row < bytes.length; row += per) {
     dump.append(make("span", { class: "at" }, (from + row).toString(16).padStart(digits, "0") + "  "));
@@ -125,6 +125,7 @@ function valuesOf(leaf, bytes, size) {
     return made;
   };
   if ((kind === LEAF.LENGTH || kind === LEAF.FOOTER_LENGTH) && bytes.length >= 4) return [make("h3", {}, "Value"), list([[null, number(view.getInt32(0, true)) + " bytes"]])];
+  if (kind === LEAF.METADATA) return metadataOf(partOf[leaf], list);
   if (kind !== LEAF.BUFFER) return [];
   const facts = leafFacts(leaf);
   if (!facts.plan || segmentOf(facts.p).includes("tensor")) return [];
@@ -138,6 +139,44 @@ function valuesOf(leaf, bytes, size) {
     return opened ? [...decoded(leaf, facts, opened, claim === -1n ? size - 8 : Number(claim), list), ...told] : told;
   }
   return decoded(leaf, facts, bytes, size, list);
+}
+/** What a header says of its fields and buffers, or the footer of the batches: as the page knows it from the map. */
+function metadataOf(p, list) {
+  const most = 24, out = [], plan = planOf(p);
+  const told = (title, items, total) => {
+    if (!total) return;
+    out.push(make("h3", {}, title), list(items));
+    if (total > items.length) out.push(make("p", { class: "under" }, "The first " + items.length + " of " + number(total) + "."));
+  };
+  if (segmentOf(p) === "footer") {
+    const items = [];
+    let total = 0;
+    for (let q = 0; q < P; q++) {
+      if (A.part_body[q] < 0 || !(A.part_flags[q] & 1)) continue;
+      if (++total > most) continue;
+      const from = startOf(PART, q);
+      items.push([partTitle(q, true), "at " + number(from) + ": " + number(A.part_body[q] - from) + " + " + bytesText(stopOf(PART, q) - A.part_body[q])]);
+    }
+    told("Blocks: place, header and body", items, total);
+    return out;
+  }
+  if (!plan || !A.part_nodes[p]) return out;
+  const nodes = plan.fields.slice(0, most).map((_, f) => {
+    const node = nodeOf(p, f);
+    return [f, fieldPath(plan, f) + ": " + number(node.length) + (node.nulls ? ", " + number(node.nulls) + " null" : "")];
+  });
+  told("Field nodes: slots and nulls", nodes, A.part_nodes[p]);
+  const slots = slotsOf(p), places = new Map();
+  for (let leaf = partFirst[p]; leaf < partFirst[p + 1]; leaf++) if (A.leaf_buffer[leaf] >= 0) places.set(A.leaf_buffer[leaf], leaf);
+  const buffers = [];
+  for (let n = 0; n < Math.min(slots.length, most); n++) {
+    const facts = bufferFacts(p, slots[n]), leaf = places.get(n), claimed = D.shared[p]?.[n];
+    const size = claimed ? claimed[1] : leaf === undefined ? 0 : A.leaf_length[leaf];
+    const from = claimed ? claimed[0] : leaf === undefined ? 0 : start[leaf] - A.part_body[p];
+    buffers.push([n, facts.path + " " + facts.label + ": " + (size ? number(size) + " at " + number(from) : "nothing")]);
+  }
+  told("Buffers: bytes, and where in the body", buffers, A.part_buffers[p]);
+  return out;
 }
 /** The first bytes that came out of a compressed buffer, if the page has them. */
 function openedOf(leaf) {
