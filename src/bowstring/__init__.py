@@ -122,11 +122,11 @@ if TYPE_CHECKING:
         AppendWriter as AppendWriter,
         append_file as append_file,
     )
+    from bowstring.ipc.coalescing import CoalescingWriter as CoalescingWriter
     from bowstring.ipc.concat import (
         Concatenated as Concatenated,
         concat_files as concat_files,
     )
-    from bowstring.ipc.coalescing import CoalescingWriter as CoalescingWriter
     from bowstring.ipc.file import (
         FileReader as FileReader,
     )
@@ -142,6 +142,10 @@ if TYPE_CHECKING:
     )
     from bowstring.ipc.salvage import (
         Dropped as Dropped,
+    )
+    from bowstring.ipc.statistics import (
+        ColumnStatistics as ColumnStatistics,
+        FileStatistics as FileStatistics,
     )
     from bowstring.ipc.stream import (
         StreamReader as StreamReader,
@@ -293,6 +297,7 @@ _EXPORTS = {
     "bowstring.ipc.limits": ("Limits",),
     "bowstring.ipc.recover": ("Recovery", "recover"),
     "bowstring.ipc.salvage": ("Dropped",),
+    "bowstring.ipc.statistics": ("ColumnStatistics", "FileStatistics"),
     "bowstring.ipc.stream": ("StreamReader",),
     "bowstring.ipc.writers": ("FileWriter", "StreamWriter"),
     "bowstring.serving.client": ("Dataset", "connect"),

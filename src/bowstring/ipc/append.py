@@ -28,6 +28,7 @@ from bowstring.ipc.metadata import V4, V5, read_pairs
 from bowstring.ipc.schemas import difference
 from bowstring.ipc.sinks import PathSink
 from bowstring.ipc.sources import MemorySource, random_access
+from bowstring.ipc.statistics import Collector, with_statistics
 from bowstring.ipc.stream import Encoder
 from bowstring.ipc.writers import Block, FileWriter
 from bowstring.ipc.written import written_schema
@@ -52,6 +53,7 @@ def append_file(
     byte order, metadata version and framing are the file's; so are compression (that of its last batch) and alignment,
     unless they are said. `metadata` is added to the footer's custom metadata, and replaces the values of keys that are
     there. Dictionaries of the file count as written: one that goes on becomes a delta, another is a `UsageError`.
+    Statistics that the file has go on.
 
     Raises `NotFoundError` where there is no file, `InvalidDataError` where it is malformed, `UsageError` for what is no
     regular file, `ResourceError` while another process appends to it. Writing a batch of another schema raises
@@ -70,12 +72,14 @@ def append_file(
             wire=before.reader.known.wire.whole,
         )
         encoder.go_on(written, before.dictionaries())
+        collector = before.collector()
         sink = AppendSink(name, source, before.end)
     except BaseException:
         source.close()
         raise
-    pairs = (*(pair for pair in read_pairs(before.reader.footer) if pair[0] not in keys), *given)
-    return AppendWriter(sink, encoder, pairs, before.blocks)
+    held = with_statistics(read_pairs(before.reader.footer), None, ())
+    pairs = (*(pair for pair in held if pair[0] not in keys), *given)
+    return AppendWriter(sink, encoder, pairs, before.blocks, collector)
 
 
 def _locked(name: str) -> MemorySource:
@@ -165,6 +169,14 @@ class _Before:
             common = gcd(common, *(int(offset) for offset in np.unique(offsets)))
         return next((alignment for alignment in _ALIGNMENTS if common % alignment == 0), 8)
 
+    def collector(self) -> Collector | None:
+        """What goes on with the file's statistics; None where it has none."""
+        known, schema = self.reader.statistics, self.reader.schema
+        if known is None:
+            return None
+        distinct = any(column.distinct_counts is not None for column in known.columns.values())
+        return Collector(schema, list(known.columns), distinct, known)
+
     def dictionaries(self) -> dict[int, Array]:
         """The dictionaries of the file by id, checked."""
         wire = self.reader.known.wire.whole
@@ -214,8 +226,16 @@ class AppendSink(PathSink):
 class AppendWriter(FileWriter):
     """Appends to a file; a context manager that puts the new file in its place when no error is raised inside."""
 
-    def __init__(self, sink: AppendSink, encoder: Encoder, pairs: Metadata, blocks: dict[str, list[Block]]) -> None:
+    def __init__(
+        self,
+        sink: AppendSink,
+        encoder: Encoder,
+        pairs: Metadata,
+        blocks: dict[str, list[Block]],
+        collector: Collector | None,
+    ) -> None:
         self._go_on(sink, encoder, pairs, {**blocks, headers.SCHEMA: []})
+        self._collector = collector
 
     def write_batch(self, batch: RecordBatch) -> None:
         """Write one batch; raises `UsageError` that names the difference where it has not the file's schema."""

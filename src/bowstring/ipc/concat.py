@@ -26,6 +26,7 @@ from bowstring.ipc.scan import BatchSpan, FileScan, StreamScan
 from bowstring.ipc.schemas import KnownSchema, difference, known_schema
 from bowstring.ipc.sinks import Sink, sink_for
 from bowstring.ipc.sources import MemorySource
+from bowstring.ipc.statistics import FileStatistics, merged, with_statistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def concat_files(
     `open_file` or `open_stream` takes, told apart by content, and is opened when its turn comes. `sink` is what
     `new_file` takes; a path appears when all is well, and not at all otherwise. The first source says schema and schema
     metadata. The custom metadata of the file is `metadata`, or else what the sources' footers have, where a key's first
-    value counts.
+    value counts. Statistics are put together where every source has them.
 
     Dictionaries that are the same are written once, one that goes on where another ends as a delta. Otherwise a stream
     replaces them, and a file can't: `UsageError`, as for sources of another schema, byte order or metadata version, and
@@ -108,6 +109,7 @@ class _Joiner:
         self._as_stream = as_stream
         self._begun: _Begun | None = None
         self._pairs: dict[bytes, bytes] = {}
+        self._statistics: list[FileStatistics | None] = []
         self._batches = 0
         self._rows = 0
 
@@ -127,6 +129,8 @@ class _Joiner:
                 self._batches += 1
                 self._rows += span.header.length
         passage.finish()
+        scan = incoming.scan
+        self._statistics.append(scan.reader.statistics if isinstance(scan, FileScan) else None)
         for key, value in incoming.scan.footer_metadata:
             self._pairs.setdefault(key, value)
 
@@ -134,7 +138,10 @@ class _Joiner:
         """Write the end."""
         if self._begun is None:
             raise UsageError("there is nothing to concatenate: give at least one file or stream")
-        self._begun.writer.end(tuple(self._pairs.items()) if metadata is None else metadata)
+        begun, parts = self._begun, [part for part in self._statistics if part is not None]
+        whole = merged(begun.known.wire.schema, parts) if parts and len(parts) == len(self._statistics) else None
+        pairs = tuple(self._pairs.items()) if metadata is None else metadata
+        begun.writer.end(with_statistics(pairs, whole, begun.writer.blocks[headers.RECORD_BATCH]))
         return Concatenated(sources, self._batches, self._rows, self._sink.position)
 
     def abandon(self) -> None:

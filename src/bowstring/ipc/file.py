@@ -23,6 +23,7 @@ from bowstring.ipc.metadata import read_pairs
 from bowstring.ipc.ranges import RangeSource
 from bowstring.ipc.schemas import KnownSchema, LateSchema, known_schema
 from bowstring.ipc.sources import MemorySource
+from bowstring.ipc.statistics import FileStatistics, check_batch, read_statistics
 from bowstring.ipc.stream import make_batch
 from bowstring.memory.buffer import Buffer, Memory
 from bowstring.tabular.batch import RecordBatch
@@ -64,6 +65,8 @@ class FileReader:
         self._batches_at, self.num_record_batches = self.footer.span("recordBatches")
         self._dictionaries_at, self.num_dictionary_batches = self.footer.span("dictionaries")
         self._dictionaries: FileDictionaries | None = None
+        self._statistics: FileStatistics | None = None
+        self._has_statistics: bool | None = None
         if self.num_record_batches + self.num_dictionary_batches > 1:
             self._check_blocks()
         if columns is not None:
@@ -151,6 +154,58 @@ class FileReader:
         """Where the dictionary batches are, as `blocks`."""
         return np.frombuffer(self._raw, BLOCK, self.num_dictionary_batches, self._dictionaries_at)
 
+    # What it says of its batches
+
+    @property
+    def statistics(self) -> FileStatistics | None:
+        """What the file says of its batches (`FileWriter.collect_statistics`); None where it says nothing.
+
+        Rows are checked against the header of each batch that is read. That minima and maxima are right is taken on
+        trust. Raises `InvalidDataError` where they are malformed or contradict themselves.
+        """
+        if self._has_statistics is None:
+            found = read_statistics(
+                read_pairs(self.footer), self.known.wire, self.blocks, self._limits, self._source.name
+            )
+            self._statistics, self._has_statistics = found, found is not None
+        return self._statistics
+
+    @property
+    def row_counts(self) -> npt.NDArray[np.int64]:
+        """The rows of each record batch, shape (batches,): as the file's statistics say, or else as headers do."""
+        if self.statistics is not None:
+            return self.statistics.row_counts
+        return np.array([self._located(index)[0].length for index in range(self.num_record_batches)], np.int64)
+
+    @property
+    def num_rows(self) -> int:
+        """The rows of all record batches, as `row_counts`."""
+        return int(self.row_counts.sum())
+
+    def check_statistics(self) -> None:
+        """Compare what the file says of its batches with their values, all of them.
+
+        Raises `InvalidDataError` that names the record batch, and the column by its position, where it is wrong.
+        """
+        if self.statistics is not None:
+            whole = type(self)(self._source, None, self._limits)
+            whole._statistics = self.statistics
+            for index in range(self.num_record_batches):
+                check_batch(self.statistics, index, whole.get_batch(index).columns)
+
+    def find_batches(self, column: str | int, low: Any = None, high: Any = None) -> list[int]:
+        """The positions of the record batches that may hold a value of a column from `low` to `high`, both included.
+
+        None is no bound. All others hold none, as the file's statistics say; without statistics of the column these are
+        all batches. `column` is a name or position in the whole file, chosen for reading or not; of dictionaries, runs
+        and extension types the plain values count. Raises `NotFoundError` for a column that is not there,
+        `DataTypeError` for bounds of another type, `UsageError` for NaN.
+        """
+        position = self.known.wire.index(column)
+        if self.statistics is None:
+            return list(range(self.num_record_batches))
+        return self.statistics.find(position, low, high)
+
     # Messages
 
     def batch_message(self, index: int) -> tuple[BatchHeader, Buffer]:
@@ -221,6 +276,11 @@ class FileReader:
         Raises `NotFoundError` where there is none, `InvalidDataError` where its header is malformed.
         """
         header, body = self._located(index)
+        if self._statistics is not None and header.length != self._statistics.row_counts[index]:
+            raise InvalidDataError(
+                f"{self._source.name}: record batch {index}: has {header.length} rows, but the file's statistics say "
+                f"{self._statistics.row_counts[index]}"
+            )
         known, version = self.known, header.shape.version
         selected = self._selections.get(version)
         if selected is None:

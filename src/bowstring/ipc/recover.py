@@ -24,6 +24,7 @@ from bowstring.ipc.salvage import Dropped, Salvage
 from bowstring.ipc.scan import BatchSpan
 from bowstring.ipc.sinks import sink_for
 from bowstring.ipc.sources import MemorySource, PulledSource
+from bowstring.ipc.statistics import with_statistics
 from bowstring.layouts.array import Array
 from bowstring.memory.buffer import Memory
 
@@ -116,7 +117,7 @@ def _written(judge: _Judge, writer: MessageWriter, advance: Callable[[int, int |
             advance(span.body_at + span.header.body_bytes, salvage.source.size)
     writer.relay(waiting, salvage.source)
     footer = salvage.footer
-    writer.end(() if footer is None else footer.pairs)
+    writer.end(() if footer is None else with_statistics(footer.pairs, None, ()))
     dropped = sorted(judge.dropped, key=lambda lost: (lost.start, lost.stop))
     problem = salvage.footer_problem if salvage.is_file else None
     return Recovery(

@@ -16,6 +16,7 @@ from bowstring.flatbuf.tables import BLOCK, SPECS
 from bowstring.ipc import framing, header as headers
 from bowstring.ipc.metadata import write_pairs
 from bowstring.ipc.sinks import Sink
+from bowstring.ipc.statistics import Collector, with_statistics
 from bowstring.ipc.stream import EncodedMessage, Encoder
 from bowstring.ipc.unifying import unified_batches
 from bowstring.tabular.batch import RecordBatch
@@ -171,6 +172,8 @@ class StreamWriter(_Writer):
 class FileWriter(_Writer):
     """Writes a file; a context manager that writes the footer when no error is raised inside."""
 
+    _collector: Collector | None = None
+
     def __init__(self, sink: Sink, encoder: Encoder, metadata: MetadataLike = None) -> None:
         super().__init__(sink, encoder)
         self._pairs: Metadata = as_metadata(metadata)
@@ -189,14 +192,40 @@ class FileWriter(_Writer):
         self._has_begun = True
         self._pairs, self._blocks = pairs, blocks
 
+    def collect_statistics(self, columns: Sequence[str | int] | None = None, distinct: bool = False) -> None:
+        """Have the footer say how many rows each batch has, where it lies, and of columns nulls, minimum and maximum.
+
+        Of all columns, or of those named; `distinct` counts the values that differ, too. Only before the first batch.
+        The values are validated and looked at as they are written, which takes time in proportion to them. Readers use
+        it to skip batches (`FileReader.find_batches`). Raises `UsageError` where batches are there already,
+        `NotFoundError` for a column that is not.
+        """
+        if self._blocks[headers.RECORD_BATCH]:
+            raise UsageError("statistics are collected from the first batch on, and there are batches already")
+        positions = range(len(self.schema)) if columns is None else [self.schema.index(key) for key in columns]
+        self._collector = Collector(self.schema, positions, distinct)
+
+    def write_batch(self, batch: RecordBatch) -> None:
+        """As `StreamWriter.write_batch`; raises `InvalidDataError` where statistics are collected of invalid values."""
+        collector, seen = self._collector, None
+        if collector is not None and getattr(batch, "schema", None) == self.schema:
+            seen = collector.look(batch)
+        super().write_batch(batch)
+        if collector is not None and seen is not None:
+            collector.take(seen)
+
     def _put(self, message: EncodedMessage) -> tuple[int, int]:
         start, framed_bytes = super()._put(message)
         self._blocks[message.kind].append((start, framed_bytes, 0, message.body_bytes))
         return start, framed_bytes
 
     def _end(self) -> None:
+        pairs = self._pairs
+        if self._collector is not None:
+            pairs = with_statistics(pairs, self._collector.statistics(), self._blocks[headers.RECORD_BATCH])
+        encoder = self._encoder
         parts = [
             self._end_of_stream,
-            *footer_parts(self._encoder.schema_table, self._encoder.form.version, self._blocks, self._pairs),
+            *footer_parts(encoder.schema_table, encoder.form.version, self._blocks, pairs),
         ]
         self._sink.write(parts, sum(map(len, parts)))

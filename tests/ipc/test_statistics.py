@@ -1,0 +1,346 @@
+"""What a file says of its batches: written, read, used to skip, put together, and not believed blindly."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import io
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import bowstring as bs
+from bowstring import errors
+from bowstring.ipc.statistics import KEY
+from tests.ipc.samples import as_stream, batch
+
+
+def file_of(*batches: bs.RecordBatch, columns: Sequence[str | int] | None = None, **options: Any) -> bytes:
+    """A file with statistics."""
+    sink = io.BytesIO()
+    with bs.new_file(sink, batches[0].schema) as writer:
+        writer.collect_statistics(columns, **options)
+        for held in batches:
+            writer.write(held)
+    return sink.getvalue()
+
+
+def said(values: Sequence[Any], type_: bs.DataType, **options: Any) -> tuple[Any, Any, int]:
+    """Minimum, maximum and nulls that a file says of one batch with these values."""
+    raw = file_of(bs.record_batch({"c": bs.array(values, type_)}), **options)
+    with bs.open_file(raw) as reader:
+        reader.check_statistics()
+        found = reader.statistics
+        assert found is not None
+        column = found.columns[0]
+        assert column.minima is not None
+        assert column.maxima is not None
+        return column.minima.to_pylist()[0], column.maxima.to_pylist()[0], int(column.null_counts[0])
+
+
+NUMBERS = [
+    bs.record_batch({"n": np.arange(start, start + 10), "s": [f"{start:03}"] * 10}) for start in range(0, 100, 10)
+]
+
+
+def test_a_file_says_rows_nulls_bounds_and_distinct_values_of_every_batch() -> None:
+    first = bs.record_batch({"n": [3, None, 1, 3], "s": ["b", "a", None, "b"]})
+    reader = bs.open_file(file_of(first, first.slice(1, 1), first.slice(4), distinct=True))
+    found = reader.statistics
+    assert found is not None
+    assert found.row_counts.tolist() == [4, 1, 0]
+    numbers, text = found.columns[0], found.columns[1]
+    assert numbers.null_counts.tolist() == [1, 1, 0]
+    assert numbers.minima is not None
+    assert numbers.minima.to_pylist() == [1, None, None]
+    assert numbers.maxima is not None
+    assert numbers.maxima.to_pylist() == [3, None, None]
+    assert text.minima is not None
+    assert text.minima.to_pylist() == ["a", "a", None]
+    assert numbers.distinct_counts is not None
+    assert numbers.distinct_counts.tolist() == [2, 0, 0]
+    reader.check_statistics()
+
+
+def test_batches_that_hold_no_such_value_are_found_without_reading_them() -> None:
+    reader = bs.open_file(file_of(*NUMBERS))
+    assert reader.find_batches("n", 25, 44) == [2, 3, 4]
+    assert reader.find_batches("n", low=85) == [8, 9]
+    assert reader.find_batches("n", high=-1) == []
+    assert reader.find_batches("n", 50, 40) == []
+    assert reader.find_batches("s", "02", "03") == [2]
+    assert reader.find_batches(0) == list(range(10))
+    rows = [
+        row for index in reader.find_batches("n", 39, 40) for row in reader[index]["n"].to_pylist() if 39 <= row <= 40
+    ]
+    assert rows == [39, 40]
+
+
+def test_a_column_that_is_not_chosen_for_reading_can_still_skip() -> None:
+    reader = bs.open_file(file_of(*NUMBERS), columns=["s"])
+    assert reader.find_batches("n", 25, 44) == [2, 3, 4]
+    reader.check_statistics()
+
+
+def test_without_statistics_every_batch_may_hold_the_value() -> None:
+    assert bs.open_file(file_of(*NUMBERS, columns=["s"])).find_batches("n", 1000) == list(range(10))
+    sink = io.BytesIO()
+    with bs.new_file(sink, NUMBERS[0].schema) as writer:
+        writer.write(NUMBERS[0])
+    reader = bs.open_file(sink.getvalue())
+    assert reader.statistics is None
+    assert reader.find_batches("n", 1000) == [0]
+    assert reader.num_rows == 10
+
+
+def test_row_counts_alone_make_num_rows_known() -> None:
+    reader = bs.open_file(file_of(*NUMBERS, columns=[]))
+    assert reader.statistics is not None
+    assert not reader.statistics.columns
+    assert reader.num_rows == 100
+    assert reader.row_counts.tolist() == [10] * 10
+
+
+@pytest.mark.parametrize(
+    ("values", "type_", "expected"),
+    [
+        ([1.5, float("nan"), -2.0, None], bs.float64(), (-2.0, 1.5, 1)),
+        ([float("nan")] * 2, bs.float32(), (None, None, 0)),
+        ([float("inf"), float("-inf")], bs.float64(), (float("-inf"), float("inf"), 0)),
+        ([True, None], bs.bool_(), (True, True, 1)),
+        ([2**64 - 1, 0], bs.uint64(), (0, 2**64 - 1, 0)),
+        ([dt.date(2020, 1, 2), dt.date(1969, 1, 1)], bs.date32(), (dt.date(1969, 1, 1), dt.date(2020, 1, 2), 0)),
+        ([Decimal("1.10"), Decimal("-99.99")], bs.decimal128(4, 2), (Decimal("-99.99"), Decimal("1.10"), 0)),
+        ([Decimal(10) ** 60, Decimal(-1)], bs.decimal256(70, 0), (Decimal(-1), Decimal(10) ** 60, 0)),
+        (["b", "", "ab", None], bs.string(), ("", "b", 1)),
+        (["\U0001f600", "\uffff"], bs.string_view(), ("\uffff", "\U0001f600", 0)),
+        (["12345678b", "12345678a", "12345678"], bs.large_string(), ("12345678", "12345678b", 0)),
+        ([b"\xff", b"\x00", b""], bs.binary(), (b"", b"\xff", 0)),
+        (["x", None, "a", "x"], bs.dictionary(bs.int8(), bs.string()), ("a", "x", 1)),
+        ([7, 7, None, 3], bs.run_end_encoded(bs.int16(), bs.int32()), (3, 7, 1)),
+        ([None, None], bs.int8(), (None, None, 2)),
+        ([], bs.string(), (None, None, 0)),
+    ],
+)
+def test_bounds_are_those_of_the_values(values: list[Any], type_: bs.DataType, expected: tuple[Any, Any, int]) -> None:
+    assert said(values, type_, distinct=True) == expected
+
+
+def test_negative_zero_is_found_as_zero() -> None:
+    raw = file_of(bs.record_batch({"f": [-0.0, -1.0]}), bs.record_batch({"f": [0.0, 1.0]}))
+    assert bs.open_file(raw).find_batches("f", 0.0, 0.0) == [0, 1]
+    assert bs.open_file(raw).find_batches("f", -0.0, -0.0) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("value", "least", "greatest"),
+    [
+        ("a" * 100, "a" * 64, "a" * 63 + "b"),
+        ("é" * 50, "é" * 32, "é" * 31 + "ê"),
+        ("a" * 63 + "é" * 9, "a" * 63, "a" * 62 + "b"),
+        ("a" + "\U0010ffff" * 30, "a" + "\U0010ffff" * 15, "b"),
+        ("\ud7ff" * 30, "\ud7ff" * 21, "\ud7ff" * 20 + "\ue000"),
+        ("\U0010ffff" * 30, "\U0010ffff" * 16, "\U0010ffff" * 30),
+        (b"\x01" + b"\xff" * 99, b"\x01" + b"\xff" * 63, b"\x02"),
+        (b"\xff" * 99, b"\xff" * 64, b"\xff" * 99),
+    ],
+)
+def test_long_values_are_cut_to_bounds_that_still_hold_them(value: Any, least: Any, greatest: Any) -> None:
+    type_ = bs.string() if isinstance(value, str) else bs.binary()
+    assert said([value], type_) == (least, greatest, 0)
+    assert least <= value <= greatest
+    raw = file_of(bs.record_batch({"c": bs.array([value], type_)}))
+    assert bs.open_file(raw).find_batches("c", value, value) == [0]
+
+
+def test_every_type_of_column_can_be_asked_for() -> None:
+    held = batch()
+    reader = bs.open_file(file_of(held, held.slice(1), distinct=True))
+    assert reader.statistics is not None
+    reader.check_statistics()
+    assert reader.find_batches("list", [1]) == [0, 1], "a list has no order, so nothing is skipped"
+    assert reader.read_all().equals(bs.Table.from_batches([held, held.slice(1)]))
+
+
+def test_bounds_of_another_type_and_nan_are_refused() -> None:
+    reader = bs.open_file(file_of(bs.record_batch({"f": [1.0], "s": ["a"]})))
+    with pytest.raises(errors.DataTypeError):
+        reader.find_batches("s", 5)
+    with pytest.raises(errors.UsageError, match="nan"):
+        reader.find_batches("f", float("nan"))
+    with pytest.raises(errors.NotFoundError):
+        reader.find_batches("none", 1)
+
+
+def test_pyarrow_reads_the_file_and_the_documented_form() -> None:
+    raw = file_of(*NUMBERS)
+    reader = pa.ipc.open_file(raw)
+    assert reader.read_all().num_rows == 100
+    stream = base64.b64decode(reader.metadata[KEY] if hasattr(reader, "metadata") else bs.open_file(raw).metadata[KEY])
+    table = pa.ipc.open_stream(stream).read_all()
+    assert table.column_names == ["rows", "offset", "length", "0", "1"]
+    assert table["0"].to_pylist()[3] == {"nulls": 0, "min": 30, "max": 39}
+    assert bs.open_file(raw).metadata[KEY].decode().isascii(), "footers hold text"
+
+
+# Appending and putting together
+
+
+def test_appending_goes_on_with_the_statistics_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "n.arrow"
+    path.write_bytes(file_of(*NUMBERS[:3], columns=["n"], distinct=True))
+    with bs.append_file(path) as writer:
+        for held in NUMBERS[3:]:
+            writer.write(held)
+    reader = bs.open_file(path)
+    assert reader.num_rows == 100
+    assert reader.find_batches("n", 25, 44) == [2, 3, 4]
+    reader.check_statistics()
+    assert len([key for key in reader.metadata if key == KEY]) == 1
+
+
+def test_statistics_are_put_together_where_all_have_them() -> None:
+    sink = io.BytesIO()
+    bs.concat_files([file_of(*NUMBERS[:4]), file_of(*NUMBERS[4:], columns=["n"])], sink)
+    reader = bs.open_file(sink.getvalue())
+    assert reader.find_batches("n", 25, 44) == [2, 3, 4]
+    assert reader.statistics is not None
+    assert list(reader.statistics.columns) == [0]
+    reader.check_statistics()
+    sink = io.BytesIO()
+    bs.concat_files([file_of(*NUMBERS[:4]), as_stream(NUMBERS[4])], sink)
+    assert bs.open_file(sink.getvalue()).statistics is None
+    assert KEY not in bs.open_file(sink.getvalue()).metadata
+
+
+def test_statistics_of_a_file_that_was_recovered_are_left_out() -> None:
+    sink = io.BytesIO()
+    bs.recover(file_of(*NUMBERS), sink)
+    assert bs.open_file(sink.getvalue()).statistics is None
+
+
+def test_statistics_that_went_to_another_file_do_not_count() -> None:
+    metadata = bs.open_file(file_of(*NUMBERS)).metadata
+    sink = io.BytesIO()
+    with bs.new_file(sink, NUMBERS[0].schema, metadata=metadata) as writer:
+        for held in reversed(NUMBERS):
+            writer.write(held)
+    with bs.new_file(io.BytesIO(), NUMBERS[0].schema) as other:
+        other.write(NUMBERS[0])
+    shorter = io.BytesIO()
+    with bs.new_file(shorter, NUMBERS[0].schema, metadata=metadata) as writer:
+        writer.write(NUMBERS[5])
+    assert bs.open_file(shorter.getvalue()).statistics is None
+    assert bs.open_file(shorter.getvalue()).find_batches("n", 55) == [0]
+
+
+# Hostile statistics
+
+
+def with_statistics(raw: bytes, change: Any) -> bytes:
+    """The file with other statistics of the same length: `change` gets the table, and gives the new one."""
+    old = bs.open_file(raw).metadata[KEY]
+    stream = pa.ipc.open_stream(base64.b64decode(old)).read_all()
+    table = change(stream)
+    sink = io.BytesIO()
+    bs_table = bs.table(table)
+    with bs.new_stream(sink, bs_table.schema, alignment=8) as writer:
+        writer.write(bs_table)
+    new = base64.b64encode(sink.getvalue())
+    assert len(new) == len(old)
+    return raw.replace(old, new)
+
+
+def replaced(table: Any, name: str, values: list[int]) -> Any:
+    """The table with another column of numbers."""
+    index = table.column_names.index(name)
+    return table.set_column(index, table.schema.field(index), pa.array(values, pa.int64()))
+
+
+def test_rows_that_are_not_those_of_the_header_are_an_error_when_the_batch_is_read() -> None:
+    raw = with_statistics(file_of(*NUMBERS), lambda table: replaced(table, "rows", [10] * 9 + [11]))
+    reader = bs.open_file(raw)
+    assert reader[9].num_rows == 10, "nobody has asked for them yet"
+    assert reader.num_rows == 101
+    with pytest.raises(errors.InvalidDataError, match="record batch 9: has 10 rows, but the file's statistics say 11"):
+        reader.read_all()
+
+
+@pytest.mark.parametrize("rows", [[-1] + [10] * 9, [0] + [10] * 9])
+def test_counts_that_can_t_be_are_an_error(rows: list[int]) -> None:
+    raw = with_statistics(file_of(*NUMBERS), lambda table: replaced(table, "rows", rows))
+    reader = bs.open_file(raw)
+    with pytest.raises(errors.InvalidDataError, match=r"bowstring:statistics: (rows is negative|bounds of no values)"):
+        _ = reader.statistics
+    assert sum(map(len, reader)) == 100, "the batches can be read all the same"
+
+
+@pytest.mark.parametrize("value", [b"", b"not base64!", base64.b64encode(b"no stream"), base64.b64encode(b"\xff" * 80)])
+def test_what_is_no_statistics_is_an_error_and_no_crash(value: bytes) -> None:
+    sink = io.BytesIO()
+    with bs.new_file(sink, NUMBERS[0].schema, metadata={KEY: value}) as writer:
+        writer.write(NUMBERS[0])
+    reader = bs.open_file(sink.getvalue())
+    with pytest.raises(errors.InvalidDataError, match="bowstring:statistics"):
+        reader.find_batches("n", 1)
+    assert reader[0].num_rows == 10
+
+
+def test_statistics_with_flipped_bits_are_refused_or_harmless_and_never_crash() -> None:
+    raw = file_of(*NUMBERS, NUMBERS[0])
+    old = bs.open_file(raw).metadata[KEY]
+    stream = base64.b64decode(old)
+    random = np.random.default_rng(5)
+    refused = 0
+    for _ in range(300):
+        damaged = bytearray(stream)
+        damaged[random.integers(len(stream))] ^= 1 << random.integers(8)
+        reader = bs.open_file(raw.replace(old, base64.b64encode(damaged)))
+        try:
+            reader.find_batches("n", 25, 44)
+            reader.check_statistics()
+        except errors.InvalidDataError:
+            refused += 1
+    assert refused > 50
+
+
+def test_wrong_bounds_are_found_by_checking_them() -> None:
+    def swapped(table: Any) -> Any:
+        column = table["0"].combine_chunks()
+        parts = [column.field("nulls"), pa.array([5] * 10), pa.array([6] * 10)]
+        made = pa.StructArray.from_arrays(parts, fields=list(column.type))
+        return table.set_column(3, table.schema.field(3), made)
+
+    reader = bs.open_file(with_statistics(file_of(*NUMBERS), swapped))
+    assert reader.find_batches("n", 50) == [], "it is taken on trust"
+    with pytest.raises(
+        errors.InvalidDataError, match="record batch 0, column 0: the statistics say values from 5 to 6"
+    ):
+        reader.check_statistics()
+
+
+# Wrong uses
+
+
+def test_statistics_are_collected_from_the_first_batch_on() -> None:
+    with bs.new_file(io.BytesIO(), NUMBERS[0].schema) as writer:
+        with pytest.raises(errors.NotFoundError):
+            writer.collect_statistics(["none"])
+        writer.write(NUMBERS[0])
+        with pytest.raises(errors.UsageError, match="from the first batch on"):
+            writer.collect_statistics()
+
+
+def test_a_batch_that_was_refused_is_not_counted() -> None:
+    sink = io.BytesIO()
+    with bs.new_file(sink, NUMBERS[0].schema) as writer:
+        writer.collect_statistics()
+        with pytest.raises(errors.UsageError):
+            writer.write(batch("int"))
+        writer.write(NUMBERS[0])
+    assert bs.open_file(sink.getvalue()).num_rows == 10
