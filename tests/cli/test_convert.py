@@ -73,6 +73,24 @@ def test_a_stream_whose_dictionaries_change_becomes_a_file(tmp_path: Path) -> No
     assert (plain.schema.field("c").type, plain.to_pylist()) == (pa.string(), table.to_pylist())
 
 
+def test_dictionaries_are_united_and_deltas_chosen_on_request(tmp_path: Path) -> None:
+    words = [["a", "b"], ["a", "b", "c"], ["z", "a"]]
+    table = pa.concat_tables([pa.table({"c": pa.array(values).dictionary_encode()}) for values in words])
+    source = write(tmp_path / "source.arrows", table)
+    for option, expected in (
+        (["--unify-dictionaries"], (1, 0)),
+        (["--dictionary-deltas", "auto"], (3, 1)),
+        (["--dictionary-deltas", "never"], (3, 0)),
+    ):
+        convert(source, tmp_path / "target.arrows", *option)
+        (held,) = bs.inspect(tmp_path / "target.arrows").dictionaries
+        assert (held.batches, held.deltas) == expected
+        assert pa.ipc.open_stream((tmp_path / "target.arrows").read_bytes()).read_all().to_pylist() == table.to_pylist()
+    convert(source, tmp_path / "target.arrow", "--dictionary-deltas", "never")
+    (held,) = bs.inspect(tmp_path / "target.arrow").dictionaries
+    assert (held.batches, held.values) == (1, 4)
+
+
 def test_parquet_goes_both_ways(tmp_path: Path) -> None:
     source = write(tmp_path / "source.arrow", TABLE, 70)
     convert(source, tmp_path / "x.parquet", "--compression", "zstd")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, get_args
 
 import click
 
@@ -17,13 +17,13 @@ from bowstring.cli.streams import binary_output, given, max_piped_option, named,
 from bowstring.datatypes.field import Schema
 from bowstring.datatypes.types import Dictionary
 from bowstring.errors import LimitError, UsageError
-from bowstring.exchange import integration
 from bowstring.inspection.values import csv_line, json_line, rows_of, text_of
 from bowstring.ipc.api import new_file, new_stream
 from bowstring.ipc.file import FileReader
-from bowstring.ipc.form import WireForm
+from bowstring.ipc.form import DictionaryDeltas, WireForm
 from bowstring.ipc.opening import open_any
 from bowstring.ipc.sinks import Sink, sink_for
+from bowstring.ipc.unifying import has_dictionary, unified_batches
 from bowstring.layouts.array import Array
 from bowstring.layouts.registry import layout_of
 from bowstring.tabular.batch import RecordBatch
@@ -73,6 +73,8 @@ class _Input:
 @click.option("--legacy-framing", is_flag=True, help="Frame messages as Arrow up to 0.14 did.")
 @click.option("--batch-rows", type=click.IntRange(min=1), help="Cut and join batches to so many rows each.")
 @click.option("--decode-dictionaries", is_flag=True, help="Write plain values in place of dictionary-encoded columns.")
+@click.option("--unify-dictionaries", is_flag=True, help="Write one dictionary a column, before the first batch.")
+@click.option("--dictionary-deltas", type=click.Choice(get_args(DictionaryDeltas)), default="auto", show_default=True)
 @max_piped_option
 def convert(source: str, target: str, **options: Any) -> None:
     """Convert between Arrow files and streams, Parquet, CSV and JSON lines, and between the forms of Arrow data.
@@ -104,6 +106,8 @@ def _check(kind: str, options: dict[str, Any]) -> None:
             "--byte-order": options["byte_order"] != "little",
             "--metadata-version": options["metadata_version"] != "V5",
             "--legacy-framing": options["legacy_framing"],
+            "--unify-dictionaries": options["unify_dictionaries"],
+            "--dictionary-deltas": options["dictionary_deltas"] != "auto",
             "--compression-level": options["compression_level"] is not None,
             "--compression": options["compression"] != "none" and kind != "parquet",
         }
@@ -167,10 +171,10 @@ def _prepared(found: _Input, kind: str, options: dict[str, Any]) -> _Input:
         schema, batches = _decoded(schema, batches)
     if options["batch_rows"]:
         batches, count, is_steady = _recut(schema, batches, options["batch_rows"]), None, False
-    coded = any(map(integration.has_dictionary, map(layout_of, schema.types)))
-    if kind == "file" and coded and not is_steady:  # a file holds one dictionary for all batches
-        batches = integration.united(schema, list(batches))
-        count = len(batches)
+    coded = any(map(has_dictionary, map(layout_of, schema.types)))
+    if coded and (options["unify_dictionaries"] or (kind == "file" and not is_steady)):  # a file replaces none
+        held = list(batches)
+        batches, count = unified_batches(schema, held), len(held)
     return _Input(schema, batches, count, is_steady)
 
 
@@ -221,6 +225,8 @@ def _write_arrow(out: Any, kind: str, schema: Schema, batches: Iterable[RecordBa
         options["legacy_framing"],
         compression,
         options["compression_level"],
+        options["dictionary_deltas"],
+        unify_dictionaries=options["unify_dictionaries"],
     )
     new = new_file if kind == "file" else new_stream
     with new(out, schema, alignment=int(options["alignment"]), form=form) as writer:
