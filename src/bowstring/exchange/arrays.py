@@ -19,6 +19,7 @@ from bowstring.exchange import abi, devices
 from bowstring.exchange.callbacks import immortal
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import BufferSpec, Layout, Role, place
+from bowstring.layouts.fixed_size_list import FixedSizeListLayout
 from bowstring.memory.buffer import ALIGNMENT_BYTES, EMPTY, Buffer, Memory
 
 _MAX_SLOTS = 1 << 56
@@ -53,6 +54,8 @@ def batch_block(num_rows: int, columns: list[Array]) -> abi.Block:
 
 
 def _write(block: abi.Block, array: Array) -> int:
+    if isinstance(array.layout.storage, FixedSizeListLayout):
+        array = array.rebased()  # polars takes only those whose child is no longer than they are
     layout, buffers, children, dictionary = array.layout, array.buffers, array.children, array.dictionary
     if len(children) != len(layout.children) or (dictionary is None) != (layout.dictionary is None):
         raise InvalidDataError(f"the array of {layout.type} lacks children or a dictionary")
