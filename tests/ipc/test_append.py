@@ -119,6 +119,20 @@ def test_two_who_append_at_once_do_not_lose_a_batch(path: Path) -> None:
     assert bs.open_file(path).num_record_batches == 3
 
 
+def test_a_failure_lets_go_of_the_file_whoever_keeps_the_error(path: Path) -> None:
+    kept = []
+    for _ in range(2):
+        try:
+            with bs.append_file(path) as writer:
+                held = bs.open_file(path)[0]
+                writer.write(batch("int"))
+        except errors.UsageError as error:
+            kept.append((error, held))
+    with bs.append_file(path) as writer:
+        writer.write(batch())
+    assert len(kept) == 2
+
+
 def test_a_file_that_was_replaced_meanwhile_is_not_overwritten(path: Path) -> None:
     other = as_file(batch("int"))
     with pytest.raises(errors.ResourceError, match="replaced"), bs.append_file(path) as writer:

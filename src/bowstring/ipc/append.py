@@ -75,7 +75,7 @@ def append_file(
         collector = before.collector()
         sink = AppendSink(name, source, before.end)
     except BaseException:
-        source.close()
+        _let_go(source)
         raise
     held = with_statistics(read_pairs(before.reader.footer), None, ())
     pairs = (*(pair for pair in held if pair[0] not in keys), *given)
@@ -99,9 +99,16 @@ def _locked(name: str) -> MemorySource:
             source.close()
             raise ResourceError(f"{name}: somebody else is appending to it") from None
         except BaseException:
-            source.close()
+            _let_go(source)
             raise
-        source.close()  # it was replaced between the two calls
+        _let_go(source)  # it was replaced between the two calls
+
+
+def _let_go(source: MemorySource) -> None:
+    """Unlock and close the file: its mapping has the descriptor, too, and may live on."""
+    if source.descriptor >= 0:
+        fcntl.flock(source.descriptor, fcntl.LOCK_UN)
+    source.close()
 
 
 def _is_same(name: str, descriptor: int) -> bool:
@@ -215,12 +222,12 @@ class AppendSink(PathSink):
         if not _is_same(self._path, self._source.descriptor):
             raise ResourceError(f"{self._path}: was replaced or removed while it was appended to; nothing is changed")
         super().finish()
-        self._source.close()
+        _let_go(self._source)
 
     def abandon(self) -> None:
         """Remove the unfinished file."""
         super().abandon()
-        self._source.close()
+        _let_go(self._source)
 
 
 class AppendWriter(FileWriter):
