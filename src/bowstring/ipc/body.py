@@ -17,7 +17,7 @@ import numpy as np
 
 from bowstring.errors import InvalidDataError, UnsupportedError
 from bowstring.ipc.byte_order import in_other_order
-from bowstring.ipc.compression import Unpacking, in_threads
+from bowstring.ipc.compression import Packed, Unpacking, unpack
 from bowstring.ipc.deferred import DeferredSchema
 from bowstring.ipc.form import has_legacy_validity
 from bowstring.ipc.header import BatchHeader
@@ -316,7 +316,7 @@ def unpack_together(wanted: Iterable[tuple[BatchColumns, Iterable[int]]]) -> Non
     `wanted` are positions of columns in each batch. Where nothing is compressed, nothing is done.
     """
     places: list[tuple[BatchColumns, int, int]] = []
-    jobs: list[tuple[Unpacking, Buffer, int]] = []
+    jobs: list[Packed] = []
     for columns, positions in wanted:
         unpacking = columns._unpacking
         if unpacking is None:
@@ -333,7 +333,7 @@ def unpack_together(wanted: Iterable[tuple[BatchColumns, Iterable[int]]]) -> Non
             places.append((columns, column.first_node, len(found)))
             jobs += [(unpacking, buffer, claim) for buffer, claim in zip(found, claims, strict=True)]
     try:
-        done = iter(in_threads(_unpack, jobs, [max(claim, 0) for _, _, claim in jobs]))
+        done = iter(unpack(jobs))
     except InvalidDataError:
         for columns, _, _ in places:
             assert columns._unpacking is not None
@@ -341,11 +341,6 @@ def unpack_together(wanted: Iterable[tuple[BatchColumns, Iterable[int]]]) -> Non
         return
     for columns, first_node, count in places:
         columns._unpacked[first_node] = list(islice(done, count))
-
-
-def _unpack(job: tuple[Unpacking, Buffer, int]) -> Buffer:
-    unpacking, buffer, claim = job
-    return unpacking.open(buffer, claim)
 
 
 class _Walk:

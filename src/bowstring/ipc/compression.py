@@ -1,8 +1,8 @@
 """Compressed bodies («Compression»): LZ4 frames and Zstandard, buffer by buffer.
 
 A compressed buffer begins with the length of what is in it, a little-endian 64-bit integer; -1 says that the bytes
-after it are as they were. The codecs are optional packages, imported here and nowhere else. They let go of the
-interpreter lock, so buffers are worked on by several threads where there is enough to do.
+after it are as they were. The codecs let go of the interpreter lock, so buffers are worked on by several threads where
+there is enough to do.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ import os
 import struct
 import threading
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from bowstring.errors import InvalidDataError, LimitError, MissingExtraError, UsageError
+from bowstring.errors import InvalidDataError, LimitError, UsageError
+from bowstring.ipc import codecs
 from bowstring.ipc.header import CODECS
 from bowstring.ipc.limits import Limits
-from bowstring.memory.buffer import EMPTY, Buffer
+from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer, Memory, allocate
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-EXTRA = "compression"
 PREFIX = struct.Struct("<q")
 RAW = -1
 
@@ -30,6 +31,7 @@ Compress: TypeAlias = Callable[[Any], bytes]
 _LEVELS = {"lz4": (-1000, 16), "zstd": (-131072, 22)}
 _DEFAULT_LEVEL = {"lz4": 0, "zstd": 1}
 _CHUNK_BYTES = 1 << 18
+_ROOM_BYTES = 1 << 25
 _MOST_THREADS = 16
 _WORTH_THREADS_BYTES = 1 << 20
 _IN_ANY_CASE_BYTES = 256 << 20
@@ -52,10 +54,10 @@ def compressor(codec: str, level: int | None = None) -> Compress:
     if not least <= chosen <= most:
         raise UsageError(f"compression_level of {codec} is {least} to {most}, not {level!r}")
     if codec == "lz4":
-        lz4 = _lz4()
+        lz4 = codecs.lz4_frame()
         options = {"compression_level": chosen, "block_size": lz4.BLOCKSIZE_MAX1MB, "store_size": False}
         return lambda data: lz4.compress(data, **options)  # in blocks of 64 KiB it takes up to four times as long
-    module, own = _zstandard(), threading.local()
+    module, own = codecs.zstandard(), threading.local()
 
     def compress_zstd(data: Any) -> bytes:
         if not hasattr(own, "context"):
@@ -87,12 +89,11 @@ class Unpacking:
     Raises `MissingExtraError` where the codec's package is not installed.
     """
 
-    __slots__ = ("_codec", "_decompress", "_left", "_limit")
+    __slots__ = ("_decompress", "_left", "_limit")
 
     def __init__(self, codec: str, body_bytes: int, limits: Limits) -> None:
-        self._codec = codec
-        self._decompress = _decompress_lz4 if codec == "lz4" else _decompress_zstd
-        (_lz4 if codec == "lz4" else _zstandard)()
+        self._decompress = codecs.decompress_lz4 if codec == "lz4" else codecs.decompress_zstd
+        (codecs.lz4_frame if codec == "lz4" else codecs.zstandard)()
         in_proportion = max(_IN_ANY_CASE_BYTES, body_bytes * limits.max_decompression_ratio)
         self._left = self._limit = min(limits.max_decompressed_bytes, in_proportion)
 
@@ -133,23 +134,42 @@ class Unpacking:
     def all(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         """Buffers of the body as they were before they were compressed; without copying where they are not."""
         claims = self.claims(buffers)
-        jobs = list(zip(buffers, claims, strict=True))
-        return in_threads(lambda job: self.open(*job), jobs, [max(claim, 0) for claim in claims])
+        return unpack([(self, buffer, claim) for buffer, claim in zip(buffers, claims, strict=True)])
 
-    def open(self, buffer: Buffer, length: int) -> Buffer:
-        """One buffer whose prefix claims `length`."""
-        if length == RAW:
+    def open(self, buffer: Buffer, room: Buffer | None) -> Buffer:
+        """One buffer, decompressed into `room`, of the length that its prefix claims; None for one that is not
+        compressed.
+        """
+        if room is None:
             return buffer.slice(PREFIX.size)
-        if not length:
-            return EMPTY
-        data = buffer.bytes[PREFIX.size :].data
+        if room.size:
+            writable = room.memory.owner[room.offset : room.offset + room.size]
+            self._decompress(buffer.bytes[PREFIX.size :].data, writable.data)
+        return room
+
+
+Packed: TypeAlias = tuple[Unpacking, Buffer, int]
+"""A compressed buffer, who decompresses it, and the length that its prefix claims."""
+
+
+def unpack(jobs: Sequence[Packed]) -> list[Buffer]:
+    """Decompress buffers by several threads, into memory that they share; raises what the first that fails does."""
+    sizes = [max(claim, 0) for _, _, claim in jobs]
+    rooms = [None if claim == RAW else room for (_, _, claim), room in zip(jobs, _rooms(sizes), strict=True)]
+    return in_threads(lambda job: job[0][0].open(job[0][1], job[1]), list(zip(jobs, rooms, strict=True)), sizes)
+
+
+def _rooms(sizes_bytes: Sequence[int]) -> list[Buffer]:
+    """Memory of each of the sizes, not filled, cut out of some that is large enough for the system's large pages."""
+    rooms: list[Buffer] = []
+    for group in _chunks(sizes_bytes, sizes_bytes, _ROOM_BYTES):
+        *starts, total = accumulate((-(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES for size in group), initial=0)
         try:
-            held = self._decompress(data, length)
-        except (MemoryError, OverflowError):
-            raise LimitError(f"no memory for the {length} bytes that a compressed buffer claims to hold") from None
-        if len(held) != length:
-            raise InvalidDataError(f"a buffer claims to hold {length} bytes, but {self._codec} gives {len(held)}")
-        return Buffer.of(held)
+            memory = Memory(allocate(total, is_zeroed=False))
+        except (MemoryError, ValueError):
+            raise LimitError(f"no memory for the {total} bytes that compressed buffers claim to hold") from None
+        rooms += [Buffer(memory, start, size) for start, size in zip(starts, group, strict=True)]
+    return rooms
 
 
 def beginning(codec: str, data: bytes, size_bytes: int) -> bytes:
@@ -165,7 +185,7 @@ def beginning(codec: str, data: bytes, size_bytes: int) -> bytes:
         return data[PREFIX.size : PREFIX.size + size_bytes]
     size_bytes = min(size_bytes, max(claimed, 0))
     if codec == "lz4":
-        lz4 = _lz4()
+        lz4 = codecs.lz4_frame()
         try:
             held, _, _ = lz4.decompress_chunk(
                 lz4.create_decompression_context(), data[PREFIX.size :], max_length=size_bytes
@@ -173,7 +193,7 @@ def beginning(codec: str, data: bytes, size_bytes: int) -> bytes:
         except RuntimeError:
             return b""
         return held  # type: ignore[no-any-return]
-    zstandard = _zstandard()
+    zstandard = codecs.zstandard()
     try:
         with zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW).stream_reader(data[PREFIX.size :]) as reader:
             return reader.read(size_bytes)  # type: ignore[no-any-return]
@@ -181,40 +201,14 @@ def beginning(codec: str, data: bytes, size_bytes: int) -> bytes:
         return b""
 
 
-def _decompress_lz4(data: Any, length: int) -> bytes:
-    lz4 = _lz4()
-    try:
-        context = lz4.create_decompression_context()
-        held, _, at_end = lz4.decompress_chunk(context, data, max_length=length)
-    except RuntimeError as error:
-        raise InvalidDataError(f"a buffer is no LZ4 frame: {error}") from None
-    if not at_end:
-        raise InvalidDataError(f"an LZ4 frame does not end with the {length} bytes that its buffer claims to hold")
-    return held  # type: ignore[no-any-return]
-
-
-_contexts = threading.local()
-
-
-def _decompress_zstd(data: Any, length: int) -> bytes:
-    zstandard = _zstandard()
-    try:
-        inside = zstandard.frame_content_size(data)
-        if inside not in (-1, length):  # it would be allocated whatever we claim
-            raise InvalidDataError(f"a buffer claims to hold {length} bytes, its Zstandard frame {inside}")
-        if not hasattr(_contexts, "zstd"):
-            _contexts.zstd = zstandard.ZstdDecompressor()
-        return _contexts.zstd.decompress(data, max_output_size=length)  # type: ignore[no-any-return]
-    except zstandard.ZstdError as error:
-        raise InvalidDataError(f"a buffer is no Zstandard frame of {length} bytes: {error}") from None
-
-
 # Threads
 
 
 def in_threads(work: Callable[[_Job], _Result], jobs: Sequence[_Job], sizes_bytes: Sequence[int]) -> list[_Result]:
     """`work` done on each of the jobs, by several threads where there is enough of it; raises the first error."""
-    chunks = _chunks(jobs, sizes_bytes) if len(jobs) > 1 and sum(sizes_bytes) >= _WORTH_THREADS_BYTES else []
+    chunks = (
+        _chunks(jobs, sizes_bytes, _CHUNK_BYTES) if len(jobs) > 1 and sum(sizes_bytes) >= _WORTH_THREADS_BYTES else []
+    )
     pool = _threads.pool() if len(chunks) > 1 else None
     if pool is None:
         return [work(job) for job in jobs]
@@ -225,12 +219,12 @@ def in_threads(work: Callable[[_Job], _Result], jobs: Sequence[_Job], sizes_byte
     return [result for chunk in done for result in chunk]
 
 
-def _chunks(jobs: Sequence[_Job], sizes_bytes: Sequence[int]) -> list[list[_Job]]:
-    """Jobs in groups that are worth a hand-over each."""
+def _chunks(jobs: Sequence[_Job], sizes_bytes: Sequence[int], least_bytes: int) -> list[list[_Job]]:
+    """Jobs in groups, in their order, of at least so many bytes each but the last."""
     chunks: list[list[_Job]] = [[]]
     held = 0
     for job, size_bytes in zip(jobs, sizes_bytes, strict=True):
-        if held >= _CHUNK_BYTES:
+        if held >= least_bytes:
             chunks.append([])
             held = 0
         chunks[-1].append(job)
@@ -264,22 +258,3 @@ class _Threads:
 
 
 _threads = _Threads()
-
-
-# The packages
-
-
-def _lz4() -> Any:
-    try:
-        import lz4.frame
-    except ImportError:
-        raise MissingExtraError.of("lz4", EXTRA) from None
-    return lz4.frame
-
-
-def _zstandard() -> Any:
-    try:
-        import zstandard
-    except ImportError:
-        raise MissingExtraError.of("zstandard", EXTRA) from None
-    return zstandard

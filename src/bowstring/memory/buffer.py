@@ -159,9 +159,9 @@ def _empty(dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
     return array
 
 
-def allocate(size_bytes: int) -> npt.NDArray[np.uint8]:
-    """Zeroed, writable memory of `size_bytes` bytes that starts at a multiple of 64."""
-    raw = np.zeros(size_bytes + ALIGNMENT_BYTES, UINT8)
+def allocate(size_bytes: int, is_zeroed: bool = True) -> npt.NDArray[np.uint8]:
+    """Writable memory of `size_bytes` bytes that starts at a multiple of 64."""
+    raw = (np.zeros if is_zeroed else np.empty)(size_bytes + ALIGNMENT_BYTES, UINT8)
     skip = -raw.__array_interface__["data"][0] % ALIGNMENT_BYTES
     return raw[skip : skip + size_bytes]
 

@@ -1,0 +1,135 @@
+"""The codecs («Compression»): their packages, which are optional and imported here and nowhere else, and decompression
+into memory that is there already.
+
+Fresh memory costs more than decompressing into it, page by page. So what is to come out of many buffers shares large
+stretches, which the system hands out in large pages, and every buffer is decompressed to where it will stay.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from typing import Any
+
+from bowstring.errors import InvalidDataError, MissingExtraError
+
+EXTRA = "compression"
+
+_LZ4_MAGIC = (0x184D2204).to_bytes(4, "little")
+_VERSION, _LINKED, _SIZED = 0b0100_0000, 0b0010_0000, 0b0000_1000
+_BLOCK = struct.Struct("<I")
+_AS_IT_IS = 1 << 31
+_WINDOW_BYTES = 1 << 16
+_PIECE_BYTES = 1 << 18
+
+
+def lz4_frame() -> Any:
+    """The module for LZ4 frames; raises `MissingExtraError` where it is not installed."""
+    try:
+        import lz4.frame
+    except ImportError:
+        raise MissingExtraError.of("lz4", EXTRA) from None
+    return lz4.frame
+
+
+def _lz4_block() -> Any:
+    import lz4.block
+
+    return lz4.block
+
+
+def zstandard() -> Any:
+    """The module for Zstandard; raises `MissingExtraError` where it is not installed."""
+    try:
+        import zstandard as module
+    except ImportError:
+        raise MissingExtraError.of("zstandard", EXTRA) from None
+    return module
+
+
+def decompress_lz4(data: memoryview, out: memoryview) -> None:
+    """Fill `out` with what an LZ4 frame holds; raises `InvalidDataError` where that is not just as much."""
+    if not _lz4_blocks(data, out):
+        _lz4_pieces(data, out)
+
+
+def _lz4_blocks(data: memoryview, out: memoryview) -> bool:
+    """Fill `out` block by block, each to its place. False where anything is out of the ordinary (checksums, many small
+    blocks, errors): that is for the package to judge.
+    """
+    if len(data) < 15 or data[:4] != _LZ4_MAGIC or data[4] & ~(_LINKED | _SIZED) != _VERSION:
+        return False
+    try:
+        most: int = lz4_frame().get_frame_info(data[:15])["block_size"]
+    except RuntimeError:
+        return False
+    decompress, is_linked = _lz4_block().decompress, bool(data[4] & _LINKED)
+    place, at = 15 if data[4] & _SIZED else 7, 0
+    for _ in range(len(out) // most * 2 + 4):
+        if place + _BLOCK.size > len(data):
+            return False
+        (word,) = _BLOCK.unpack_from(data, place)
+        if not word:
+            return at == len(out)
+        first, place = place + _BLOCK.size, place + _BLOCK.size + (word & ~_AS_IT_IS)
+        block, room = data[first:place], min(most, len(out) - at)
+        if place > len(data) or not room:
+            return False
+        if not word & _AS_IT_IS:
+            window = out[max(at - _WINDOW_BYTES, 0) : at] if is_linked else b""
+            try:
+                block = decompress(block, uncompressed_size=room, dict=window)
+            except (_lz4_block().LZ4BlockError, ValueError):
+                return False
+        if len(block) > room:
+            return False
+        out[at : at + len(block)] = block
+        at += len(block)
+    return False
+
+
+def _lz4_pieces(data: memoryview, out: memoryview) -> None:
+    """Fill `out` by the package, with pieces so small that they stay in the processor's cache on the way."""
+    lz4, at, at_end = lz4_frame(), 0, False
+    try:
+        context = lz4.create_decompression_context()
+        while not at_end:
+            piece, taken, at_end = lz4.decompress_chunk(
+                context, data, max_length=max(min(_PIECE_BYTES, len(out) - at), 1)
+            )
+            if not (piece or taken):
+                break
+            at, data = at + len(piece), data[taken:]
+            if at > len(out):
+                break
+            out[at - len(piece) : at] = piece
+    except RuntimeError as error:
+        raise InvalidDataError(f"a buffer is no LZ4 frame: {error}") from None
+    if not at_end or at != len(out):
+        raise InvalidDataError(f"an LZ4 frame does not end with the {len(out)} bytes that its buffer claims to hold")
+
+
+_contexts = threading.local()
+
+
+def decompress_zstd(data: memoryview, out: memoryview) -> None:
+    """Fill `out` with what a Zstandard frame holds; raises `InvalidDataError` where that is not just as much."""
+    module = zstandard()
+    if not hasattr(_contexts, "zstd"):
+        _contexts.zstd = module.ZstdDecompressor()
+    try:
+        inside = module.frame_content_size(data)
+        if inside not in (-1, len(out)):  # it would be allocated whatever we claim
+            raise InvalidDataError(f"a buffer claims to hold {len(out)} bytes, its Zstandard frame {inside}")
+        if inside < 0:
+            held = _contexts.zstd.decompress(data, max_output_size=len(out))
+            at = len(held)
+            if at == len(out):
+                out[:] = held
+        else:  # all there is at once, input and room: so the frame is decompressed and checked as a whole
+            with _contexts.zstd.stream_reader(data) as reader:
+                at = reader.readinto(out)
+    except module.ZstdError as error:
+        raise InvalidDataError(f"a buffer is no Zstandard frame of {len(out)} bytes: {error}") from None
+    if at != len(out):
+        raise InvalidDataError(f"a buffer claims to hold {len(out)} bytes, but its Zstandard frame gives {at}")
