@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import struct
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+import bowstring as bs
 from bowstring.cli.main import main
+from bowstring.layouts.registry import layout_of
 from tests.cli.running import run_command, through_a_pipe, write
 
 TABLE = pa.concat_tables([pa.table({"text": ["ab", "cd", "ef"], "n": [1, 2, 3], "more": ["xx", "yy", "zz"]})] * 3)
@@ -50,6 +54,57 @@ def test_every_fault_is_told_with_its_batch_and_column(
         "record batch 2, column 2 ('more')",
     ]
     assert "UTF-8" in lines[1]
+
+
+def unchecked(type_: bs.DataType, length: int, *buffers: Any, children: Any = (), dictionary: Any = None) -> bs.Array:
+    held = tuple(None if part is None else bs.Buffer.of(part) for part in buffers)
+    return bs.Array(layout_of(type_), length, held, tuple(children), dictionary)
+
+
+def int32(*values: int) -> Any:
+    return np.array(values, np.int32)
+
+
+@pytest.mark.parametrize("name", ["data.arrow", "data.arrows"])
+def test_all_faults_inside_a_nested_column_are_told_with_their_way_in(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = unchecked(bs.string(), 2, None, int32(0, 1, 2), b"a\xff")
+    word = unchecked(bs.dictionary(bs.int32(), bs.string()), 2, None, int32(0, 1), dictionary=words)
+    text = unchecked(bs.string(), 2, None, int32(0, 1, 2), b"\xffb")
+    when = unchecked(bs.time32("s"), 2, None, int32(5, 90_000))
+    pair = unchecked(bs.struct({"t": text.type, "d": word.type, "w": when.type}), 2, None, children=[text, word, when])
+    column = unchecked(bs.list_(pair.type), 2, None, int32(0, 3, 2), children=[pair])
+    batch = bs.RecordBatch.from_arrays([column], ["a"])
+    with (bs.new_stream if name.endswith("s") else bs.new_file)(tmp_path / name, batch.schema) as writer:
+        writer.write(batch)
+        writer.write(batch)
+    assert main(["validate", str(tmp_path / name)]) == 1
+    told = [line.removeprefix(f"{tmp_path / name}: ") for line in capsys.readouterr().out.splitlines()]
+    way = "record batch {}, column 0 ('a')"
+    once = [
+        f"{way} → item → field 't': values[0] is no UTF-8: byte 0 of 1",
+        f"{way} → item → field 'w': values[1]: 90000 is no time of day",
+        f"{way}: offsets[2] = 2 is less than offsets[1] = 3",
+    ]
+    dictionary = "values[1] is no UTF-8"
+    if name.endswith("s"):
+        at = f"{way} → item → field 'd' → dictionary: {dictionary}".format(0)
+    else:
+        at = f"dictionary 0: {dictionary}"
+    for line in [*(said.format(number) for number in (0, 1) for said in once), at]:
+        assert any(found.startswith(line.partition(" is ")[0]) for found in told), (line, told)
+    assert len(told) == 7, "a dictionary is told once"
+
+
+def test_a_dictionary_that_no_batch_uses_is_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = unchecked(bs.string(), 1, None, int32(0, 1), b"\xff")
+    column = unchecked(bs.dictionary(bs.int32(), bs.string()), 0, None, int32(), dictionary=words)
+    batch = bs.RecordBatch.from_arrays([column], ["a"])
+    with bs.new_file(tmp_path / "data.arrow", batch.schema) as writer:
+        writer.write(batch)
+    assert main(["validate", str(tmp_path / "data.arrow")]) == 1
+    assert "dictionary 0: values[0] is no UTF-8" in capsys.readouterr().out
 
 
 def test_a_quick_look_does_not_judge_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

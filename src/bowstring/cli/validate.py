@@ -64,7 +64,9 @@ def _place(fault: Fault) -> str:
     parts = [] if fault.record_batch is None else [f"record batch {fault.record_batch}"]
     if fault.column_name is not None:
         parts.append(f"column {fault.column} ('{printable(fault.column_name, _NAME_CHARACTERS)}')")
-    return ", ".join(parts) + (": " if parts else "")
+    steps = [", ".join(parts)] if parts else []
+    steps += [printable(step, _NAME_CHARACTERS) for step in fault.path]
+    return " → ".join(steps) + (": " if steps else "")
 
 
 def _document(name: str, result: Validation, kept: list[Fault], full: bool) -> dict[str, Any]:
@@ -84,6 +86,7 @@ def _document(name: str, result: Validation, kept: list[Fault], full: bool) -> d
                 "column": fault.column,
                 "column_name": fault.column_name,
                 "error": fault.error,
+                "path": list(fault.path),
                 "message": fault.message,
             }
             for fault in kept

@@ -9,16 +9,21 @@ from typing import Any, Literal
 from bowstring.errors import InvalidDataError
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.metadata import DictionaryId
 from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence, recognised
 from bowstring.ipc.sources import MemorySource
 from bowstring.ipc.stream import StreamReader
+from bowstring.layouts.array import Array
+from bowstring.layouts.validation import faults
 from bowstring.tabular.batch import RecordBatch
+
+_MAX_KNOWN = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong: in which record batch and column (None where it is in none), the class of the error
-    and its message. Names in the message are not escaped.
+    """One thing that is wrong: in which record batch and column (None where it is in none), where in a nested column
+    from the outside in, the class of the error and its message. Names in path and message are not escaped.
     """
 
     record_batch: int | None
@@ -26,6 +31,7 @@ class Fault:
     column_name: str | None
     error: str
     message: str
+    path: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -70,8 +76,10 @@ class _PatientReader(StreamReader):
 class Validator:
     """Goes through a source, batch by batch and column by column, and on after each fault.
 
-    `source` is what `bowstring.inspect` takes. With `full` every value is looked at, else only the structure. Of each
-    column of a batch the first fault counts; where a stream's framing is broken, what comes after it can't be read.
+    `source` is what `bowstring.inspect` takes. With `full` every value is looked at, else only the structure. Nested
+    columns are gone through down to their leaves; of the values of one array the first that is wrong counts. A
+    dictionary is told once, at its first use or, in a file, before all batches. Where a stream's framing is broken,
+    what comes after it can't be read.
     `faults` raises nothing for malformed data, but `NotFoundError`, `ResourceError` and the like where there is none.
     `advance(done, of)` is called after each batch, with `of` None for a stream.
     """
@@ -90,6 +98,7 @@ class Validator:
         self._limits = limits
         self._max_piped_bytes = max_piped_bytes
         self._advance = advance
+        self._known: dict[int, Array] = {}
 
     def faults(self) -> Iterator[Fault]:
         """The faults, in the order of the data; `result` counts along."""
@@ -132,13 +141,17 @@ class Validator:
         try:
             for _header, _body, _where in reader.dictionary_messages():
                 pass
+            dictionaries = list(reader.known.wire.by_id.values())
         except InvalidDataError as error:
             yield _fault(error)
+            dictionaries = []
+        for node in dictionaries:
+            yield from self._dictionary(reader, node)
         for index in range(reader.num_record_batches):
             try:
                 batch = reader.get_batch(index)
             except InvalidDataError as error:
-                yield _fault(error, index)
+                yield _fault(error, (index, None, None))
             else:
                 yield from self._batch(index, batch)
             self._told(reader.num_record_batches)
@@ -146,7 +159,7 @@ class Validator:
     def _stream(self, reader: _PatientReader) -> Iterator[Fault]:
         for index, found in reader.walk():
             if isinstance(found, InvalidDataError):
-                yield _fault(found, index)
+                yield _fault(found, (index, None, None))
             else:
                 assert index is not None
                 yield from self._batch(index, found)
@@ -158,22 +171,40 @@ class Validator:
         if self._advance is not None:
             self._advance(self.result.record_batches, of)
 
+    def _dictionary(self, reader: FileReader, node: DictionaryId) -> Iterator[Fault]:
+        try:
+            values = reader.dictionary(node)
+        except InvalidDataError as error:
+            yield _fault(error)
+            return
+        if values is not None and id(values) not in self._known:
+            self._known[id(values)] = values
+            for path, problem in faults(values, self._full, self._known):
+                yield _fault(problem, path=(f"dictionary {node.id}", *path))
+
     def _batch(self, number: int, batch: RecordBatch) -> Iterator[Fault]:
         self.result.rows += batch.num_rows
+        if len(self._known) > _MAX_KNOWN:  # each is kept in memory
+            self._known.clear()
         for index, field in enumerate(batch.schema):
             try:
                 column = batch.column(index)
                 if column.length != batch.num_rows:
                     raise InvalidDataError(f"it has {column.length} slots in a batch of {batch.num_rows} rows")
-                column.validate(self._full)
             except InvalidDataError as error:
-                yield _fault(error, number, index, field.name)
+                yield _fault(error, (number, index, field.name))
+                continue
+            for path, problem in faults(column, self._full, self._known):
+                yield _fault(problem, (number, index, field.name), path)
 
 
 def _fault(
-    error: InvalidDataError, batch: int | None = None, column: int | None = None, name: str | None = None
+    error: InvalidDataError,
+    place: tuple[int | None, int | None, str | None] = (None, None, None),
+    path: tuple[str, ...] = (),
 ) -> Fault:
+    batch, column, name = place
     message = str(error)
-    for place in (f"record batch {batch}, column {name!r}: ", f"record batch {batch}: ", f"column {name!r}: "):
-        message = message.removeprefix(place)
-    return Fault(batch, column, name, type(error).__name__, message)
+    for known in (f"record batch {batch}, column {name!r}: ", f"record batch {batch}: ", f"column {name!r}: "):
+        message = message.removeprefix(known)
+    return Fault(batch, column, name, type(error).__name__, message, path)

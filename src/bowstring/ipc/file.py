@@ -19,12 +19,13 @@ from bowstring.ipc.body import BatchColumns, belong_together
 from bowstring.ipc.dictionaries import FileDictionaries
 from bowstring.ipc.header import BatchHeader, HeaderBytes, HeaderReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
-from bowstring.ipc.metadata import read_pairs
+from bowstring.ipc.metadata import DictionaryId, read_pairs
 from bowstring.ipc.ranges import RangeSource
 from bowstring.ipc.schemas import KnownSchema, LateSchema, known_schema
 from bowstring.ipc.sources import MemorySource
 from bowstring.ipc.statistics import FileStatistics, check_batch, read_statistics
 from bowstring.ipc.stream import make_batch
+from bowstring.layouts.array import Array
 from bowstring.memory.buffer import Buffer, Memory
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.chunked import ChunkedArray
@@ -285,12 +286,22 @@ class FileReader:
         selected = self._selections.get(version)
         if selected is None:
             selected = self._selections[version] = (known.plan(version), known.selected(self._positions, version))
-        dictionaries = self._dictionaries
-        if dictionaries is None:
-            dictionaries = self._dictionaries = FileDictionaries(known.wire, self.dictionary_messages)
+        dictionaries = self._dictionaries or self._all_dictionaries()
         where = ("record batch", index)
         columns = self._columns(selected[0], header, body, dictionaries, where, selected[1])
         return make_batch(self._schema or self._late(), header, columns)
+
+    def _all_dictionaries(self) -> FileDictionaries:
+        if self._dictionaries is None:
+            self._dictionaries = FileDictionaries(self.known.wire, self.dictionary_messages)
+        return self._dictionaries
+
+    def dictionary(self, node: DictionaryId) -> Array | None:
+        """The values of one dictionary, of all its batches; None where the file does not define it.
+
+        Raises `InvalidDataError` where one of the dictionary batches is malformed.
+        """
+        return self._all_dictionaries()(node)
 
     def column(self, key: str | int) -> ChunkedArray:
         """One column of all batches, without copying; raises `NotFoundError` where there is none."""

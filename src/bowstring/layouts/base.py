@@ -81,6 +81,8 @@ class Layout(ABC):
 
     VARIADIC: ClassVar[bool] = False
     """Whether any number of data buffers follows the declared ones."""
+    CHILD_PLACES: ClassVar[tuple[str, ...]] = ()
+    """What messages call the children, where it is not their fields' names that tell them apart."""
 
     def __init__(self, type: DataType, buffers: Sequence[BufferSpec], children: Sequence[Layout] = ()) -> None:
         self.type = type
@@ -91,6 +93,10 @@ class Layout(ABC):
     def dictionary(self) -> Layout | None:
         """The layout of the dictionary, for the dictionary-encoded layout."""
         return None
+
+    def child_place(self, index: int) -> str:
+        """What a message calls a child."""
+        return self.CHILD_PLACES[index] if self.CHILD_PLACES else f"field {self.type.fields[index].name!r}"
 
     @property
     def storage(self) -> Layout:

@@ -31,6 +31,9 @@ class ExtensionLayout(Layout):
     def dictionary(self) -> Layout | None:
         return self._storage.dictionary
 
+    def child_place(self, index: int) -> str:
+        return self._storage.child_place(index)
+
     def null_count(self, array: Array) -> int:
         return self._storage.null_count(array)
 

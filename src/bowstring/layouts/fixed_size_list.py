@@ -41,6 +41,8 @@ class FixedSizeListLayout(Layout):
 
     __slots__ = ("size",)
 
+    CHILD_PLACES = ("item",)
+
     def __init__(self, type: FixedSizeList, values: Layout) -> None:
         super().__init__(type, (VALIDITY,), (values,))
         self.size = type.list_size

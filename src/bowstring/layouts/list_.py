@@ -60,6 +60,8 @@ class ListLayout(Layout):
 
     __slots__ = ("offset_type",)
 
+    CHILD_PLACES = ("item",)
+
     def __init__(self, type: DataType, offset_bits: int, values: Layout) -> None:
         self.offset_type = np.dtype(f"i{offset_bits // 8}")
         super().__init__(type, (VALIDITY, BufferSpec(Role.OFFSETS, self.offset_type, extra=1)), (values,))
@@ -128,6 +130,8 @@ class MapLayout(ListLayout):
     """Lists of key-value pairs; seen from Python as lists of pairs, made from those or from dictionaries."""
 
     __slots__ = ("_names",)
+
+    CHILD_PLACES = ("entries",)
 
     def __init__(self, type: Map, entries: Layout) -> None:
         super().__init__(type, 32, entries)

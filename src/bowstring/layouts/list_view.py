@@ -48,6 +48,8 @@ class ListViewLayout(Layout):
 
     __slots__ = ("offset_type",)
 
+    CHILD_PLACES = ("item",)
+
     def __init__(self, type: DataType, offset_bits: int, values: Layout) -> None:
         self.offset_type = np.dtype(f"i{offset_bits // 8}")
         specs = (VALIDITY, BufferSpec(Role.OFFSETS, self.offset_type), BufferSpec(Role.SIZES, self.offset_type))

@@ -31,6 +31,8 @@ class RunEndEncodedLayout(Layout):
 
     __slots__ = ("_end_type",)
 
+    CHILD_PLACES = ("run ends", "values")
+
     def __init__(self, type: RunEndEncoded, run_ends: Layout, values: Layout) -> None:
         super().__init__(type, (), (run_ends, values))
         dtype = run_ends.buffers[1].dtype

@@ -110,6 +110,9 @@ class UnionLayout(Layout):
             children.append(layout.take(padded, where))
         return Array(self, len(members), (ids,), tuple(children))
 
+    def child_place(self, index: int) -> str:
+        return f"child {self.names[index]!r}"
+
     def build(self, values: Sequence[Any]) -> Array:
         members = np.fromiter((self._member_for(i, value) for i, value in enumerate(values)), np.int64, len(values))
         parts = []
