@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,16 @@ from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
 from bowstring.datatypes.field import Field
+from bowstring.datatypes.types import Dictionary, RunEndEncoded, Struct, Union
 from bowstring.errors import BowstringError, InvalidDataError, LimitError
 from bowstring.flatbuf.codec import Message, Table
 from bowstring.flatbuf.tables import SPECS
 from bowstring.ipc import field_tables
+from bowstring.ipc.body import SchemaPlan
 from bowstring.ipc.deferred import DeferredSchema
 from bowstring.ipc.field_tables import FieldTables
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
-from bowstring.ipc.metadata import read_field
+from bowstring.ipc.metadata import DictionaryId, read_field
 from bowstring.testing import strategies
 from tests.ipc import samples
 
@@ -35,6 +38,14 @@ _FLAT = [
     bs.decimal128(7, 2), bs.decimal256(40, -3), bs.date32(), bs.date64(), bs.time32("ms"), bs.time64("ns"),
     bs.timestamp("us"), bs.timestamp("us", "UTC"), bs.timestamp("us", "Europe/Oslo"), bs.timestamp("ns", "UTC"),
     bs.duration("s"), bs.month_interval(), bs.binary(7), bs.binary(8), bs.large_string(), bs.large_binary(),
+]  # fmt: skip
+
+
+_NESTED = [
+    bs.list_(bs.int8()), bs.struct({"p": bs.int8(), "q": bs.large_list(bs.string())}), bs.map_(bs.string(), bs.int64()),
+    bs.list_(bs.float32(), 2), bs.list_view(bs.string()), bs.dictionary(bs.int16(), bs.string()),
+    bs.dictionary(bs.int8(), bs.list_(bs.dictionary(bs.uint32(), bs.string()))),
+    bs.list_(bs.dictionary(bs.int8(), bs.date32())),
 ]  # fmt: skip
 
 
@@ -58,18 +69,46 @@ def theirs(schema: pa.Schema) -> bytes:
     return bytes(sink.getvalue())
 
 
-def one_by_one(raw: bytes) -> list[Field]:
+def one_by_one(raw: bytes) -> list[tuple[Field, tuple[DictionaryId, ...]]]:
     table = schema_table(raw)
     count = table.children_span("fields")[1]
-    return [read_field(table.child_at("fields", index), 64)[0] for index in range(count)]
+    return [read_field(table.child_at("fields", index), 64) for index in range(count)]
+
+
+def every(type_: bs.DataType) -> Iterator[bs.DataType]:
+    """A type and all types inside it."""
+    yield type_
+    for inside in [
+        *(child.type for child in type_.fields),
+        *([type_.value_type] if isinstance(type_, Dictionary) else []),
+    ]:
+        yield from every(inside)
+
+
+_LEFT = (Union, RunEndEncoded, Struct)
 
 
 def test_flat_fields_of_every_type_are_all_read_at_once() -> None:
     fields = [bs.field(f"c{i} ø", _FLAT[i % len(_FLAT)], nullable=i % 3 > 0) for i in range(300)]
     schema = bs.schema(fields)
     for raw in (footer_of(schema), theirs(pa.schema(schema))):
-        assert FieldTables.of(schema_table(raw)).read() == fields
+        assert FieldTables.of(schema_table(raw)).read()[0] == fields
         assert DeferredSchema(schema_table(raw), DEFAULT_LIMITS).schema == schema
+
+
+def test_nested_and_encoded_fields_are_read_at_once_with_their_dictionaries() -> None:
+    schema = bs.schema([bs.field(f"c{i}", _NESTED[i % len(_NESTED)], metadata={"k": "v"}) for i in range(64)])
+    for raw in (footer_of(schema), theirs(pa.schema(schema))):
+        fields, nodes = FieldTables.of(schema_table(raw)).read()
+        assert None not in fields
+        each = one_by_one(raw)
+        assert fields == [field for field, _ in each]
+        assert [nodes.get(i, ()) for i in range(64)] == [held for _, held in each]
+        read = DeferredSchema(schema_table(raw), DEFAULT_LIMITS)
+        assert read.schema.equals(schema, check_metadata=True)
+        assert (read.counts() > 0)[:, 0].all()
+        plan, eager = SchemaPlan(read), SchemaPlan(read.whole)
+        assert [(c.first_node, c.first_buffer) for c in plan] == [(c.first_node, c.first_buffer) for c in eager]
 
 
 @settings(max_examples=100)
@@ -77,14 +116,18 @@ def test_flat_fields_of_every_type_are_all_read_at_once() -> None:
 def test_fields_read_at_once_are_those_read_one_by_one(columns: list[tuple[str, bs.DataType, bool, Any]]) -> None:
     schema = bs.schema([Field(*column) for column in columns])
     raw = footer_of(schema)
-    at_once, each = FieldTables.of(schema_table(raw)).read(), one_by_one(raw)
-    for held, expected in zip(at_once, each, strict=True):
-        assert held is None or held.equals(expected, check_metadata=True)
-        assert held is not None or expected.pairs or type(expected.type) not in {type(flat) for flat in _FLAT}
+    at_once, nodes = FieldTables.of(schema_table(raw)).read()
+    for index, (held, (expected, dictionaries)) in enumerate(zip(at_once, one_by_one(raw), strict=True)):
+        if held is None:
+            assert any(isinstance(inside, _LEFT) for inside in every(expected.type))
+        else:
+            assert held.equals(expected, check_metadata=True)
+            assert nodes.get(index, ()) == dictionaries
 
 
 def test_flipped_bytes_give_the_same_fields_or_leave_them_to_be_refused() -> None:
-    schema = bs.schema([bs.field(f"c{i}", _FLAT[i % len(_FLAT)]) for i in range(40)])
+    kinds = [*_FLAT, *_NESTED]
+    schema = bs.schema([bs.field(f"c{i}", kinds[i % len(kinds)], metadata={"k": str(i)}) for i in range(60)])
     raw, random = theirs(pa.schema(schema)), np.random.default_rng(11)
     start, stop = len(raw) - 10 - int.from_bytes(raw[-10:-6], "little"), len(raw) - 10
     same = left = 0
@@ -94,15 +137,16 @@ def test_flipped_bytes_give_the_same_fields_or_leave_them_to_be_refused() -> Non
             broken[at] = int(random.integers(256))
         try:
             table = schema_table(bytes(broken))
-            at_once = FieldTables.of(table).read()
+            at_once, nodes = FieldTables.of(table).read()
         except BowstringError:
             continue
         for index, held in enumerate(at_once):
             if held is None:
                 left += 1
                 continue
-            expected = read_field(table.child_at("fields", index), 64)[0]
+            expected, dictionaries = read_field(table.child_at("fields", index), 64)
             assert held.equals(expected, check_metadata=True)
+            assert nodes.get(index, ()) == dictionaries
             same += 1
     assert same > 3000
     assert left > 30

@@ -96,10 +96,12 @@ class Field:
 _SETTERS = [Field.__dict__[name].__set__ for name in ("name", "type", "nullable", "pairs")]
 
 
-def many_fields(names: Sequence[str], types: Sequence[DataType], nullable: Sequence[bool]) -> list[Field]:
-    """Fields without custom metadata, as many as there are names; several times quicker than one after the other."""
+def many_fields(
+    names: Sequence[str], types: Sequence[DataType], nullable: Sequence[bool], pairs: Sequence[Metadata]
+) -> list[Field]:
+    """As many fields as there are names; several times quicker than one after the other."""
     made = list(map(Field.__new__, repeat(Field, len(names))))
-    for setter, values in zip(_SETTERS, (names, types, nullable, repeat(())), strict=True):
+    for setter, values in zip(_SETTERS, (names, types, nullable, pairs), strict=True):
         deque(map(setter, made, values), 0)
     return made
 

@@ -25,7 +25,7 @@ class DeferredSchema:
         self.is_big_endian = read_endianness(table)
         self.limits = limits
         self._table = table
-        self._places = FieldTables.of(table)
+        self._places = FieldTables.of(table, limits.max_nesting)
         self._entries: dict[int, tuple[Field, tuple[DictionaryId, ...]]] = {}
 
     def __len__(self) -> int:
@@ -47,8 +47,10 @@ class DeferredSchema:
     @cached_property
     def whole(self) -> WireSchema:
         """All of it."""
-        known = self._places.read()
+        known, found = self._places.read()
         nodes: list[tuple[DictionaryId, ...]] = [()] * len(known)
+        for index, held in found.items():
+            nodes[index] = held
         for index in [index for index, field in enumerate(known) if field is None]:
             known[index], nodes[index] = self.entry(index)
         schema = Schema(tuple(cast("list[Field]", known)), self.pairs)

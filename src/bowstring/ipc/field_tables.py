@@ -1,8 +1,7 @@
-"""The `Field` tables of a schema, all at once («Schema message»): vectorised reading of what most fields are.
+"""The `Field` tables of a schema, all at once («Schema message»): level by level, by NumPy.
 
-Each step checks what `bowstring.flatbuf` checks when it follows an offset. What a step is not sure of (nested and
-dictionary-encoded fields, custom metadata, and whatever looks malformed) is left to the reading of the field itself,
-which says what is wrong.
+What a step is not sure of (extensions, unions and the like, and whatever looks malformed) is
+left to the reading of the field itself, which says what is wrong.
 """
 
 from __future__ import annotations
@@ -11,179 +10,126 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from bowstring.datatypes import types
 from bowstring.datatypes.base import DataType
-from bowstring.datatypes.field import Field, many_fields
+from bowstring.datatypes.extension import NAME_KEY
+from bowstring.datatypes.field import Field, Metadata, many_fields
 from bowstring.errors import BowstringError
-from bowstring.flatbuf.codec import Scalar, Slot, Table, TableSpec, Text
+from bowstring.flatbuf.codec import Message, Scalar, Slot, Table, TableSpec, Text
+from bowstring.flatbuf.many import Positions, Tables, Truths, Words, items
 from bowstring.flatbuf.tables import SPECS, TYPES
+from bowstring.ipc.metadata import DictionaryId
 from bowstring.ipc.type_tables import flat_examples, read_type
 from bowstring.layouts.registry import layout_of
 
 _FIELD = SPECS["Field"]
-_U16, _U32, _VTABLE = struct.Struct("<H"), struct.Struct("<I"), struct.Struct("<HH")
+_KEY, _VALUE = (SPECS["KeyValue"].slots[name].number for name in ("key", "value"))
+_ENCODING = {
+    name: SPECS["DictionaryEncoding"].slots[slot].number
+    for name, slot in (("id", "id"), ("indexType", "indexType"), ("isOrdered", "isOrdered"), ("kind", "dictionaryKind"))
+}
+_BIT_WIDTH, _IS_SIGNED = (SPECS["Int"].slots[name].number for name in ("bitWidth", "is_signed"))
+_U32 = struct.Struct("<I")
 _MAX_PLACES = 8
 _WORTH_FIELDS = 20
 _MAX_TYPES = 256
 """So many different types are told apart; the fields of further ones are read by themselves."""
 
 Counts = npt.NDArray[np.int64]
-Positions = npt.NDArray[np.int64]
-_Truths = npt.NDArray[np.bool_]
 
 
 @lru_cache(1)
-def _flat_counts() -> Counts:
-    """Nodes, buffers and variadic counts by the number of a type, -1 for types with children."""
-    counts = np.full((256, 3), -1, np.int64)
+def _known_counts() -> tuple[Counts, Counts, Positions]:
+    """By the number of a type: nodes, buffers and variadic counts of one without children, -1 for others; the same of
+    one with children, without theirs; and how many children it has, -1 for any number.
+    """
+    flat, nested = np.full((256, 3), -1, np.int64), np.full((256, 3), -1, np.int64)
+    children = np.zeros(256, np.int64)
     for name, example in flat_examples():
         layout = layout_of(example)
-        counts[TYPES.index(name)] = (1, len(layout.buffers), int(layout.VARIADIC))
-    return counts
+        flat[TYPES.index(name)] = (1, len(layout.buffers), int(layout.VARIADIC))
+    item, entry = Field("item", types.Int(8)), Field("key", types.Int(8), nullable=False)
+    for name, nesting in (
+        *((name, made(item)) for name, made in _LISTS.items()),
+        ("FixedSizeList", types.FixedSizeList(item, 1)),
+        ("Map", types.Map(Field("entries", types.Struct((entry, item)), nullable=False))),
+        ("Struct_", types.Struct((item,))),
+    ):
+        nested[TYPES.index(name)] = (1, len(layout_of(nesting).buffers), 0)
+        children[TYPES.index(name)] = -1 if name == "Struct_" else 1
+    return flat, nested, children
 
 
-class _Words:
-    """The bytes of a flatbuffer as little-endian integers at many positions, which must lie within it."""
-
-    __slots__ = ("_halves", "_words", "bytes", "raw", "size")
-
-    def __init__(self, raw: bytes) -> None:
-        self.raw = raw
-        self.size = len(raw)
-        self.bytes = np.frombuffer(raw, np.uint8)
-        self._halves = self.bytes[: self.size // 2 * 2].view("<u2")
-        self._words = self.bytes[: self.size // 4 * 4].view("<u4")
-
-    def u16(self, at: Positions) -> Positions:
-        if not (at & 1).any():
-            halves: Positions = self._halves[at >> 1].astype(np.int64)
-            return halves
-        return self._gathered(at, "<u2")
-
-    def u32(self, at: Positions) -> Positions:
-        if not (at & 3).any():
-            words: Positions = self._words[at >> 2].astype(np.int64)
-            return words
-        return self._gathered(at, "<u4")
-
-    def number(self, at: Positions, size_bytes: int) -> Positions:
-        """Integers of 1, 2 or 4 bytes, as unsigned ones."""
-        if size_bytes == 1:
-            held: Positions = self.bytes[at].astype(np.int64)
-            return held
-        return self.u16(at) if size_bytes == 2 else self.u32(at)
-
-    def _gathered(self, at: Positions, form: str) -> Positions:
-        held = np.ascontiguousarray(self.bytes[at[:, None] + np.arange(np.dtype(form).itemsize)])
-        out: Positions = held.view(form)[:, 0].astype(np.int64)
-        return out
-
-    def followed(self, at: Positions) -> tuple[Positions, _Truths]:
-        """Where offsets lead, 0 for nowhere; and whether they do lead somewhere. Nothing is followed at 0."""
-        distances = self.u32(at)
-        targets = at + distances
-        sound = (distances > 0) & (targets + 4 <= self.size)
-        there = at > 0
-        return np.where(there & sound, targets, 0), sound | ~there
-
-    def texts(self, at: Positions) -> tuple[Positions, Positions, _Truths]:
-        """Where strings begin, their lengths, and whether all of them is there; `at` as `followed`."""
-        targets, sound = self.followed(at)
-        lengths = np.where(targets > 0, self.u32(targets), 0)
-        return targets + 4, lengths, sound & (targets + 4 + lengths <= self.size)
-
-    def equal(self, starts: Positions, lengths: Positions, text: bytes) -> _Truths:
-        """Whether strings are this one."""
-        same: _Truths = lengths == len(text)
-        if text:
-            rows = np.flatnonzero(same)
-            held = self.bytes[starts[rows, None] + np.arange(len(text))]
-            same[rows] = (held == np.frombuffer(text, np.uint8)).all(axis=1)
-        return same
-
-
-class _Tables:
-    """Many tables: where their slots are."""
-
-    __slots__ = ("_shared", "_vtables", "_widths", "_words", "at", "sizes", "sound")
-
-    def __init__(self, words: _Words, at: Positions, sound: _Truths) -> None:
-        self._words, size = words, words.size
-        at = at if sound.all() else np.where(sound, at, 0)
-        back = words.u32(at)
-        vtables = at - np.where(back >= 1 << 31, back - (1 << 32), back)
-        self._shared = _shared_vtable(words, vtables, at) if sound.all() else None
-        if self._shared is not None:
-            self.at, self.sound = at, sound
-            return
-        sound = sound & (vtables >= 0) & (vtables <= size - 4)
-        vtables = np.where(sound, vtables, 0)
-        widths, sizes = words.u16(vtables), words.u16(vtables + 2)
-        sound &= (widths >= 4) & (widths & 1 == 0) & (vtables + widths <= size)
-        sound &= (sizes >= 4) & (at + sizes <= size)
-        self._vtables = vtables
-        self._widths = widths
-        self.at = at
-        self.sizes = sizes
-        self.sound = sound
-        """Whether a table can be read at all."""
-
-    def slot(self, number: int, size_bytes: int) -> tuple[Positions, _Truths]:
-        """Where a slot of so many bytes is, 0 where it is absent; and whether it is within its table."""
-        entry = 4 + 2 * number
-        if self._shared is not None:
-            width, size, offsets_at = self._shared
-            offset = _U16.unpack_from(self._words.raw, offsets_at + entry)[0] if entry + 2 <= width else 0
-            is_inside = offset >= 4 and offset + size_bytes <= size
-            return self.at + offset if is_inside else np.zeros_like(self.at), self.sound & (is_inside or offset == 0)
-        there = self.sound & (self._widths >= entry + 2)
-        offsets = np.where(there, self._words.u16(np.where(there, self._vtables + entry, 0)), 0)
-        inside = (offsets >= 4) & (offsets + size_bytes <= self.sizes)
-        return np.where(inside, self.at + offsets, 0), self.sound & (inside | (offsets == 0))
-
-
-def _shared_vtable(words: _Words, vtables: Positions, at: Positions) -> tuple[int, int, int] | None:
-    """Width of the vtable, size of a table, place of the vtable: where all have the same one, and are sound."""
-    if not len(at) or (vtables != vtables[0]).any():
-        return None
-    vtable = int(vtables[0])
-    if not 0 <= vtable <= words.size - 4:
-        return None
-    width, size = _VTABLE.unpack_from(words.raw, vtable)
-    is_sound = width >= 4 and width % 2 == 0 and vtable + width <= words.size and size >= 4
-    return (width, size, vtable) if is_sound and int(at.max()) + size <= words.size else None
+_LISTS: dict[str, type[types.ListLike]] = {
+    "List": types.List,
+    "LargeList": types.LargeList,
+    "ListView": types.ListView,
+    "LargeListView": types.LargeListView,
+}
+Nodes: TypeAlias = dict[int, tuple[DictionaryId, ...]]
+_ENCODED_COUNTS = (1, 2, 0)
+"""Of a dictionary-encoded field, whatever its values: validity and indices."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldTables:
-    """The `Field` tables of a schema, and what is sure of them."""
+    """The `Field` tables of one level of a schema, and what is sure of them."""
 
-    schema: Table
-    words: _Words
-    tables: _Tables
+    message: Message
+    words: Words
+    tables: Tables
+    below: FieldTables | None
+    """The children of all of them, one after the other."""
+    child_counts: Positions
+    """How many children each has, -1 where that is not sure."""
     names: Positions
     """Where each name's offset is; 0 where that is not sure."""
     counts: Counts
     """Nodes, buffers and variadic counts of each field; -1 for what only its reading tells."""
 
     @classmethod
-    def of(cls, schema: Table) -> FieldTables:
+    def of(cls, schema: Table, max_depth: int = 64) -> FieldTables:
         """The fields of a `Schema` table. Raises `LimitError` where they are too many."""
-        words = _Words(schema.message.data)
+        message = schema.message
         start, count = schema.children_span("fields")
-        schema.message.expect_tables(2 * count)  # a field and its type
+        message.expect_tables(2 * count)  # a field and its type
         slots = start + 4 * np.arange(count, dtype=np.int64)
-        at, sound = words.followed(slots)
-        tables = _Tables(words, at, sound)
+        return cls._at(message, Words(message.data), slots, max_depth, message.tables_left - 2 * count)
+
+    @classmethod
+    def _at(cls, message: Message, words: Words, slots: Positions, depth: int, tables_left: int) -> FieldTables:
+        tables = Tables(words, *words.followed(slots))
         names, _ = tables.slot(_number("name"), 4)
         kinds, _ = tables.slot(_number("type_type"), 1)
         dictionaries, plain = tables.slot(_number("dictionary"), 4)
-        flat = (kinds > 0) & plain & (dictionaries == 0) & _is_empty(words, tables, "children")
-        counts = _flat_counts()[np.where(flat, words.bytes[kinds], 0)]
-        return cls(schema, words, tables, names, counts)
+        vectors, whole = tables.slot(_number("children"), 4)
+        starts, child_counts, sound = words.counts(vectors)
+        child_counts = np.where(whole & sound, child_counts, -1)
+        below = None
+        total = int(np.maximum(child_counts, 0).sum())
+        if total and depth > 1 and 2 * total <= tables_left:
+            _, inside = items(starts, np.maximum(child_counts, 0))
+            below = cls._at(message, words, inside, depth - 1, tables_left - 2 * total)
+        flat, nested, wanted = _known_counts()
+        numbers = np.where(plain & (kinds > 0), words.bytes[kinds], 0)
+        counts = flat[np.where(child_counts == 0, numbers, 0)]
+        if below is not None:
+            owners = np.repeat(np.arange(len(slots)), np.maximum(child_counts, 0))
+            sums = np.zeros_like(counts)
+            np.add.at(sums, owners, below.counts)
+            broken = np.bincount(owners[below.counts[:, 0] < 0], minlength=len(slots)) > 0
+            fits = (child_counts > 0) & ~broken & (nested[numbers, 0] > 0)
+            fits &= (wanted[numbers] < 0) | (wanted[numbers] == child_counts)
+            counts = np.where(fits[:, None], nested[numbers] + sums, counts)
+        encoded = plain & (dictionaries > 0) & (kinds > 0)
+        if encoded.any():
+            counts = np.where(encoded[:, None], np.array(_ENCODED_COUNTS), counts)
+        return cls(message, words, tables, below, child_counts, names, counts)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -204,67 +150,190 @@ class FieldTables:
         starts, lengths, sound = self.words.texts(self.names)
         return np.flatnonzero(self.words.equal(starts, lengths, name)) if sound.all() else None
 
-    def read(self) -> list[Field | None]:
-        """The fields that have no children, no dictionary and no custom metadata; None for those that are left to be
-        read by themselves.
+    def read(self) -> tuple[list[Field | None], Nodes]:
+        """The fields, with their children; None for those that are left to be read by themselves. And by its position
+        the dictionaries that a walk over a field's array meets, where there are any.
         """
+        return self._read() if len(self) >= _WORTH_FIELDS else ([None] * len(self), {})
+
+    def _read(self) -> tuple[list[Field | None], Nodes]:
         out: list[Field | None] = [None] * len(self)
-        if len(out) < _WORTH_FIELDS:
-            return out
-        words, message = self.words, self.schema.message
+        words, message = self.words, self.message
         starts, lengths, sound = words.texts(self.names)
         flags, whole = self.tables.slot(_number("nullable"), 1)
-        sound &= (self.counts[:, 0] >= 0) & (self.names > 0) & whole & _is_empty(words, self.tables, "custom_metadata")
-        rows, numbers, types = self._types(np.flatnonzero(sound))
-        if 2 * len(rows) > message.tables_left or int(lengths[rows].sum()) > message.text_left:
-            return out
+        sound &= (self.names > 0) & whole
+        pairs = self._pairs(sound)
+        known = _Known(len(self))
+        self._types(np.flatnonzero(sound), known)
+        encoded = self._encode(known)
+        rows, nodes = np.flatnonzero(known.sure), known.nodes
+        text_bytes = int(lengths[rows].sum()) + sum(len(k) + len(v) for held in pairs.values() for k, v in held)
+        visited = 2 * len(rows) + 2 * encoded + sum(map(len, pairs.values()))
+        if visited > message.tables_left or text_bytes > message.text_left:
+            return out, {}
         nullable = ((flags > 0) & (words.bytes[flags] != 0))[rows].tolist()
         ends = (starts + lengths)[rows].tolist()
         raw = words.raw
         try:
             names = [raw[start:end].decode() for start, end in zip(starts[rows].tolist(), ends, strict=True)]
         except UnicodeDecodeError:
-            return out
-        message.tables_left -= 2 * len(rows)
-        message.text_left -= int(lengths[rows].sum())
-        made = many_fields(names, [types[number] for number in numbers.tolist()], nullable)
+            return out, {}
+        message.tables_left -= visited
+        message.text_left -= text_bytes
+        places = rows.tolist()
+        metadata = [pairs.get(row, ()) for row in places] if pairs else [()] * len(places)
+        made = many_fields(names, known.types[rows].tolist(), nullable, metadata)
         if len(made) == len(out):
-            return list(made)
-        for row, field in zip(rows.tolist(), made, strict=True):
+            return list(made), nodes
+        for row, field in zip(places, made, strict=True):
             out[row] = field
-        return out
+        return out, nodes
 
-    def _types(self, rows: Positions) -> tuple[Positions, Positions, Sequence[DataType]]:
-        """Those of the fields at `rows` whose types are known, the number of the type of each, and the types."""
+    def _pairs(self, sound: Truths) -> dict[int, Metadata]:
+        """The custom metadata of the fields that have any; takes those out of `sound` that have to be read by
+        themselves.
+        """
+        words = self.words
+        vectors, whole = self.tables.slot(_number("custom_metadata"), 4)
+        starts, counts, is_there = words.counts(vectors)
+        sound &= whole & is_there
+        counts = np.where(sound, counts, 0)
+        total = int(counts.sum())
+        if total > self.message.tables_left:
+            sound &= counts == 0
+            return {}
+        if not total:
+            return {}
+        owners, slots = items(starts, counts)
+        tables = Tables(words, *words.followed(slots))
+        (keys, fine), (values, well) = tables.slot(_KEY, 4), tables.slot(_VALUE, 4)
+        key_starts, key_lengths, key_sound = words.texts(keys)
+        value_starts, value_lengths, value_sound = words.texts(values)
+        fine &= well & key_sound & value_sound & ~words.equal(key_starts, key_lengths, NAME_KEY)
+        sound &= np.bincount(owners[~fine], minlength=len(self)) == 0
+        kept = sound[owners]
+        if int((key_lengths + value_lengths)[kept].sum()) > self.message.text_left:
+            sound &= counts == 0
+            return {}
+        raw = words.raw
+        spans = np.stack((key_starts, key_starts + key_lengths, value_starts, value_starts + value_lengths), 1)
+        read = [(raw[a:b], raw[c:d]) for a, b, c, d in spans[kept].tolist()]
+        out: dict[int, list[tuple[bytes, bytes]]] = {}
+        for owner, pair in zip(owners[kept].tolist(), read, strict=True):
+            out.setdefault(owner, []).append(pair)
+        return {owner: tuple(held) for owner, held in out.items()}
+
+    def _encode(self, known: _Known) -> int:
+        """Make types of values the dictionaries that they are encoded with; how many there are. Takes out what has to
+        be read by itself.
+        """
+        words = self.words
+        places, whole = self.tables.slot(_number("dictionary"), 4)
+        asked = np.flatnonzero(known.sure & ((places > 0) | ~whole))
+        if not len(asked):
+            return 0
+        at, sound = words.followed(places[asked])
+        encodings = Tables(words, at, sound & whole[asked] & (at > 0))
+        (ids, fine), (orders, well) = encodings.slot(_ENCODING["id"], 8), encodings.slot(_ENCODING["isOrdered"], 1)
+        (indices, good), (kinds, right) = (
+            encodings.slot(_ENCODING["indexType"], 4),
+            encodings.slot(_ENCODING["kind"], 2),
+        )
+        index_at, there = words.followed(indices)
+        integers = Tables(words, index_at, there)
+        (widths, wide), (signs, signed) = integers.slot(_BIT_WIDTH, 4), integers.slot(_IS_SIGNED, 1)
+        fine &= well & good & right & there & ((indices == 0) | (integers.sound & wide & signed))
+        fine &= (kinds == 0) | (words.u16(kinds) == 0)
+        numbers = np.where(ids > 0, words.i64(ids), 0).tolist()
+        bits = np.where(indices == 0, 32, np.where(widths > 0, words.u32(widths), 0)).tolist()
+        is_signed = (indices == 0) | ((signs > 0) & (words.bytes[signs] != 0))
+        ordered = ((orders > 0) & (words.bytes[orders] != 0)).tolist()
+        made: dict[tuple[int, bool, bool, DataType], DataType | None] = {}
+        for row, is_fine, id_, *parts in zip(
+            asked.tolist(), fine.tolist(), numbers, bits, is_signed.tolist(), ordered, strict=True
+        ):
+            values, inside = known.types[row], known.nodes.pop(row, ())
+            key = (*parts, values)
+            if is_fine and key not in made:
+                made[key] = _dictionary(*key)
+            encoded = made[key] if is_fine else None
+            known.sure[row] = encoded is not None
+            if encoded is not None:
+                known.types[row] = encoded
+                known.nodes[row] = (DictionaryId(id_, values, inside),)
+        return len(asked)
+
+    def _types(self, rows: Positions, known: _Known) -> None:
+        """Find the types of those of the fields at `rows` that can be read at once, of the values where they are
+        encoded; and the dictionaries inside them.
+        """
         words = self.words
         kinds, _ = self.tables.slot(_number("type_type"), 1)
         offsets, whole = self.tables.slot(_number("type"), 4)
         at, sound = words.followed(offsets)
-        tables = _Tables(words, at, sound & whole & (offsets > 0))
-        kind_of = np.where(tables.sound, words.bytes[kinds], 0)
-        numbers = np.full(len(self), -1, np.int64)
-        types: list[DataType] = []
-        for kind in np.flatnonzero(np.bincount(kind_of[rows])).tolist():
-            left = rows[kind_of[rows] == kind]
-            if kind == 0:
-                continue
-            slots = [(slot, *tables.slot(slot.number, _size_bytes(slot))) for slot in _spec(kind).slots.values()]
-            left = left[np.logical_and.reduce([whole[left] for _, _, whole in slots])] if slots else left
-            keys = [_Key(words, slot, place) for slot, place, _ in slots]
-            while len(left) and len(types) < _MAX_TYPES:
-                first = int(left[0])
-                try:
-                    types.append(read_type(self.schema.child_at("fields", first), []))
-                except BowstringError:
-                    types.append(_UNREAD)
-                alike = np.ones(len(left), bool)
-                for key in keys:
-                    alike &= key.equal(left, first)
-                if types[-1] is not _UNREAD:
-                    numbers[left[alike]] = len(types) - 1
-                left = left[~alike]
-        known = rows[numbers[rows] >= 0]
-        return known, numbers[known], types
+        tables = Tables(words, at, sound & whole & (offsets > 0))
+        kind_of = np.where(tables.sound & (kinds > 0), words.bytes[kinds], 0)
+        flat = rows[(self.counts[rows, 0] > 0) & (self.child_counts[rows] == 0)]
+        for kind in np.flatnonzero(np.bincount(kind_of[flat])).tolist():
+            if kind:
+                self._flat_types(tables, kind, flat[kind_of[flat] == kind], known)
+        nested = rows[(self.counts[rows, 0] > 0) & (self.child_counts[rows] > 0)]
+        if self.below is not None and len(nested):
+            children, inside = self.below._read()
+            ends = np.cumsum(np.maximum(self.child_counts, 0)).tolist()
+            for row, kind in zip(nested.tolist(), kind_of[nested].tolist(), strict=True):
+                own = range(ends[row] - int(self.child_counts[row]), ends[row])
+                made = self._nested_type(row, kind, [children[index] for index in own])
+                if made is not None:
+                    known.types[row], known.sure[row] = made, True
+                    below = tuple(node for index in own for node in inside.get(index, ())) if inside else ()
+                    if below:
+                        known.nodes[row] = below
+
+    def _flat_types(self, tables: Tables, kind: int, left: Positions, known: _Known) -> None:
+        slots = [(slot, *tables.slot(slot.number, _size_bytes(slot))) for slot in _spec(kind).slots.values()]
+        left = left[np.logical_and.reduce([whole[left] for _, _, whole in slots])] if slots else left
+        keys = [_Key(self.words, slot, place) for slot, place, _ in slots]
+        met = 0
+        while len(left) and met < _MAX_TYPES:
+            met += 1
+            first = int(left[0])
+            alike = np.ones(len(left), bool)
+            for key in keys:
+                alike &= key.equal(left, first)
+            try:
+                one = np.empty(1, object)
+                one[0] = read_type(Table(self.message, _FIELD, int(self.tables.at[first])), [])
+                known.types[left[alike]] = one
+                known.sure[left[alike]] = True
+            except BowstringError:
+                pass
+            left = left[~alike]
+
+    def _nested_type(self, row: int, kind: int, children: Sequence[Field | None]) -> DataType | None:
+        fields = [field for field in children if field is not None]
+        if not kind or len(fields) < len(children):
+            return None
+        name = TYPES[kind]
+        try:
+            if name in _LISTS:
+                return _LISTS[name](fields[0])
+            if name == "Struct_":
+                return types.Struct(tuple(fields))
+            return read_type(Table(self.message, _FIELD, int(self.tables.at[row])), fields)
+        except BowstringError:
+            return None
+
+
+class _Known:
+    """The types of fields that are known, by their positions, and the dictionaries in them."""
+
+    __slots__ = ("nodes", "sure", "types")
+
+    def __init__(self, count: int) -> None:
+        self.types: npt.NDArray[np.object_] = np.empty(count, object)
+        self.sure = np.zeros(count, bool)
+        self.nodes: Nodes = {}
 
 
 class _Key:
@@ -272,19 +341,18 @@ class _Key:
 
     __slots__ = ("_starts", "_values", "_words")
 
-    def __init__(self, words: _Words, slot: Slot, places: Positions) -> None:
+    def __init__(self, words: Words, slot: Slot, places: Positions) -> None:
         self._words = words
         self._starts: Positions | None = None
         if isinstance(slot.kind, Text):
             self._starts, lengths, sound = words.texts(places)
             self._values = np.where(places > 0, np.where(sound, lengths, -2), -1)
         else:
-            values = words.number(np.where(places > 0, places, 0), _size_bytes(slot))
-            self._values = np.where(places > 0, values, -1)
+            self._values = np.where(places > 0, words.number(places, _size_bytes(slot)), -1)
 
-    def equal(self, rows: Positions, first: int) -> _Truths:
+    def equal(self, rows: Positions, first: int) -> Truths:
         """Whether the slot says at `rows` what it says at `first`; an absent one is like none that is there."""
-        same: _Truths = self._values[rows] == self._values[first]
+        same: Truths = self._values[rows] == self._values[first]
         length = int(self._values[first])
         if self._starts is None or length < 0:
             return same
@@ -292,7 +360,11 @@ class _Key:
         return self._words.equal(self._starts[rows], self._values[rows], self._words.raw[start : start + length])
 
 
-_UNREAD = DataType()
+def _dictionary(bit_width: int, is_signed: bool, is_ordered: bool, values: DataType) -> DataType | None:
+    try:
+        return types.Dictionary(types.Int(bit_width, is_signed), values, is_ordered)
+    except BowstringError:
+        return None
 
 
 def _number(name: str) -> int:
@@ -305,11 +377,3 @@ def _spec(kind: int) -> TableSpec:
 
 def _size_bytes(slot: Slot) -> int:
     return slot.kind.packer.size if isinstance(slot.kind, Scalar) else 4
-
-
-def _is_empty(words: _Words, tables: _Tables, name: str) -> _Truths:
-    """Whether a vector of tables is absent or has no items."""
-    places, whole = tables.slot(_number(name), 4)
-    starts, sound = words.followed(places)
-    empty: _Truths = whole & sound & ((starts == 0) | (words.u32(starts) == 0))
-    return empty
