@@ -52,7 +52,10 @@ def test_a_dead_link_is_found(tmp_path: Path) -> None:
     assert dead_links(page) == ["#nowhere", "gone.md"]
 
 
-def test_a_wrong_example_in_a_page_or_a_docstring_fails(pytester: pytest.Pytester) -> None:
+def test_a_wrong_example_in_a_page_or_a_docstring_fails(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
     pytester.makeconftest((REPOSITORY / "conftest.py").read_text(encoding="utf-8"))
     pytester.makefile(".md", README="```python\nvalue = 1\n```\n\n```python\nassert value == 2\n```\n")
     pytester.makepyfile(module='"""A module.\n\n>>> 1 + 1\n3\n"""\n')
