@@ -237,7 +237,8 @@ def test_too_many_messages_become_one_part() -> None:
     assert_tiled(found)
     assert found.is_shortened
     assert len(found.parts) < 30
-    assert found.parts[-2].kind is Segment.UNREAD
+    assert found.parts[-2].kind is Segment.OMITTED
+    assert not found.damages
 
 
 def test_a_message_that_the_footer_does_not_list_is_told_apart() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from bowstring.cli.streams import binary_output, given, max_piped_option, named
+from bowstring.cli.streams import binary_output, given, max_piped_option, named, progress
 from bowstring.errors import UsageError
 from bowstring.inspection.anatomy.page import anatomy_page
 from bowstring.inspection.text import human_bytes, printable
@@ -36,7 +36,8 @@ def anatomy(file: str | None, *, output: str | None, max_piped_bytes: int) -> No
     if is_path and file and target != "-" and os.path.exists(target) and os.path.samefile(file, target):
         raise UsageError(f"{target}: the page would take the place of the file that it is about")
     name = Path(file).name if is_path and file else named(file)
-    page = anatomy_page(source, name, max_piped_bytes=max_piped_bytes).encode("utf-8")
+    with progress("reading") as advance:
+        page = anatomy_page(source, name, max_piped_bytes=max_piped_bytes, advance=advance).encode("utf-8")
     with binary_output(target) as out:
         sink = sink_for(out)
         try:

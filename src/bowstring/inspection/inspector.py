@@ -62,18 +62,24 @@ def _scan(source: MemorySource | PulledSource, limits: Limits, max_piped_bytes: 
     return StreamScan(ready, limits), source.name
 
 
-def inspected(scan: Scan, name: str, limits: Limits) -> Inspection:
-    """What a scan says of the source `name`; raises `InvalidDataError` where a header contradicts itself."""
+def inspected(scan: Scan, name: str, limits: Limits, counted: Tally | None = None) -> Inspection:
+    """What a scan says of the source `name`; raises `InvalidDataError` where a header contradicts itself.
+
+    With `counted` its batches have been added up already.
+    """
     if scan.version not in (V4, V5):
         version = VERSIONS[scan.version] if 0 <= scan.version < len(VERSIONS) else str(scan.version)
         raise UnsupportedError(f"{name}: metadata version {version} is not supported: only V4 and V5 are")
     endianness = scan.schema["endianness"]
     if not 0 <= endianness < len(_ENDIANNESS):
         raise InvalidDataError(f"{name}: endianness {endianness} is neither little (0) nor big (1)")
-    wire = read_fields(scan.schema, limits)
-    tally = Tally(wire)
-    for span in scan.batches():
-        tally.add(span)
+    if counted is None:
+        tally = Tally(read_fields(scan.schema, limits))
+        for span in scan.batches():
+            tally.add(span)
+    else:
+        tally = counted
+    wire = tally.wire
     outside = scan.outside()
     rows = np.array(tally.rows, np.int64)
     has_rows = len(rows) > 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -25,8 +25,9 @@ from bowstring.ipc.scan import BatchSpan, Outside
 from bowstring.ipc.sources import MemorySource
 from bowstring.memory.buffer import Memory
 
-MAX_PARTS = 200_000
+MAX_PARTS = 100_000
 _AT_ONCE = 1 << 20
+_TOLD_EVERY = 500
 _NO_ROLES: dict[tuple[int, str], int] = {}
 
 
@@ -78,12 +79,23 @@ def open_whole(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[Mem
     return MemorySource(Memory(held), name), is_file
 
 
-def dissected(source: MemorySource, is_file: bool, limits: Limits, max_parts: int) -> Anatomy:
-    """The anatomy of what is in memory or mapped; the source stays open."""
+def dissected(
+    source: MemorySource,
+    is_file: bool,
+    limits: Limits,
+    max_parts: int,
+    advance: Callable[[int, int | None], None] | None = None,
+) -> Anatomy:
+    """The anatomy of what is in memory or mapped; the source stays open. `advance(done, of)` is told of the parts."""
     walk = Walk(source, is_file, limits, max_parts)
     found = list(walk.parts())
     bodies = _Bodies(walk, limits)
-    parts = tuple(bodies.cut(part) for part in found)
+    cut = []
+    for part in found:
+        cut.append(bodies.cut(part))
+        if advance is not None and len(cut) % _TOLD_EVERY == 0:
+            advance(len(cut), len(found))
+    parts = tuple(cut)
     inspection = bodies.inspection(parts)
     return Anatomy(
         source.name,
@@ -107,6 +119,7 @@ class _Bodies:
         self._walk = walk
         self._limits = limits
         self._sound: list[BatchSpan] = []
+        self._is_tally_of_all = True
         self._known: dict[tuple[object, ...], int] = {}
         self._wire: WireSchema | None = None
         if walk.schema is not None:
@@ -125,7 +138,9 @@ class _Bodies:
         plan = self._plan(part)
         if body_bytes:
             head = Leaves(leaves.lengths_bytes[:-1], leaves.kinds[:-1], leaves.buffers[:-1])
-            leaves = head.then(body_leaves(*clipped(offsets, lengths, body_bytes), body_bytes))
+            if plan < 0 or part.span is None or part.span.header.body_bytes > body_bytes:
+                offsets, lengths = clipped(offsets, lengths, body_bytes)
+            leaves = head.then(body_leaves(offsets, lengths, body_bytes))
         return replace(part, leaves=leaves, plan=plan)
 
     def _plan(self, part: Part) -> int:
@@ -141,9 +156,12 @@ class _Bodies:
             self._tally.add(span)
         except InvalidDataError as error:
             self._walk.damaged(part.start, error)
+            self._is_tally_of_all = False
             return -1
         if part.is_listed:
             self._sound.append(span)
+        else:
+            self._is_tally_of_all = False
         if part.kind is Segment.RECORD_BATCH:
             return self._numbered((None, shape.version), lambda: column_plan(wire, shape.version))
         node = wire.by_id[shape.dictionary_id]
@@ -163,7 +181,9 @@ class _Bodies:
             return None
         scan = _Sound(walk.schema, walk.version, walk.footer_metadata, self._sound, _outside(walk, parts))
         try:
-            return replace(inspected(scan, walk.source.name, self._limits), format="file" if walk.is_file else "stream")
+            counted = self._tally if self._is_tally_of_all else None
+            found = inspected(scan, walk.source.name, self._limits, counted)
+            return replace(found, format="file" if walk.is_file else "stream")
         except InvalidDataError as error:
             walk.damaged(walk.schema_at, error)
             return None

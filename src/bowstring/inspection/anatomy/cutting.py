@@ -17,6 +17,7 @@ from bowstring.inspection.anatomy.model import Leaf, Leaves
 
 _Numbers = npt.NDArray[np.int64]
 _MOST_PADDING = 64
+_PADDING, _BUFFER = int(Leaf.PADDING), int(Leaf.BUFFER)
 _UNIONS = {
     ("Message", "header"): ("header_type", HEADERS),
     ("Field", "type"): ("type_type", TYPES),
@@ -49,8 +50,8 @@ def body_leaves(offsets: _Numbers, lengths: _Numbers, body_bytes: int) -> Leaves
     sizes[:-1:2] = np.maximum(starts - before, 0)
     sizes[1:-1:2] = np.maximum(stops - np.maximum(starts, before), 0)
     sizes[-1] = body_bytes - reach[-1]
-    kinds = np.full(len(sizes), Leaf.PADDING, np.uint8)
-    kinds[1::2] = Leaf.BUFFER
+    kinds = np.full(len(sizes), _PADDING, np.uint8)
+    kinds[1::2] = _BUFFER
     buffers = np.full(len(sizes), -1, np.int32)
     buffers[1::2] = order
     held = sizes > 0

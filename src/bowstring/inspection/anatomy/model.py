@@ -29,6 +29,7 @@ class Segment(Enum):
     FOOTER = "footer"
     UNCLAIMED = "unclaimed"
     UNREAD = "unread"
+    OMITTED = "left out"
 
 
 class Leaf(IntEnum):
@@ -44,6 +45,7 @@ class Leaf(IntEnum):
     FOOTER_LENGTH = 7
     UNCLAIMED = 8
     UNREAD = 9
+    OMITTED = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,7 +179,8 @@ class Anatomy:
 
     `inspection` is what `bowstring.inspect` says of the batches that are sound, None where there is no schema.
     `damages` are the first faults of structure, `damage_count` all of them; values are not looked at. Where
-    `is_shortened`, a limit was reached and the last part stands for all that follows.
+    `is_shortened`, a limit was reached: a part that is `OMITTED` stands for the messages that follow, and `inspection`
+    is of those before it.
     """
 
     source: str

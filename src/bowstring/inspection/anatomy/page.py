@@ -7,6 +7,7 @@ The page's own policy lets nothing be fetched, and no script run but its own.
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -46,19 +47,21 @@ def anatomy_page(
     limits: Limits = DEFAULT_LIMITS,
     max_piped_bytes: int = MAX_PIPED_BYTES,
     page_limits: PageLimits = DEFAULT_PAGE_LIMITS,
+    advance: Callable[[int, int | None], None] | None = None,
 ) -> str:
     """An Arrow file or stream drawn to scale, as the text of one HTML page that fetches nothing.
 
     `source`, `limits` and `max_piped_bytes` are what `bowstring.anatomy` takes, and so are the errors; `name` is what
     the page calls the source. The page carries the place of every message, buffer and padding byte, and of the data
     itself a bounded part (see `PageLimits`): it grows with the number of buffers, not with the size of the file.
+    `advance(done, of)` is called as messages are gone through.
 
     Raises `MissingExtraError` where jinja2 is not installed.
     """
     template = _template()
     opened, is_file = open_whole(source, max_piped_bytes)
     try:
-        found = dissected(opened, is_file, limits, MAX_PARTS)
+        found = dissected(opened, is_file, limits, MAX_PARTS, advance)
         title = printable(found.source if name is None else name, _NAME_CHARACTERS)
         data = packed(found, opened, title, page_limits)
     finally:
@@ -128,7 +131,10 @@ def _summary(found: Anatomy) -> str:
             return f"An Arrow {found.format} of {size} with {_plural(tensors, 'tensor')}."
         return f"An Arrow {found.format} of {size}, of which no schema can be read."
     batches, columns = _plural(inspection.batches.count, "record batch"), _plural(len(inspection.columns), "column")
-    return f"An Arrow {found.format} of {size}: {_plural(inspection.rows, 'row')} in {batches}, {columns}."
+    rows, what = _plural(inspection.rows, "row"), f"An Arrow {found.format} of {size}"
+    if found.is_shortened:
+        return f"{what}, of which {rows} in {batches} are drawn; {columns}."
+    return f"{what}: {rows} in {batches}, {columns}."
 
 
 def _plural(count: int, word: str) -> str:
@@ -142,8 +148,9 @@ def _facts(found: Anatomy) -> list[tuple[str, str]]:
     if inspection is None:
         return [("Format", found.format), *facts]
     encoding, batches = inspection.encoding, inspection.batches
-    facts.append(("Rows", f"{inspection.rows:,}"))
-    facts.append(("Record batches", f"{batches.count:,}"))
+    drawn = " drawn" if found.is_shortened else ""
+    facts.append((f"Rows{drawn}", f"{inspection.rows:,}"))
+    facts.append((f"Batches{drawn}" if drawn else "Record batches", f"{batches.count:,}"))
     if batches.count > 1:
         rows = f"{batches.rows_min:,}"
         facts.append(

@@ -26,6 +26,11 @@ from bowstring.ipc.sources import MemorySource
 _MOST_DAMAGES = 100
 _TRAILER_BYTES = 10
 _KINDS = {"RecordBatch": Segment.RECORD_BATCH, "DictionaryBatch": Segment.DICTIONARY_BATCH}
+_LEAF_OF_REST = {
+    Segment.UNREAD: Leaf.UNREAD,
+    Segment.UNCLAIMED: Leaf.UNCLAIMED,
+    Segment.OMITTED: Leaf.OMITTED,
+}
 _TENSORS = {"Tensor": Segment.TENSOR, "SparseTensor": Segment.SPARSE_TENSOR}
 
 
@@ -259,8 +264,8 @@ class Walk:
 
     def _rest(self, at: int, stop: int, kind: Segment) -> Iterator[Part]:
         if at < stop:
-            kind = Segment.UNREAD if self.is_shortened else kind
-            leaf = Leaf.UNREAD if kind is Segment.UNREAD else Leaf.UNCLAIMED
+            kind = Segment.OMITTED if self.is_shortened else kind
+            leaf = _LEAF_OF_REST[kind]
             yield Part(kind, at, Leaves.of((stop - at, leaf)))
 
     def _is_over(self) -> bool:

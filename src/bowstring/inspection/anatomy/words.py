@@ -100,6 +100,11 @@ MEANINGS: dict[str, Meaning] = {
         "what was expected and what was found.",
         "Encapsulated message format",
     ),
+    "left out": _m(
+        "Left out",
+        "More messages follow than were asked for. They have not been looked at, and are drawn as one piece.",
+        "IPC Streaming Format",
+    ),
     # What is in a message
     "metadata group": _m(
         "Message header",

@@ -31,12 +31,12 @@ try {
 
 // What everything is
 
-const LEAF = { MAGIC: 0, CONTINUATION: 1, LENGTH: 2, METADATA: 3, PADDING: 4, BUFFER: 5, BODY: 6, FOOTER_LENGTH: 7, UNCLAIMED: 8, UNREAD: 9 };
-const CATS = ["framing", "metadata", "padding", "validity", "offsets", "sizes", "type ids", "views", "data", "indices", "body", "unclaimed", "unread"];
+const LEAF = { MAGIC: 0, CONTINUATION: 1, LENGTH: 2, METADATA: 3, PADDING: 4, BUFFER: 5, BODY: 6, FOOTER_LENGTH: 7, UNCLAIMED: 8, UNREAD: 9, OMITTED: 10 };
+const CATS = ["framing", "metadata", "padding", "validity", "offsets", "sizes", "type ids", "views", "data", "indices", "body", "unclaimed", "unread", "omitted"];
 const CAT = Object.fromEntries(CATS.map((name, i) => [name, i]));
-const LEGEND = { framing: "framing", body: "body, not told apart", unclaimed: "claimed by nothing", unread: "cannot be read", data: "values" };
+const LEGEND = { framing: "framing", body: "body, not told apart", unclaimed: "claimed by nothing", unread: "cannot be read", omitted: "left out", data: "values" };
 const ROLE_CAT = { values: "data", "index pointers": "offsets", "validity of metadata version 4": "validity" };
-const LEAF_CAT = [0, 0, 0, 1, 2, 8, 10, 0, 11, 12];
+const LEAF_CAT = [0, 0, 0, 1, 2, 8, 10, 0, 11, 12, 13];
 const METADATA = -2, NO_COLUMN = -1;
 
 const P = A.part_kind.length, N = A.leaf_kind.length;

@@ -4,7 +4,7 @@ let ink = {};
 function readColours() {
   const style = getComputedStyle(root), take = (name) => style.getPropertyValue("--" + name).trim();
   ink = { cats: CATS.map((name) => take("c-" + name.replaceAll(" ", "-"))), font: take("sans") };
-  for (const name of ["card", "ink", "quiet", "line", "line-strong", "accent", "tint-a", "tint-b", "on-tint", "on-role", "c-schema", "c-footer", "c-dictionary", "c-unread", "c-framing", "c-unclaimed", "alarm"]) ink[name] = take(name);
+  for (const name of ["card", "ink", "quiet", "line", "line-strong", "accent", "tint-a", "tint-b", "on-tint", "on-role", "c-schema", "c-footer", "c-dictionary", "c-unread", "c-framing", "c-unclaimed", "c-omitted", "alarm"]) ink[name] = take(name);
 }
 const darkWanted = matchMedia("(prefers-color-scheme: dark)");
 let theme = "auto";
@@ -18,7 +18,7 @@ function setTheme(name) {
 }
 const partColour = (p) => {
   const kind = segmentOf(p);
-  return { schema: ink["c-schema"], footer: ink["c-footer"], "dictionary batch": ink["c-dictionary"], unread: ink["c-unread"], unclaimed: ink["c-unclaimed"], start: ink["c-framing"], "end of stream": ink["c-framing"] }[kind] ?? null;
+  return { schema: ink["c-schema"], footer: ink["c-footer"], "dictionary batch": ink["c-dictionary"], unread: ink["c-unread"], unclaimed: ink["c-unclaimed"], "left out": ink["c-omitted"], start: ink["c-framing"], "end of stream": ink["c-framing"] }[kind] ?? null;
 };
 
 // The axis: to scale, or every leaf as wide as the logarithm of its length.
@@ -81,7 +81,7 @@ function isDim(leaf) {
 }
 
 let hatchesOf = null, hatches = {};
-const HATCHED = new Set([CAT.padding, CAT.unread, CAT.unclaimed]);
+const HATCHED = new Set([CAT.padding, CAT.unread, CAT.unclaimed, CAT.omitted]);
 /** What is no data is hatched, so that colour is not all that tells it apart. */
 function fillOf(pen, c) {
   if (!HATCHED.has(c)) return ink.cats[c];

@@ -20,7 +20,7 @@ function meaningKey([level, i]) {
   const column = groupColumn[i], p = partOf[groupFirst[i]];
   if (column === NO_COLUMN) return "body";
   if (column !== METADATA) return planOf(p).dictionary === null ? "column" : "dictionary values";
-  return ["start", "footer", "end of stream", "unread", "unclaimed"].includes(segmentOf(p)) ? segmentOf(p) : "metadata group";
+  return ["start", "footer", "end of stream", "unread", "unclaimed", "left out"].includes(segmentOf(p)) ? segmentOf(p) : "metadata group";
 }
 
 function nodeOf(p, field) {

@@ -24,8 +24,8 @@ function partTitle(p, isShort) {
   if (kind === "tensor" || kind === "sparse tensor") return (isShort ? "tensor " : kind === "tensor" ? "Tensor " : "Sparse tensor ") + n;
   if (kind === "start") return isShort ? "ARROW1" : "Beginning";
   if (kind === "unread" && n >= 0) return (isShort ? "unread " : "Cannot be read: batch ") + number(n);
-  if (isShort) return { schema: "schema", "end of stream": "end", footer: "footer", unclaimed: "unclaimed", unread: "unread" }[kind];
-  return { schema: "Schema", "end of stream": "End of stream", footer: "Footer", unclaimed: "Claimed by nothing", unread: "Cannot be read" }[kind];
+  if (isShort) return { schema: "schema", "end of stream": "end", footer: "footer", unclaimed: "unclaimed", unread: "unread", "left out": "left out" }[kind];
+  return { schema: "Schema", "end of stream": "End of stream", footer: "Footer", unclaimed: "Claimed by nothing", unread: "Cannot be read", "left out": "Left out" }[kind];
 }
 const columnName = (plan, column) =>
   plan.dictionary === null ? (D.columns[column] ?? plan.fields.find((f) => f[3] === column)?.[0] ?? "") || "(no name)" : "values";
@@ -33,7 +33,7 @@ function groupTitle(g) {
   const column = groupColumn[g], p = partOf[groupFirst[g]];
   if (column === METADATA) {
     const kind = segmentOf(p);
-    return { start: "magic string", footer: "footer", unread: "cannot be read", unclaimed: "claimed by nothing", "end of stream": "marker" }[kind] ?? "header";
+    return { start: "magic string", footer: "footer", unread: "cannot be read", unclaimed: "claimed by nothing", "end of stream": "marker", "left out": "left out" }[kind] ?? "header";
   }
   return column === NO_COLUMN ? "body" : columnName(planOf(p), column);
 }
@@ -55,8 +55,8 @@ function leafFacts(leaf) {
     const key = segment === "start" ? "padding start" : behind === LEAF.METADATA ? "padding metadata" : "padding body";
     return { key, label: "padding", p };
   }
-  const key = { 0: "magic", 1: "continuation", 2: "length", 3: segment === "footer" ? "footer metadata" : "metadata", 6: "body", 7: "footer length", 8: "unclaimed", 9: "unread" }[kind];
-  const label = { 0: "magic string", 1: "continuation", 2: "length", 3: "metadata", 6: "body", 7: "length of the footer", 8: "claimed by nothing", 9: "cannot be read" }[kind];
+  const key = { 0: "magic", 1: "continuation", 2: "length", 3: segment === "footer" ? "footer metadata" : "metadata", 6: "body", 7: "footer length", 8: "unclaimed", 9: "unread", 10: "left out" }[kind];
+  const label = { 0: "magic string", 1: "continuation", 2: "length", 3: "metadata", 6: "body", 7: "length of the footer", 8: "claimed by nothing", 9: "cannot be read", 10: "left out" }[kind];
   return { key, label, p };
 }
 function bufferFacts(p, slot) {
