@@ -28,6 +28,8 @@ from bowstring.ipc.sinks import Sink, sink_for
 from bowstring.ipc.sources import MemorySource
 from bowstring.ipc.statistics import FileStatistics, merged, with_statistics
 
+_MAX_ALIKE = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Concatenated:
@@ -154,13 +156,16 @@ class _Joiner:
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """What the first source has said: how to call it, its schema, and what is written of it."""
+    """What the first source has said: how to call it, its schema, and what is written of it; and the schemas that were
+    found to be the same.
+    """
 
     name: str
     known: KnownSchema
     version: int
     writer: MessageWriter
     merged: MergedDictionaries | None
+    alike: list[KnownSchema]
 
     @classmethod
     def by(cls, incoming: _Incoming, sink: Sink, as_stream: bool) -> _Begun:
@@ -171,7 +176,7 @@ class _Begun:
         wire = known.wire.whole
         writer = MessageWriter(sink, copied(scan.schema), scan.version, as_stream)
         merged = MergedDictionaries(wire, as_stream) if wire.by_id else None
-        return cls(incoming.name, known, scan.version, writer, merged)
+        return cls(incoming.name, known, scan.version, writer, merged, [known])
 
 
 class _Passage:
@@ -292,7 +297,7 @@ def _check_alike(begun: _Begun, incoming: _Incoming) -> None:
     """Raise `UsageError` naming the first difference."""
     if incoming.scan.version != begun.version:
         raise _unlike(begun, incoming, f"metadata version {_version(begun.version)}", _version(incoming.scan.version))
-    if incoming.known is begun.known:
+    if any(incoming.known is known for known in begun.alike):
         return
     ours, theirs = begun.known.wire.whole, incoming.known.wire.whole
     if ours.is_big_endian != theirs.is_big_endian:
@@ -302,6 +307,8 @@ def _check_alike(begun: _Begun, incoming: _Incoming) -> None:
     found = difference(ours.schema, theirs.schema, check_metadata=True)
     if found is not None:
         raise _unlike(begun, incoming, *found)
+    if len(begun.alike) < _MAX_ALIKE:
+        begun.alike.append(incoming.known)
 
 
 def _unlike(begun: _Begun, incoming: _Incoming, expected: str, found: str) -> UsageError:

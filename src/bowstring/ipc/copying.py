@@ -13,7 +13,7 @@ from bowstring.ipc.sinks import PathSink, Sink
 from bowstring.ipc.sources import MemorySource
 from bowstring.memory.buffer import Buffer
 
-_AT_ONCE = 1 << 18
+_AT_ONCE = 1 << 20
 _PIECE = 4 << 20
 _WORTH_A_CALL = 1 << 16
 _MOST_THREADS = 4
@@ -23,8 +23,8 @@ _MOST_UNDER_WAY = 64
 class Copier:
     """Copies stretches of sources into a sink, in order.
 
-    From a mapped file to a path threads read and write in pieces that stay in the processor's cache; all else goes
-    through the sink. `finish` has to be called before the sink's, `abandon` before the sink's.
+    From a mapped file to a path threads read and write in pieces, by calls and so without a page fault for each page;
+    all else goes through the sink. `finish` has to be called before the sink's, `abandon` before the sink's.
     """
 
     __slots__ = ("_pool", "_sink", "_under_way")
