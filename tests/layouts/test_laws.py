@@ -104,12 +104,16 @@ def test_ranges_are_python_s_ranges_end_to_end(pairs: list[tuple[int, int]]) -> 
     assert ranges(starts, lengths).tolist() == [i for s, n in pairs for i in range(s, s + n)]
 
 
-@given(pairs=stretches, block=st.sampled_from([1, 7, 1 << 20]))
-def test_gathering_copies_every_stretch(pairs: list[tuple[int, int]], block: int) -> None:
+@given(
+    pairs=stretches, block=st.sampled_from([1, 7, 1 << 16]), long=st.sampled_from([3, 512]), few=st.sampled_from([0, 2])
+)
+def test_gathering_copies_every_stretch(pairs: list[tuple[int, int]], block: int, long: int, few: int) -> None:
     data = np.arange(64, dtype=np.uint8)
     starts, lengths = columns(pairs)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bowstring.layouts.gather._BLOCK_BYTES", block)
+        patch.setattr("bowstring.layouts.gather._BLOCK_STRETCHES", block)
+        patch.setattr("bowstring.layouts.gather._LONG_BYTES", long)
+        patch.setattr("bowstring.layouts.gather._FEW_STRETCHES", few)
         assert gather(data, starts, lengths).tobytes() == b"".join(data[s : s + n].tobytes() for s, n in pairs)
         out, expected = np.zeros(800, np.uint8), np.zeros(800, np.uint8)
         targets = np.arange(len(starts)) * 20
@@ -172,7 +176,8 @@ def test_text_with_nulls_is_checked_as_each_value_would_be(data: bytes, cuts: st
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text, "_BLOCK_VALUES", block)
+        patch.setattr(text, "_SPLIT_VALUES", block)
         assert named_by(lambda: array.validate(full=True)) in (wrong or [None])
-    assert named_by(array.to_pylist) in (wrong or [None])
+        assert named_by(array.to_pylist) in (wrong or [None])
     if not wrong:
         assert array.to_pylist() == [v.decode() if keep else None for v, keep in zip(values, valid, strict=True)]

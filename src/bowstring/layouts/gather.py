@@ -15,7 +15,7 @@ from bowstring.memory.buffer import UINT8, Bytes
 
 if TYPE_CHECKING:
     from bowstring.layouts.array import Array
-    from bowstring.layouts.base import Indices
+    from bowstring.layouts.base import Indices, Values
 
 MAX_VALUES = 1 << 27
 """The most values that an array is spelled out into where they outnumber the bytes and elements that it holds.
@@ -24,7 +24,9 @@ Set this attribute of the module to have another limit.
 """
 MAX_BYTES = 1 << 31
 """The most bytes that are copied out of fewer bytes; set as `MAX_VALUES`."""
-_BLOCK_BYTES = 1 << 20
+_BLOCK_STRETCHES = 1 << 16
+_LONG_BYTES = 512
+_FEW_STRETCHES = 16
 
 
 def check_bytes(wanted: int, held: int) -> None:
@@ -94,15 +96,28 @@ def copy_stretches(out: Bytes, targets: Indices, data: Bytes, sources: Indices, 
     apart = (sources[1:] != sources[:-1] + lengths[:-1]) | (targets[1:] != targets[:-1] + lengths[:-1])
     heads = np.concatenate(([0], np.flatnonzero(apart) + 1))
     targets, sources, lengths = targets[heads], sources[heads], np.add.reduceat(lengths, heads)
-    ends = np.cumsum(lengths)
-    first = 0
-    while first < len(ends):
-        done = int(ends[first] - lengths[first])
-        past = max(int(np.searchsorted(ends, done + _BLOCK_BYTES, "right")), first + 1)
-        if past == first + 1:
-            to, source, length = int(targets[first]), int(sources[first]), int(lengths[first])
-            out[to : to + length] = data[source : source + length]
-        else:
-            own = slice(first, past)
-            out[ranges(targets[own], lengths[own])] = data[ranges(sources[own], lengths[own])]
-        first = past
+    for first in range(0, len(heads), _BLOCK_STRETCHES):
+        own = slice(first, first + _BLOCK_STRETCHES)
+        _copy_block(out, targets[own], data, sources[own], lengths[own])
+
+
+def _copy_block(out: Bytes, targets: Indices, data: Bytes, sources: Indices, lengths: Indices) -> None:
+    """Stretches of one length are elements of one type to NumPy, at any byte: it copies all of them by one call. Where
+    they are few or long they are copied one by one.
+    """
+    kinds = np.minimum(lengths, _LONG_BYTES).astype(np.uint16)
+    order, counts = np.argsort(kinds, kind="stable"), np.bincount(kinds)
+    alone, past = [], 0
+    for length in np.flatnonzero(counts).tolist():
+        own, past = order[past : past + counts[length]], past + int(counts[length])
+        if length == _LONG_BYTES or len(own) < _FEW_STRETCHES:
+            alone.append(own)
+            continue
+        element = np.dtype((np.void, length))
+        held: Values = np.ndarray(data.size - length + 1, element, data, strides=(1,))
+        room: Values = np.ndarray(out.size - length + 1, element, out, strides=(1,))
+        room[targets[own]] = held[sources[own]]
+    if alone:
+        some, into, source = np.concatenate(alone), out.data, data.data
+        for to, at, length in zip(targets[some].tolist(), sources[some].tolist(), lengths[some].tolist(), strict=True):
+            into[to : to + length] = source[at : at + length]
