@@ -100,7 +100,7 @@ def _joined(held: Sequence[list[Any]], paddings: Sequence[int]) -> list[Any]:
 
 def _slots(layout: Layout) -> tuple[tuple[int, int, int], ...] | None:
     """Position, bytes an element and extra elements of each buffer with one a slot; None for nested layouts."""
-    if layout.children or layout.VARIADIC or layout.dictionary is not None or not layout.has_validity:
+    if layout.children or layout.VARIADIC or not layout.has_validity:
         return None
     if any(spec.dtype is None for spec in layout.buffers[1:]):
         return None

@@ -134,8 +134,7 @@ class DictionaryLayout(Layout):
 
     def rebase(self, array: Array) -> Array:
         own = self.indices.rebase(array.seen_as(self.indices))
-        dictionary = array.dictionary and array.dictionary.rebased()
-        return Array(self, own.length, own.buffers, (), dictionary, own._null_count)
+        return Array(self, own.length, own.buffers, (), array.dictionary, own._null_count)
 
     def take(self, array: Array, indices: Indices) -> Array:
         own = self.indices.take(array.seen_as(self.indices), indices)
