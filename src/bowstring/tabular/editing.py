@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 import numpy as np
 
@@ -68,6 +68,14 @@ class Columns(ABC):
         for index, part in enumerate(parts):
             made[:, index] = part
         return made
+
+    def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> Any:
+        """The columns by the dataframe interchange protocol (`bowstring.exchange.interchange`), which some tools for
+        plotting ask for; anything else takes them by `__arrow_c_stream__`.
+        """
+        from bowstring.exchange.interchange import InterchangeFrame
+
+        return InterchangeFrame(cast("Any", self)).__dataframe__(nan_as_null, allow_copy)
 
     @abstractmethod
     def _renamed(self, schema: Schema) -> Self:
