@@ -242,6 +242,44 @@ def test_a_file_refuses_another_inner_dictionary() -> None:
         as_file(lists(["a", "b"], [0, 1]), lists(["b", "a"], [1, 0], [0]))
 
 
+OUTER: dict[str, tuple[bs.DataType, list[Any]]] = {
+    "large list": (bs.large_list(WORDS), [["a"], None, ["b", "a"], [], ["c"]]),
+    "list view": (bs.list_view(WORDS), [["a"], None, ["b", "a"], [], ["c"]]),
+    "fixed list": (bs.list_(WORDS, 2), [["a", "a"], ["b", None], None, ["c", "b"]]),
+    "struct": (
+        bs.struct({"p": WORDS, "q": bs.int8()}),
+        [{"p": "a", "q": 1}, {"p": "b", "q": None}, {"p": "c", "q": 2}],
+    ),
+    "map": (bs.map_(WORDS, WORDS), [[("k", "a")], [("k", "b"), ("l", None)], [], [("m", "c")]]),
+    "dense": (bs.dense_union({"w": WORDS, "i": bs.int32()}), ["a", 1, "b", 2, "c"]),
+    "runs": (bs.run_end_encoded(bs.int16(), WORDS), ["a", "b", "c", "d"]),
+    "twice": (
+        bs.struct({"p": bs.dictionary(bs.int8(), bs.list_(WORDS))}),
+        [{"p": ["a"]}, {"p": ["b"]}, {"p": ["a", "c"]}],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OUTER)
+@pytest.mark.parametrize(("write", "deltas"), [(as_file, "auto"), (as_stream, "always"), (as_stream, "auto")])
+def test_dictionaries_with_others_inside_grow_in_every_layout(name: str, write: Any, deltas: Any) -> None:
+    value_type, values = OUTER[name]
+    type_ = bs.dictionary(bs.int16(), value_type)
+    counts = range(1, len(values) + 1)
+    held = [batch(coded([count - 1, 0], values[:count], type_)) for count in counts]
+    data = write(*held, form=bs.WireForm(dictionary_deltas=deltas))
+    first, *_ = messages(data)
+    assert first == (len(values), 0 if deltas == "auto" and write is as_stream else len(values) - 1)
+    read = list(open_(data))
+    for one, made in zip(reversed(read), reversed(held), strict=True):
+        one.validate(full=True)
+        assert one.column(0).to_pylist() == made.column(0).to_pylist()
+    if first[1] == 0:
+        assert [one.column(0).to_pylist() for one in peer_batches(data)] == [
+            pa.record_batch(made).column(0).to_pylist() for made in held
+        ]
+
+
 # One id for several fields
 
 
