@@ -197,9 +197,14 @@ MEANINGS: dict[str, Meaning] = {
     ),
     "offsets": _m(
         "Offsets",
-        "One number more than there are slots: slot j reaches from offset j up to offset j + 1 in what follows, the "
-        "bytes of the values or the slots of the child. They never fall.",
+        "One number more than there are slots: the value of slot j reaches from offset j up to offset j + 1 in the "
+        "bytes that follow. They never fall; where two are equal, the value is empty or null.",
         "Variable-size Binary Layout",
+    ),
+    "offsets of a list": _m(
+        "Offsets of a list",
+        "One number more than there are slots: list j takes the slots of the child from offset j up to offset j + 1. "
+        "They never fall; where two are equal, the list is empty or null.",
         "List Layout",
     ),
     "offsets of a list view": _m(

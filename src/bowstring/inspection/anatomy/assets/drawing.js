@@ -280,7 +280,8 @@ function paint() {
     pen.fillRect(px - 0.5, 20, 1, 154);
   }
   if (hover) outline(pen, width, hover, ink.ink, 1);
-  outline(pen, width, chosen, ink.accent, 3);
+  outline(pen, width, chosen, ink.card, 6);
+  outline(pen, width, chosen, ink.ink, 3);
   paintOverview();
   const notes = [];
   if (lit?.column !== undefined) notes.push("Only the column " + (D.columns[lit.column] || "without a name") + " is lit; press its name again, or Esc on the map, to light all.");

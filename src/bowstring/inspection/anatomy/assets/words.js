@@ -66,7 +66,7 @@ function bufferFacts(p, slot) {
   let key = role;
   if (isExtra) key = "data of views";
   else if (isTensor && role === "indices") key = "tensor indices";
-  else if (role === "offsets") key = type.includes("list_view") ? "offsets of a list view" : type.includes("union") ? "offsets of a union" : "offsets";
+  else if (role === "offsets") key = type.includes("list_view") ? "offsets of a list view" : type.includes("union") ? "offsets of a union" : /^(large_)?list|^map/.test(type) ? "offsets of a list" : "offsets";
   else if (role === "data") key = element === "bit" ? "data bits" : element === "" ? "data bytes" : "data";
   const label = isExtra ? "data" : role.startsWith("validity") ? "validity" : role === "data" ? "values" : role;
   return { key, label, p, plan, field, role: isExtra ? "data" : role, element: isExtra ? "" : element, type, path: fieldPath(plan, field) };
