@@ -15,7 +15,7 @@ from bowstring.errors import DataTypeError, InvalidDataError, LimitError, Unsupp
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.buffer import Buffer
-from bowstring.tabular.build import numpy_type
+from bowstring.tabular.inference import numpy_type
 
 Values: TypeAlias = npt.NDArray[Any]
 

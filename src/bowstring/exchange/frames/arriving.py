@@ -23,7 +23,7 @@ from bowstring.layouts.base import place
 from bowstring.layouts.dictionary import DictionaryLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.scalars.temporal import MonthDayNano
-from bowstring.tabular import build
+from bowstring.tabular import build, inference
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.chunked import ChunkedArray
 from bowstring.tabular.table import Table
@@ -142,7 +142,7 @@ def _array(series: Any, type_: t.DataType | None) -> Array:
     if isinstance(dtype, pd.CategoricalDtype):
         return _categories(series)
     if isinstance(dtype, pd.DatetimeTZDtype):
-        zoned = t.Timestamp(dtype.unit, build.zone_name(dtype.tz))
+        zoned = t.Timestamp(dtype.unit, inference.zone_name(dtype.tz))
         plain = series.array.tz_convert(None).to_numpy()
         return build.array(plain).seen_as(layout_of(zoned))
     if isinstance(dtype, pd.StringDtype):

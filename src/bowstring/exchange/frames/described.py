@@ -17,7 +17,7 @@ from bowstring.datatypes import types as t
 from bowstring.datatypes.field import Schema
 from bowstring.errors import InvalidDataError
 from bowstring.exchange.frames.library import pandas
-from bowstring.tabular.build import zone_name
+from bowstring.tabular.inference import zone_name
 
 KEY = b"pandas"
 _MAX_LABEL = 10_000
