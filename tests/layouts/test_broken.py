@@ -15,6 +15,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.layouts.registry import layout_of
+from bowstring.layouts.validation import faults
 
 I8, I16, I32, I64 = np.int8, np.int16, np.int32, np.int64
 
@@ -402,3 +403,15 @@ def test_what_an_offset_says_does_not_count_where_there_are_no_slots(array: bs.A
     outside = pa.array(array)
     outside.validate(full=True)
     assert bs.array(outside).to_pylist() == []
+
+
+def test_a_map_of_broken_keys_tells_of_the_keys_and_of_its_own_offsets() -> None:
+    entries = layout_of(PAIRS).children[0]
+    keys = made(bs.int8(), 3, [b"\1", bytes(3)], null_count=1)
+    pairs = bs.Array(entries, 3, (None,), (keys, bs.array([1, 2, 3], bs.int8())))
+    broken = made(PAIRS, 3, [None, ints(0, 2, 3, 9)], [pairs])
+    found = [str(fault) for fault in faults(broken, full=True)]
+    assert found == [
+        "entries → field 'key': the null count is 1, but the validity bitmap has 2 nulls",
+        "the offsets run from 0 to 9, not within the child's length of 3",
+    ]

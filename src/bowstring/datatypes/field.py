@@ -9,7 +9,7 @@ from dataclasses import dataclass, field as _slot, replace
 from itertools import repeat
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from bowstring.errors import NotFoundError, UsageError
+from bowstring.errors import DataTypeError, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from bowstring.datatypes.base import DataType
@@ -26,11 +26,14 @@ def as_metadata(metadata: MetadataLike) -> Metadata:
     if not metadata:
         return ()
     items = metadata.items() if isinstance(metadata, Mapping) else metadata
-    return tuple((_as_bytes(key), _as_bytes(value)) for key, value in items)
+    try:
+        return tuple((_as_bytes(key), _as_bytes(value)) for key, value in items)
+    except (TypeError, ValueError):
+        raise UsageError(f"custom metadata is pairs of strings or bytes, not {metadata!r:.80}") from None
 
 
 def _as_bytes(text: str | bytes) -> bytes:
-    return text.encode() if isinstance(text, str) else bytes(text)
+    return text.encode() if isinstance(text, str) else bytes(memoryview(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,4 +246,10 @@ def schema(
         taken = cdata.import_schema(fields)
         return taken if metadata is None else Schema(taken.fields, as_metadata(metadata))
     items: Iterable[Field | tuple[str, DataType]] = fields.items() if isinstance(fields, Mapping) else fields
-    return Schema(tuple(f if isinstance(f, Field) else field(*f) for f in items), as_metadata(metadata))
+    try:
+        made = tuple(f if isinstance(f, Field) else field(*f) for f in items)
+    except DataTypeError:
+        raise
+    except TypeError:
+        raise DataTypeError(f"a schema is made of fields or (name, type) pairs, not of {fields!r:.80}") from None
+    return Schema(made, as_metadata(metadata))

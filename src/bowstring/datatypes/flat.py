@@ -56,6 +56,10 @@ class FloatingPoint(DataType):
         return {16: "halffloat", 32: "float", 64: "double"}[self.bit_width]
 
 
+def _is_within(number: object, low: int, high: int) -> bool:
+    return isinstance(number, int) and low <= number <= high
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Decimal(DataType):
     """Exact decimals: integers of 32, 64, 128 or 256 bits, scaled by 10**-scale."""
@@ -67,9 +71,9 @@ class Decimal(DataType):
     def __post_init__(self) -> None:
         check_one_of("a decimal's bit width", self.bit_width, tuple(MAX_DECIMAL_DIGITS))
         most = MAX_DECIMAL_DIGITS[self.bit_width]
-        if not 1 <= self.precision <= most:
+        if not _is_within(self.precision, 1, most):
             raise UsageError(f"the precision of a decimal{self.bit_width} is 1 to {most} digits, not {self.precision}")
-        if not -(1 << 31) <= self.scale < 1 << 31:
+        if not _is_within(self.scale, -(1 << 31), (1 << 31) - 1):
             raise UsageError(f"a decimal's scale is a 32-bit integer, not {self.scale}")
 
     def __str__(self) -> str:

@@ -48,6 +48,7 @@ from bowstring.datatypes.nested import (
     Struct as Struct,
     Union as Union,
 )
+from bowstring.errors import DataTypeError
 
 
 def as_field(value: DataType | Field, name: str) -> Field:
@@ -253,7 +254,12 @@ FieldsLike: TypeAlias = Iterable[FieldLike] | Mapping[str, DataType]
 def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
     """Fields from fields, (name, type) pairs or a mapping."""
     items: Iterable[FieldLike] = fields.items() if isinstance(fields, Mapping) else fields
-    return tuple(f if isinstance(f, Field) else field(*f) for f in items)
+    try:
+        return tuple(f if isinstance(f, Field) else field(*f) for f in items)
+    except DataTypeError:
+        raise
+    except TypeError:
+        raise DataTypeError(f"expected fields or (name, type) pairs, not {fields!r:.80}") from None
 
 
 def struct(fields: FieldsLike) -> Struct:

@@ -211,7 +211,11 @@ class FileReader:
 
     def batch_message(self, index: int) -> tuple[BatchHeader, Buffer]:
         """The header of record batch `index`, and where its body is in the file; nothing of the body is read."""
-        if not -self.num_record_batches <= index < self.num_record_batches:
+        try:
+            is_there = -self.num_record_batches <= index < self.num_record_batches
+        except TypeError:
+            raise UsageError(f"a record batch is found by its index, not by {index!r:.80}") from None
+        if not is_there:
             raise NotFoundError(
                 f"{self._source.name}: there is no record batch {index}: there are {self.num_record_batches}"
             )

@@ -56,6 +56,8 @@ class Encoder:
     def __init__(self, schema: Schema, alignment: int = 64, may_replace: bool = True, form: WireForm = CURRENT) -> None:
         if alignment not in (8, 16, 32, 64):
             raise UsageError(f"alignment is 8, 16, 32 or 64 bytes, not {alignment!r}")
+        if not isinstance(schema, Schema):
+            raise UsageError(f"expected the schema of what is written, not {type(schema).__name__}")
         self.schema = schema
         self.alignment = alignment
         self.form = form

@@ -76,6 +76,8 @@ class _Writer:
 
     def write_table(self, table: Table) -> None:
         """Write the batches of a table; with `unify_dictionaries` their dictionaries are united first."""
+        if not isinstance(table, Table):
+            raise UsageError(f"expected a table, not {type(table).__name__}")
         batches: Iterable[RecordBatch] = table.to_batches()
         if self._encoder.form.unify_dictionaries and table.schema == self.schema:
             batches = unified_batches(self.schema, table.to_batches())

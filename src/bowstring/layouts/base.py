@@ -81,6 +81,8 @@ class Layout(ABC):
 
     VARIADIC: ClassVar[bool] = False
     """Whether any number of data buffers follows the declared ones."""
+    CHILD_VALUES_COUNT: ClassVar[bool] = False
+    """Whether `check_full` looks at the children's values, which have to be sound for that."""
     CHILD_PLACES: ClassVar[tuple[str, ...]] = ()
     """What messages call the children, where it is not their fields' names that tell them apart."""
 

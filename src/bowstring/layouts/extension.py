@@ -17,6 +17,8 @@ class ExtensionLayout(Layout):
 
     __slots__ = ("VARIADIC", "_extension", "_storage")
 
+    CHILD_VALUES_COUNT = True
+
     def __init__(self, type: ExtensionType, storage: Layout) -> None:
         super().__init__(type, storage.buffers, storage.children)
         self._extension = type

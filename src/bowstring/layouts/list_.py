@@ -132,6 +132,7 @@ class MapLayout(ListLayout):
     __slots__ = ("_names",)
 
     CHILD_PLACES = ("entries",)
+    CHILD_VALUES_COUNT = True
 
     def __init__(self, type: Map, entries: Layout) -> None:
         super().__init__(type, 32, entries)

@@ -32,6 +32,7 @@ class RunEndEncodedLayout(Layout):
     __slots__ = ("_end_type",)
 
     CHILD_PLACES = ("run ends", "values")
+    CHILD_VALUES_COUNT = True
 
     def __init__(self, type: RunEndEncoded, run_ends: Layout, values: Layout) -> None:
         super().__init__(type, (), (run_ends, values))

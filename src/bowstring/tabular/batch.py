@@ -185,6 +185,8 @@ class RecordBatch(Columns):
 
     def equals(self, other: RecordBatch, check_metadata: bool = False, nans_equal: bool = False) -> bool:
         """Whether schemas and values are the same."""
+        if not isinstance(other, RecordBatch):
+            raise DataTypeError(f"expected a record batch, not {type(other).__name__}")
         return (
             self.num_rows == other.num_rows
             and self.schema.equals(other.schema, check_metadata)

@@ -190,6 +190,8 @@ class ChunkedArray:
 
     def equals(self, other: ChunkedArray, nans_equal: bool = False) -> bool:
         """Whether types and values are the same, however they are chunked."""
+        if not isinstance(other, ChunkedArray):
+            raise DataTypeError(f"expected a chunked array, not {type(other).__name__}")
         if self.type != other.type or len(self) != len(other):
             return False
         edges = np.union1d(self._starts, other._starts).tolist()

@@ -11,7 +11,7 @@ import numpy as np
 from bowstring.compute.ordering import NullPlacement, Order, sorted_positions
 from bowstring.compute.selection import MaskLike, selected
 from bowstring.datatypes.field import Schema
-from bowstring.errors import UsageError
+from bowstring.errors import DataTypeError, UsageError
 from bowstring.layouts.array import Array, as_array, positions
 from bowstring.layouts.base import Indices, Values, place
 from bowstring.layouts.registry import layout_of
@@ -40,6 +40,9 @@ class Table(Columns):
     def from_batches(cls, batches: Iterable[RecordBatch], schema: Schema | None = None) -> Table:
         """A table of batches, which must all have the schema (the first one's by default); nothing is copied."""
         held = list(batches)
+        for batch in held:
+            if not isinstance(batch, RecordBatch):
+                raise DataTypeError(f"expected record batches, not {type(batch).__name__}")
         if schema is None:
             if not held:
                 raise UsageError("a table of no batches needs a schema")
@@ -221,6 +224,8 @@ class Table(Columns):
 
     def equals(self, other: Table, check_metadata: bool = False, nans_equal: bool = False) -> bool:
         """Whether schemas and values are the same, however they are cut into batches."""
+        if not isinstance(other, Table):
+            raise DataTypeError(f"expected a table, not {type(other).__name__}")
         return (
             self.num_rows == other.num_rows
             and self.schema.equals(other.schema, check_metadata)
@@ -275,6 +280,9 @@ def concat_tables(tables: Iterable[Table]) -> Table:
     held = list(tables)
     if not held:
         raise UsageError("there are no tables to concatenate")
+    for table in held:
+        if not isinstance(table, Table):
+            raise DataTypeError(f"expected tables, not {type(table).__name__}")
     return Table.from_batches(chain.from_iterable(t._batches for t in held), held[0].schema)
 
 

@@ -1,0 +1,47 @@
+"""What makes no sense as an argument is told in our words, not by whatever fails first inside."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import bowstring as bs
+from tests.ipc import samples
+
+BATCH: Any = samples.batch("int", "text")
+TABLE = bs.Table.from_batches([BATCH])
+NONSENSE = (None, 3, "x", b"x", object())
+TABLES: list[Any] = [bs.table]
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "table": bs.table,
+    "record_batch": bs.record_batch,
+    "columns of another schema": lambda it: TABLES[0]({}, schema=it or 3),
+    "schema": bs.schema,
+    "schema of": lambda it: bs.schema([it]),
+    "struct": bs.struct,
+    "struct of": lambda it: bs.struct([it]),
+    "metadata": lambda it: BATCH.schema.with_metadata(it or 3),
+    "metadata of": lambda it: BATCH.schema.with_metadata({"a": None if isinstance(it, str | bytes) else it}),
+    "precision": lambda it: bs.decimal128(0 if it == 3 else it, 2),
+    "scale": lambda it: bs.decimal128(5, 1 << 40 if it == 3 else it),
+    "table equals": TABLE.equals,
+    "batch equals": BATCH.equals,
+    "chunked equals": TABLE.column(0).equals,
+    "from_batches": lambda it: bs.Table.from_batches([it]),
+    "concat_tables": lambda it: bs.concat_tables([it]),
+    "new_stream": lambda it: bs.new_stream(io.BytesIO(), it),
+    "new_file": lambda it: bs.new_file(io.BytesIO(), it),
+    "write": lambda it: bs.new_stream(io.BytesIO(), BATCH.schema).write(it),
+    "write_table": lambda it: bs.new_stream(io.BytesIO(), BATCH.schema).write_table(it),
+    "reader[]": lambda it: bs.open_file(samples.as_file(BATCH))[it],
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_nonsense_is_a_usage_error(name: str) -> None:
+    for nonsense in NONSENSE:
+        with pytest.raises(bs.errors.UsageError):
+            CALLS[name](nonsense)
