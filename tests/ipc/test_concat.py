@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import random
 import socket
 import threading
 from pathlib import Path
@@ -197,6 +198,70 @@ def test_a_source_that_lost_its_dictionary_does_not_get_that_of_another() -> Non
     )
     with pytest.raises(errors.InvalidDataError, match="dictionary 0 has not been defined"):
         joined(whole, broken)
+
+
+def test_dictionaries_that_grow_change_and_nest_come_through_in_any_order() -> None:
+    chance = random.Random(3)
+    inner = bs.dictionary(bs.int8(), bs.string())
+    schema = bs.schema({"w": inner, "l": bs.list_(inner), "d": bs.dictionary(bs.int16(), bs.list_(inner))})
+    alphabet = [f"word {number}" for number in range(6)]
+    as_files = 0
+    for _ in range(120):
+        sources, expected = [], []
+        grows = chance.random() < 0.6
+        for _ in range(chance.randint(1, 4)):
+            is_file, made = chance.random() < 0.5, []
+            for _ in range(chance.randint(1, 3)):
+                pool = alphabet[: chance.randint(1, 6)] if grows else chance.sample(alphabet, chance.randint(1, 4))
+                rows = [chance.choice([*pool, None]) for _ in range(chance.randint(0, 4))]
+                held = list(pool) if grows else rows
+                lists = [[row, pool[0]] for row in [*held, *rows]]
+                columns = [held + rows, lists, lists]
+                made.append(
+                    bs.RecordBatch.from_arrays(
+                        [bs.array(values, type_) for values, type_ in zip(columns, schema.types, strict=True)],
+                        schema=schema,
+                    )
+                )
+            try:
+                sources.append(as_file(*made) if is_file else as_stream(*made))
+            except errors.UsageError:
+                sources.append(as_stream(*made))
+            expected += [row for held_batch in made for row in held_batch.to_pylist()]
+        sink = io.BytesIO()
+        bs.concat_files(sources, sink, as_stream=True)
+        assert rows_of(bs.open_stream(sink.getvalue())) == expected
+        sink = io.BytesIO()
+        try:
+            bs.concat_files(sources, sink)
+        except errors.UsageError:
+            continue  # a file holds no replacements
+        as_files += 1
+        assert rows_of(bs.open_file(sink.getvalue())) == expected
+        assert rows_of(bs.open_stream(sink.getvalue()[8:])) == expected
+    assert as_files > 10
+
+
+def rows_of(batches: Any) -> list[dict[str, Any]]:
+    """The rows of batches as they are read, one after the other."""
+    return [row for held in batches for row in held.to_pylist()]
+
+
+@pytest.mark.parametrize("version", ["0.14.1", "1.0.0-bigendian", "1.0.0-littleendian", "cpp-21.0.0"])
+def test_files_and_streams_of_other_writers_go_together(shared_folder: Path, version: str) -> None:
+    folder = shared_folder / "corpus" / "golden" / version
+    done = 0
+    for path in sorted(folder.glob("*.arrow_file")):
+        with bs.open_file(path) as reader:
+            if "map_non_canonical" in path.name or len(set(reader.schema.names)) != len(reader.schema.names):
+                continue  # there the file and the stream say other names inside; and rows need names that differ
+            expected = [held.to_pydict() for held in reader] * 2
+        for is_stream, new in ((False, bs.open_file), (True, bs.open_stream)):
+            sink = io.BytesIO()
+            bs.concat_files([path, path.with_suffix(".stream")], sink, is_stream)
+            assert repr([held.to_pydict() for held in new(sink.getvalue())]) == repr(expected), path.name
+            done += 1
+    assert done >= 10
 
 
 # What does not go together

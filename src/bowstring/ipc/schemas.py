@@ -101,13 +101,21 @@ def known_schema(raw: bytes, table: Table, limits: Limits) -> KnownSchema:
     return known
 
 
+def _inside(field: Field) -> list[str]:
+    """The fields inside a field, at all depths."""
+    return [told for child in field.type.fields for told in (str(child), *_inside(child))]
+
+
 def difference(ours: Schema, theirs: Schema, check_metadata: bool = False) -> tuple[str, str] | None:
     """The first difference between the fields of two schemas: what ours has, and theirs; None where there is none."""
     if len(ours) != len(theirs):
         return f"{len(ours)} columns", str(len(theirs))
     for index, (left, right) in enumerate(zip(ours, theirs, strict=True)):
         if left != right:
-            return f"column {index} as {str(left)!r}", repr(str(right))
+            told = [str(left), str(right)]
+            if told[0] == told[1]:  # it is in what a type does not show, as the names of a map's fields
+                told = [f"{one} (with {', '.join(_inside(one))})" for one in (left, right)]
+            return f"column {index} as {told[0]!r}", repr(told[1])
         if check_metadata and not left.equals(right, check_metadata=True):
             return f"column {index} ({left.name!r}) with metadata {left.pairs}", str(right.pairs)
     return None
