@@ -18,7 +18,7 @@ from bowstring.errors import DataTypeError, UsageError, WouldCopyError
 from bowstring.exchange.interchange import InterchangeFrame, Kind
 from tests.exchange.layouts import LAYOUTS
 
-KNOWN = ["bool", "int8", "int64", "uint16", "float32", "float64", "string", "large_string", "timestamp_us", 
+KNOWN = ["bool", "int8", "int64", "uint16", "float32", "float64", "string", "large_string", "timestamp_us",
          "zoned_ns", "string_view", "dictionary", "run_end_encoded"]  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from bowstring.exchange import cdata
 from bowstring.exchange.frames import described
 from bowstring.exchange.frames.library import as_series, pandas
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import place
+from bowstring.layouts.base import place, validity_of
 from bowstring.layouts.dictionary import DictionaryLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.scalars.temporal import MonthDayNano
@@ -131,7 +131,10 @@ def _column(series: Any, type_: t.DataType | None) -> ChunkedArray:
     pd = pandas()
     dtype = series.dtype
     if hasattr(dtype, "pyarrow_dtype") or (isinstance(dtype, pd.StringDtype) and dtype.storage == "pyarrow"):
-        return cdata.import_chunked(series if isinstance(series, pd.Series) else pd.Series(series))
+        held = series if isinstance(series, pd.Series) else pd.Series(series)
+        if hasattr(held, "__arrow_c_stream__"):
+            return cdata.import_chunked(held)
+        return cdata.import_table(held.reset_index(drop=True).to_frame("values")).column(0)  # before pandas 2.3
     made = _array(series, type_)
     return ChunkedArray([made], made.type)
 
@@ -150,6 +153,9 @@ def _array(series: Any, type_: t.DataType | None) -> Array:
     if isinstance(dtype, np.dtype):
         values = series.to_numpy()
         if dtype.kind == "O":
+            rows = None if type_ is not None else _rows_of_numpy(series.tolist())
+            if rows is not None:
+                return rows
             items = _without_missing(series)
             return build.array(items, None if isinstance(type_, t.Dictionary) else type_)
         return build.array(values, mask=np.isnan(values)) if dtype.kind == "f" else build.array(values)
@@ -171,20 +177,50 @@ def _categories(series: Any) -> Array:
     return layout.of(layout.indices.of(codes, codes >= 0), words)
 
 
+def _rows_of_numpy(items: list[Any]) -> Array | None:
+    """Lists of NumPy arrays of one type of numbers, moments or truth values, taken together; None for anything else."""
+    rows = [item for item in items if item is not None]
+    dtype = getattr(rows[0], "dtype", None) if rows else None
+    if dtype is None or getattr(dtype, "kind", "O") not in "biufmM":
+        return None
+    if not all(type(row) is np.ndarray and row.ndim == 1 and row.dtype == dtype for row in rows):
+        return None
+    values = np.concatenate(rows)
+    elements = build.array(values, mask=np.isnan(values)) if dtype.kind == "f" else build.array(values)
+    lengths = np.fromiter((0 if item is None else len(item) for item in items), np.int64, len(items))
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    small = len(values) < 1 << 31
+    kind = t.list_(elements.type) if small else t.large_list(elements.type)
+    mask = None if len(rows) == len(items) else np.fromiter((item is not None for item in items), np.bool_, len(items))
+    buffers = [validity_of(mask), offsets.astype(np.int32 if small else np.int64)]
+    return Array.from_buffers(kind, len(items), buffers, [elements])
+
+
 def _without_missing(series: Any) -> list[Any]:
-    """The values as Python objects, None for what is missing."""
+    """The values as Python objects, None for what is missing, within lists and dictionaries too."""
     pd = pandas()
-    items = series.tolist()
-    none = (pd.NaT, pd.NA)
-    offset = pd.DateOffset
-    return [
-        None
-        if item is None or any(item is one for one in none) or (isinstance(item, float) and math.isnan(item))
-        else _interval(item)
-        if isinstance(item, offset)
-        else item
-        for item in items
-    ]
+    nothing, offset, containers = (pd.NaT, pd.NA), pd.DateOffset, (list, tuple, dict, np.ndarray)
+
+    def present(item: Any) -> Any:
+        if item is None or (isinstance(item, float) and math.isnan(item)) or any(item is one for one in nothing):
+            return None
+        if isinstance(item, containers):
+            return within(item)
+        return _interval(item) if isinstance(item, offset) else item
+
+    def within(item: Any) -> Any:
+        if isinstance(item, dict):
+            return {key: present(value) for key, value in item.items()}
+        if isinstance(item, np.ndarray):
+            if item.dtype.kind not in "Of" or item.ndim != 1:
+                return item
+            if item.dtype.kind == "f" and not np.isnan(item).any():
+                return item
+            return [present(value) for value in item.tolist()]
+        made = [present(value) for value in item]
+        return tuple(made) if type(item) is tuple else made if type(item) is list else item
+
+    return [present(item) for item in series.tolist()]
 
 
 _NANOSECONDS = {
