@@ -91,6 +91,8 @@ def _handler(site: Site) -> type[BaseHTTPRequestHandler]:
 
 
 class _Server(ThreadingHTTPServer):
+    request_queue_size = 256  # the default of 5 makes clients that ask for much at once wait for seconds
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away in the middle of an answer is what some tests do."""
 

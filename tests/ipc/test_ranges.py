@@ -125,6 +125,17 @@ def test_a_file_object_is_read_in_part() -> None:
     assert file.reads < 12
 
 
+def test_what_lies_between_the_ranges_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranges, "_EDGE_BYTES", 256)
+    held = bs.table({name: np.arange(500) for name in "abcd"})
+    file = CountingFile(samples.as_file(*held.to_batches() * 50))
+    column = bs.open_file(file).column("b")
+    assert column.to_numpy().sum() == 50 * np.arange(500).sum()
+    assert file.reads < 10
+    kept = {id(chunk.buffers[1].memory): chunk.buffers[1].memory.size for chunk in column.chunks}  # type: ignore[union-attr]
+    assert sum(kept.values()) < 50 * (500 * 8 + 128) + (1 << 14)  # what was read at the end is larger
+
+
 def test_columns_that_are_asked_for_in_order_come_in_larger_and_larger_groups() -> None:
     reader = far(wide_file(300, 15, compression="zstd"))
     table = reader.read_all()

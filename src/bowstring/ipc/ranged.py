@@ -229,7 +229,7 @@ def _fetch_entries(source: RangeSource, every: Sequence[FarColumns], wanted: Seq
     takers = []
     for columns in every:
         raw = columns.header.raw
-        if isinstance(raw, RangeBytes) and raw.lacks([(0, len(raw))]):
+        if isinstance(raw, RangeBytes):
             missing = raw.lacks(span for column in wanted for span in columns.entries(column))
             if missing:
                 lacking += missing
@@ -274,7 +274,9 @@ class RangedReader(FileReader):
 
     def _message(self, at: int, kind: str, where: tuple[object, ...]) -> tuple[BatchHeader, int, int]:
         header, body_at, body_bytes = super()._message(at, kind, where)
-        return FarHeader(header.raw, header.shape), body_at, body_bytes
+        if isinstance(header.raw, RangeBytes):
+            header = FarHeader(header.raw, header.shape)
+        return header, body_at, body_bytes
 
     def batch_message(self, index: int) -> tuple[BatchHeader, Buffer]:
         """The header and the body of record batch `index`, both fetched as a whole."""

@@ -150,10 +150,13 @@ class RangeSource:
             return start.to_bytes() + rest.to_bytes()
         return held.to_bytes()
 
-    def peek(self, offset: int, size_bytes: int) -> RangeBytes:
+    def peek(self, offset: int, size_bytes: int) -> RangeBytes | bytes:
         """The bytes from byte `offset` on, fetched in part if they are many; the caller has checked the bounds."""
         begun = self._begun.pop(offset, None)
-        return begun if begun is not None and len(begun) == size_bytes else RangeBytes(self, offset, size_bytes)
+        if begun is None or len(begun) != size_bytes:
+            begun = RangeBytes(self, offset, size_bytes)
+        whole = begun.held(0, size_bytes)
+        return begun if whole is None else whole.to_bytes()
 
     def begin(self, offset: int, size_bytes: int, pieces: Pieces) -> None:
         """Have pieces of a header for when it is asked for."""
@@ -253,10 +256,10 @@ class RangeBytes:
 
     def __getitem__(self, key: slice) -> bytes:
         start, stop, _ = key.indices(self._size)
-        found = self._find(start, max(stop - start, 0))
+        found = self.held(start, max(stop - start, 0))
         if found is None:
             self.load(self._missing(start, stop))
-            found = self._find(start, stop - start)
+            found = self.held(start, stop - start)
             assert found is not None
         return found.to_bytes()
 
@@ -265,7 +268,8 @@ class RangeBytes:
             return [(self.offset, self._size)]
         return [(self.offset + start, stop - start)]
 
-    def _find(self, start: int, size_bytes: int) -> Buffer | None:
+    def held(self, start: int, size_bytes: int) -> Buffer | None:
+        """Bytes that need not be fetched, from byte `start` of the header on; None where they have to be."""
         at = self.offset + start
         for pieces in self._pieces:
             found = pieces.find(at, size_bytes)
@@ -275,7 +279,7 @@ class RangeBytes:
 
     def lacks(self, spans: Iterable[Span]) -> list[Span]:
         """Those of the spans, counted from the header's first byte, that are not here; counted from the file's."""
-        return [(self.offset + at, size_bytes) for at, size_bytes in spans if self._find(at, size_bytes) is None]
+        return [(self.offset + at, size_bytes) for at, size_bytes in spans if self.held(at, size_bytes) is None]
 
     def load(self, spans: Sequence[Span]) -> None:
         """Fetch stretches of the file."""
