@@ -10,6 +10,7 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
+from bowstring.ipc.dictionaries import Entry
 from bowstring.ipc.growing import Chain
 
 CASES: dict[str, tuple[bs.DataType, list[Any]]] = {
@@ -90,3 +91,9 @@ def test_a_part_whose_children_are_too_short_is_refused() -> None:
     short = bs.Array(whole.layout, 5, whole.buffers, whole.children)
     with pytest.raises(errors.InvalidDataError, match="child 'p' has 2 values"):
         Chain([[whole], [short]]).joined(2)
+
+
+def test_a_dictionary_may_go_on_in_two_ways() -> None:
+    start = Entry(Chain([[bs.array(["a"])]]), 1)
+    left, right = start.extended([bs.array(["b"])]), start.extended([bs.array(["c", "d"])])
+    assert [entry.array().to_pylist() for entry in (left, right, start)] == [["a", "b"], ["a", "c", "d"], ["a"]]

@@ -25,7 +25,7 @@ def test_polars_reads_columns_of_many_types(write: Any, read: Any, form: bs.Wire
 @pytest.mark.parametrize(("new", "read"), [(bs.new_file, pl.read_ipc), (bs.new_stream, pl.read_ipc_stream)])
 def test_polars_reads_dictionaries_that_were_united(new: Any, read: Any) -> None:
     type_, sink = bs.dictionary(bs.int8(), bs.string()), io.BytesIO()
-    parts = [["a", "b"], ["a", "b", "c"], ["z", None]]
+    parts: list[list[Any]] = [["a", "b"], ["a", "b", "c"], ["z", None]]
     table = bs.Table.from_batches([bs.RecordBatch.from_arrays([bs.array(part, type_)], ["w"]) for part in parts])
     with new(sink, table.schema, form=bs.WireForm(unify_dictionaries=True)) as writer:
         writer.write(table)

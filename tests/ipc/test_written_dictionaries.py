@@ -335,8 +335,8 @@ def test_equal_dictionaries_in_other_memory_and_empty_ones_have_ids_of_their_own
 def test_fields_of_other_value_types_do_not_share() -> None:
     text = bs.array(["x"])
     binary = bs.Array.from_buffers(bs.binary(), 1, text.buffers)
-    held = batch(coded([0], text), coded([0], binary, bs.dictionary(bs.int8(), bs.binary())))
-    assert ids(as_file(held)) == [0, 1]
+    held = batch(coded([0], text), coded([0], binary, bs.dictionary(bs.int8(), bs.binary())), coded([0], ["y"]))
+    assert ids(as_file(held)) == [0, 1, 2]
 
 
 @FORMATS
@@ -368,6 +368,28 @@ def test_fields_that_share_an_id_and_differ_later_get_a_joined_dictionary(write:
     data = write(*held)
     assert ids(data) == [0]
     assert messages(data) == [(3, 2) if write is as_file else (4, 0)]
+    check(data, *held)
+
+
+@FORMATS
+def test_fields_that_share_an_id_may_differ_and_come_together_again(write: Any) -> None:
+    first, second = bs.array(["x", "y"]), bs.array(["y", "x"])
+    held = [
+        shared([0, 1], [1, 0], dictionary=first),
+        batch(coded([0, 1], first), coded([0, 1], second)),
+        shared([1, 0], [None, 1], dictionary=first),
+        batch(coded([0, 1], first), coded([0], ["p"]).take([0, 0])),
+        shared([1, 0], [None, 1], dictionary=first),
+        batch(coded([0], ["p"]), coded([0], ["q"])),
+        shared([1, 0], [None, 1], dictionary=first),
+    ]
+    check(write(*held), *held)
+
+
+def test_a_joined_dictionary_goes_on_where_the_shared_one_ends_if_a_field_has_that_still() -> None:
+    held = [shared([0], [1]), batch(coded([0], ["q"]), coded([2], ["x", "y", "z"]))]
+    data = as_stream(*held)
+    assert messages(data) == [(2, 1)]
     check(data, *held)
 
 
