@@ -345,6 +345,15 @@ class FileReader:
         """Close the file; batches that were read stay valid, as they hold the mapping."""
         self._source.close()
 
+    def __arrow_c_schema__(self) -> object:
+        return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The batches of the file, for another library; which has to stay open until it has them."""
+        from bowstring.exchange import cdata
+
+        return cdata.export_stream(self.schema, self, requested_schema)
+
     def __enter__(self) -> Self:
         return self
 

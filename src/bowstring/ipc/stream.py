@@ -348,6 +348,15 @@ class StreamReader:
     def __next__(self) -> RecordBatch:
         return self.read_next_batch()
 
+    def __arrow_c_schema__(self) -> object:
+        return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The batches that are still to come, for another library; read when it asks for them."""
+        from bowstring.exchange import cdata
+
+        return cdata.export_stream(self.schema, self, requested_schema)
+
     def __enter__(self) -> Self:
         return self
 

@@ -1,0 +1,66 @@
+"""Readers of files and streams are tables to other libraries, which pull batch by batch."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import bowstring as bs
+
+TABLE = bs.concat_tables([bs.table({"n": [number, None], "s": ["x", "y"]}) for number in range(3)])
+
+
+def written(kind: str) -> bytes:
+    sink = io.BytesIO()
+    with (bs.new_file if kind == "file" else bs.new_stream)(sink, TABLE.schema) as writer:
+        for batch in TABLE.to_batches():
+            writer.write(batch)
+    return sink.getvalue()
+
+
+def opened(kind: str) -> Any:
+    return (bs.open_file if kind == "file" else bs.open_stream)(written(kind))
+
+
+@pytest.mark.parametrize("kind", ["file", "stream"])
+def test_peers_take_a_reader_as_a_table(kind: str) -> None:
+    with opened(kind) as reader:
+        assert pa.table(reader).to_pydict() == TABLE.to_pydict()
+    with opened(kind) as reader:
+        assert pl.DataFrame(reader).to_dict(as_series=False) == TABLE.to_pydict()
+    with opened(kind) as reader:
+        assert bs.table(pd.DataFrame.from_arrow(reader)).num_rows == 6  # type: ignore[attr-defined]
+    with opened(kind) as reader, duckdb.connect() as connection:
+        connection.register("ours", reader)
+        assert connection.sql("select sum(n) from ours").fetchall() == [(3,)]
+    with opened(kind) as reader:
+        assert bs.table(reader) == TABLE
+        assert pa.schema(reader).names == ["n", "s"]
+
+
+def test_batches_are_read_when_they_are_asked_for() -> None:
+    with opened("stream") as reader:
+        theirs = pa.RecordBatchReader.from_stream(reader)
+        assert theirs.read_next_batch().to_pydict() == {"n": [0, None], "s": ["x", "y"]}
+        assert next(reader).to_pydict() == {"n": [1, None], "s": ["x", "y"]}
+        assert theirs.read_all().to_pydict() == {"n": [2, None], "s": ["x", "y"]}
+
+
+def test_a_damaged_stream_is_the_consumers_error_in_our_words() -> None:
+    whole = written("stream")
+    with bs.open_stream(whole[: len(whole) // 2]) as reader, pytest.raises(pa.ArrowInvalid, match="cut off"):
+        pa.table(reader)
+
+
+def test_a_reader_that_was_closed_says_so_to_the_consumer() -> None:
+    reader = opened("file")
+    capsule_source = pa.RecordBatchReader.from_stream(reader)
+    reader.close()
+    with pytest.raises(pa.ArrowInvalid, match="closed"):
+        capsule_source.read_all()
