@@ -331,3 +331,13 @@ def test_nothing_is_nothing_to_concatenate() -> None:
 def test_a_table_or_json_is_no_source() -> None:
     with pytest.raises(errors.FormatMismatchError, match="JSON"):
         joined(as_file(batch("int")), b'{"a": 1, "b": 2, "c": 3}')
+
+
+def test_dictionaries_that_differ_in_the_sign_of_a_zero_are_not_the_same() -> None:
+    type_ = bs.dictionary(bs.int8(), bs.float64())
+    parts = [as_file(bs.RecordBatch.from_arrays([bs.array([zero], type_)], ["z"])) for zero in (0.0, -0.0)]
+    with pytest.raises(errors.UsageError, match="column 'z'"):
+        bs.concat_files(parts, io.BytesIO())
+    sink = io.BytesIO()
+    bs.concat_files(parts, sink, as_stream=True)
+    assert [repr(batch.column(0).to_pylist()) for batch in bs.open_stream(sink.getvalue())] == ["[0.0]", "[-0.0]"]

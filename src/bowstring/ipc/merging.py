@@ -20,6 +20,7 @@ from bowstring.ipc.header import BatchHeader, BatchNumbers, DictionaryMark, Head
 from bowstring.ipc.metadata import V4, DictionaryId, WireSchema
 from bowstring.ipc.scan import BatchSpan
 from bowstring.layouts.array import Array
+from bowstring.layouts.equality import begins_with
 
 ALIGNMENT_BYTES = 64
 Values: TypeAlias = Callable[[], Array]
@@ -90,7 +91,7 @@ class MergedDictionaries:
         for array in (ours, theirs):
             array.validate(full=True)
         shared = min(ours.length, theirs.length)
-        if not ours.slice(0, shared).equals(theirs.slice(0, shared), nans_equal=True):
+        if not begins_with(*((ours, theirs) if shared == theirs.length else (theirs, ours))):
             return self._replaced(id_, chain, values, _difference(ours, theirs, shared))
         if theirs.length <= ours.length:
             return []
