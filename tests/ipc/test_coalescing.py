@@ -121,3 +121,30 @@ def test_batches_that_do_not_fit_are_refused() -> None:
         writer.write(bs.record_batch({"m": [1]}))
     with pytest.raises(UsageError, match="min_rows 0"):
         bs.CoalescingWriter(bs.new_stream(io.BytesIO(), schema), min_rows=0)
+
+
+def worded(*words: str | None) -> bs.RecordBatch:
+    type_ = bs.dictionary(bs.int8(), bs.string())
+    return bs.RecordBatch.from_arrays(
+        [bs.array(list(words), type_), bs.array([list(words)], bs.list_(type_)).take([0] * len(words))], ["w", "l"]
+    )
+
+
+def test_dictionaries_of_batches_that_are_joined_are_united() -> None:
+    held = [worded("a", "b"), worded("b", None, "a"), worded("c", "a")] * 40
+    sink = io.BytesIO()
+    with bs.CoalescingWriter(bs.new_stream(sink, held[0].schema), min_rows=1 << 20) as writer:
+        for batch in held:
+            writer.write(batch)
+    (read,) = bs.open_stream(sink.getvalue())
+    assert read.to_pydict() == bs.Table.from_batches(held).to_pydict()
+    assert [one.values for one in bs.inspect(sink.getvalue()).dictionaries] == [3, 3]
+
+
+def test_batches_whose_dictionaries_are_too_many_values_for_one_stay_apart() -> None:
+    held = [worded(*(f"{part}-{number}" for number in range(100))) for part in range(3)]
+    sink = io.BytesIO()
+    with bs.CoalescingWriter(bs.new_stream(sink, held[0].schema), min_rows=1 << 20) as writer:
+        for batch in held:
+            writer.write(batch)
+    assert [batch.to_pydict() for batch in bs.open_stream(sink.getvalue())] == [batch.to_pydict() for batch in held]

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bowstring.datatypes.field import Schema
-from bowstring.errors import ClosedError, UsageError
+from bowstring.errors import ClosedError, DataTypeError, UsageError
+from bowstring.ipc.unifying import has_dictionary, unified
 from bowstring.ipc.writers import FileWriter, StreamWriter
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Layout
@@ -84,9 +85,12 @@ class CoalescingWriter(Completing):
         held, rows = self._held, self._rows
         self._held, self._rows, self._bytes = [], 0, 0
         if len(held) > 1:
-            self._writer.write_batch(RecordBatch(self._schema, rows, self._joined(held)))
-        elif held:
-            self._writer.write_batch(held[0])
+            try:
+                held = [RecordBatch(self._schema, rows, self._joined(held))]
+            except DataTypeError:  # their dictionaries are too many values for one: they stay apart
+                pass
+        for batch in held:
+            self._writer.write_batch(batch)
 
     def _joined(self, held: Sequence[RecordBatch]) -> list[Array]:
         rows = [batch.num_rows for batch in held]
@@ -100,7 +104,7 @@ class CoalescingWriter(Completing):
             if lengths != rows:
                 length, expected = next(pair for pair in zip(lengths, rows, strict=True) if pair[0] != pair[1])
                 raise UsageError(f"column {field.name!r} has {length} values in a batch of {expected} rows")
-            out.append(layout.concat(chunks))
+            out.append(layout.concat(unified(chunks) if has_dictionary(layout) else chunks))
         return out
 
     def close(self) -> None:
