@@ -18,6 +18,7 @@ from fuzz.inputs import Input
 from fuzz.worker import State
 
 _POLL_S = 0.2
+_COUNT_S = 1.0
 _COVERAGE = re.compile(rb"cov: (\d+)")
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -143,10 +144,15 @@ def watch(home: Path, seeds: list[Input], effort: Effort, advance: Callable[[Pro
             for given in seeds:
                 (place / "corpus" / given.name).write_bytes(given.pack())
             workers.append(Watched(place, effort.seed + 1000 * number, effort.hang_s, findings))
+        looked = started
         while done.elapsed_s < effort.time_s:
             time.sleep(_POLL_S)
             for worker in workers:
                 worker.look()
+            done.elapsed_s = time.monotonic() - started
+            if time.monotonic() - looked < _COUNT_S and done.elapsed_s < effort.time_s:
+                continue
+            looked = time.monotonic()
             counts = [worker.counts() for worker in workers]
             done = Progress(
                 time.monotonic() - started,

@@ -23,7 +23,7 @@ def fuzz(repository: Path, home: Path, *options: str, plant: str | None = None) 
     command = [sys.executable, "-m", "fuzz", "--home", str(home), "--seed", str(SEED), *options]
     planted = {} if plant is None else {PLANT: plant}
     return subprocess.run(
-        command, cwd=repository, env=os.environ | planted, capture_output=True, text=True, timeout=200, check=False
+        command, cwd=repository, env=os.environ | planted, capture_output=True, text=True, timeout=280, check=False
     )
 
 
@@ -55,7 +55,7 @@ def test_mutations_reach_beyond_the_framing() -> None:
 def test_an_error_a_crash_and_a_hang_that_are_planted_are_found_and_made_small(
     repository: Path, tmp_path: Path
 ) -> None:
-    limits = ("--time", "100", "--findings", "3", "--jobs", "1", "--hang", "2")
+    limits = ("--time", "180", "--findings", "3", "--jobs", "1", "--hang", "2")
     done = fuzz(repository, tmp_path, *limits, "--without-shared", plant="tests.fuzz.planted")
     assert done.returncode == 1, done.stdout + done.stderr
     found = {folder.name: folder for folder in (tmp_path / "findings").iterdir()}

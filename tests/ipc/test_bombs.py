@@ -20,7 +20,7 @@ from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY
 from bowstring.errors import LimitError
 from bowstring.flatbuf.codec import Built, build
 from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS, TYPES
-from bowstring.ipc import framing
+from bowstring.ipc import framing, schemas
 from fuzz.anatomy import dissect
 from tests.ipc import samples
 from tests.ipc.assembly import Assembly, number
@@ -353,3 +353,12 @@ def test_the_defaults_let_honest_data_through() -> None:
     assert read.num_columns == 20_000
     (read,) = bs.open_stream(zeros(64 << 20))
     assert read.column(0).length == 64 << 20
+
+
+def test_schemas_that_were_met_lately_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schemas, "_known", {})
+    monkeypatch.setattr(schemas, "_MAX_KEPT_BYTES", 20_000)
+    for count in range(50, 100):
+        assert len(bs.open_stream(wide(count)).schema) == count
+        assert sum(len(known.raw) for known in schemas._known.values()) <= 20_000
+    assert len(schemas._known) > 1

@@ -15,6 +15,7 @@ from bowstring.ipc.metadata import V4
 
 _MAX_KNOWN = 64
 _MAX_KEY_BYTES = 4 << 20
+_MAX_KEPT_BYTES = 16 << 20
 _EDGE = 48
 
 
@@ -95,7 +96,8 @@ def known_schema(raw: bytes, table: Table, limits: Limits) -> KnownSchema:
     known = _known.get(key)
     if known is None or known.raw != raw:
         known = KnownSchema(DeferredSchema(table, limits), raw)
-        if len(_known) >= _MAX_KNOWN:
+        kept_bytes = sum(len(other.raw) for other in _known.values())  # as objects, some ten times as much
+        if len(_known) >= _MAX_KNOWN or kept_bytes + len(raw) > _MAX_KEPT_BYTES:
             _known.clear()
         _known[key] = known
     return known
