@@ -30,7 +30,6 @@ from bowstring.layouts.base import (
     buffer_of,
     first_bad,
     rebased_validity,
-    split_nulls,
     taken_validity,
     validity_of,
 )
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
 
 _MARK = "\0"
 _JOINED_VALUES = 1 << 13
+_TASTED_VALUES = 16
 
 
 def misfit(values: Sequence[Any], is_text: bool, type: DataType) -> DataTypeError:
@@ -58,19 +58,31 @@ def misfit(values: Sequence[Any], is_text: bool, type: DataType) -> DataTypeErro
     return DataTypeError(f"a value has characters that UTF-8 does not encode (surrogates): no {type}")
 
 
-def encoded(values: Sequence[Any], is_text: bool) -> tuple[Bytes, Values]:
-    """Strings or byte strings end to end, and their lengths in bytes; raises TypeError where others are among them, and
-    UnicodeEncodeError.
+def encoded(values: Sequence[Any], is_text: bool) -> tuple[Bytes, Values, Mask | None]:
+    """Strings or byte strings end to end, their lengths in bytes, and which values are not None (None where all are).
 
-    Takes some values after the other, for as long as they are in the processor's cache.
+    Raises TypeError where others are among them, and UnicodeEncodeError. Takes some values after the other, for as long
+    as they are in the processor's cache.
     """
+    parts = [_encoded(values[at : at + _JOINED_VALUES], is_text) for at in range(0, len(values), _JOINED_VALUES)]
+    data = np.concatenate([np.zeros(0, UINT8), *(part for part, _, _ in parts)])
+    lengths = np.concatenate([np.zeros(0, np.int64), *(own for _, own, _ in parts)])
+    if all(mask is None for _, _, mask in parts):
+        return data, lengths, None
+    return data, lengths, np.concatenate([np.ones(len(own), np.bool_) if m is None else m for _, own, m in parts])
+
+
+def _encoded(values: Sequence[Any], is_text: bool) -> tuple[Bytes, Values, Mask | None]:
     join = _joined_text if is_text else _joined_bytes
-    parts = [join(values[first : first + _JOINED_VALUES]) for first in range(0, len(values), _JOINED_VALUES)]
-    if len(parts) == 1:
-        return parts[0]
-    none = np.zeros(0, UINT8), np.zeros(0, np.int64)
-    data, lengths = zip(none, *parts, strict=True)
-    return np.concatenate(data), np.concatenate(lengths)
+    try:
+        return *join(values), None
+    except TypeError:
+        empty: Any = "" if is_text else b""
+        data, lengths = join([empty if value is None else value for value in values])
+    short = np.flatnonzero(lengths == 0)
+    mask = np.ones(len(values), np.bool_)
+    mask[short] = [values[at] is not None for at in short.tolist()]
+    return data, lengths, mask
 
 
 def _joined_bytes(values: Sequence[Any]) -> tuple[Bytes, Values]:
@@ -82,9 +94,10 @@ def _joined_bytes(values: Sequence[Any]) -> tuple[Bytes, Values]:
 
 def _joined_text(values: Sequence[str]) -> tuple[Bytes, Values]:
     """Strings are encoded in one piece; where characters are not bytes, with marks to find the strings by."""
-    text = "".join(values)
-    if text.isascii():
-        return np.frombuffer(text.encode(), UINT8), np.fromiter(map(len, values), np.int64, len(values))
+    if "".join(values[:_TASTED_VALUES]).isascii():
+        text = "".join(values)
+        if text.isascii():
+            return np.frombuffer(text.encode(), UINT8), np.fromiter(map(len, values), np.int64, len(values))
     marked = np.frombuffer(_MARK.join(values).encode(), UINT8)
     own = marked != ord(_MARK)
     places = np.flatnonzero(~own)
@@ -163,25 +176,16 @@ class BinaryLayout(Layout):
 
     def build_plain(self, values: Sequence[Any]) -> Array | None:
         try:
-            return self._build(values, None)
-        except UnicodeEncodeError:
-            return None
-        except TypeError:
-            filled, mask = split_nulls(values, "" if self.is_text else b"")
-        try:
-            return None if mask is None else self._build(filled, mask)
+            data, lengths, mask = encoded(values, self.is_text)
         except (TypeError, UnicodeEncodeError):
             return None
+        return self.of(cut(lengths, self.offset_type, self.type), data, mask)
 
     def build(self, values: Sequence[Any]) -> Array:
         made = self.build_plain(values)
         if made is None:
             raise misfit(values, self.is_text, self.type)
         return made
-
-    def _build(self, values: Sequence[Any], mask: Mask | None) -> Array:
-        data, lengths = encoded(values, self.is_text)
-        return self.of(cut(lengths, self.offset_type, self.type), data, mask)
 
     def to_pylist(self, array: Array) -> list[Any]:
         offsets, data, mask = self.cuts(array), self.data(array).bytes, array.mask()

@@ -28,7 +28,6 @@ from bowstring.layouts.base import (
     buffer_of,
     first_bad,
     rebased_validity,
-    split_nulls,
     taken_validity,
     validity_of,
 )
@@ -115,9 +114,8 @@ class BinaryViewLayout(Layout):
                 yield (held or EMPTY).bytes, own
 
     def build(self, values: Sequence[Any]) -> Array:
-        filled, mask = split_nulls(values, "" if self.is_text else b"")
         try:
-            data, lengths = encoded(filled, self.is_text)
+            data, lengths, mask = encoded(values, self.is_text)
         except (TypeError, UnicodeEncodeError):
             raise misfit(values, self.is_text, self.type) from None
         return self.of(data, lengths, mask)

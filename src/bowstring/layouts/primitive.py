@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from bowstring.layouts.scalars.base import Scalars
 
 
-_DECODED_VALUES = 1 << 13
-"""So many Python values are made before nulls are put among them, while they are in the processor's cache."""
+_BLOCK_VALUES = 1 << 13
+"""So many Python values are looked at, or made, before the next ones, while they are in the processor's cache."""
 
 
 class PrimitiveLayout(Layout):
@@ -69,11 +69,20 @@ class PrimitiveLayout(Layout):
         return self.of(slots)
 
     def build_plain(self, values: Sequence[Any]) -> Array | None:
-        try:
-            found = self.scalars.encode_plain(values)
-        except OverflowError:
-            return None
-        return found and self.of(*found)
+        slots, masks = [np.zeros(0, self.dtype)], [np.zeros(0, np.bool_)]
+        has_nulls = False
+        for first in range(0, len(values), _BLOCK_VALUES):
+            try:
+                found = self.scalars.encode_plain(values[first : first + _BLOCK_VALUES])
+            except OverflowError:
+                return None
+            if found is None:
+                return None
+            own, mask = found
+            has_nulls |= mask is not None
+            slots.append(own)
+            masks.append(np.ones(len(own), np.bool_) if mask is None else mask)
+        return self.of(np.concatenate(slots), np.concatenate(masks) if has_nulls else None)
 
     def build(self, values: Sequence[Any]) -> Array:
         plain = self.build_plain(values)
@@ -108,8 +117,8 @@ class PrimitiveLayout(Layout):
         if mask is None:
             return self.scalars.decode(slots)
         found: list[Any] = []
-        for first in range(0, len(slots), _DECODED_VALUES):
-            own, valid = slots[first : first + _DECODED_VALUES], mask[first : first + _DECODED_VALUES]
+        for first in range(0, len(slots), _BLOCK_VALUES):
+            own, valid = slots[first : first + _BLOCK_VALUES], mask[first : first + _BLOCK_VALUES]
             if not self.scalars.IS_TOTAL:
                 own = own.copy()
                 own[~valid] = np.zeros((), self.dtype)

@@ -43,7 +43,7 @@ def _numbers_and_none(values: Sequence[Any], numbers: int) -> tuple[Values, Mask
     is_null = [values[at] is None for at in nulls.tolist()]
     if not all(is_null):
         nulls = nulls[is_null]
-    if not numbers or numbers + len(nulls) != len(values):
+    if numbers + len(nulls) != len(values):
         return None
     mask = np.ones(len(values), np.bool_)
     mask[nulls] = False

@@ -1,0 +1,109 @@
+"""Python values become arrays many at a time: what is odd among them counts wherever it stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bowstring as bs
+from bowstring.errors import DataTypeError
+
+BLOCK = 1 << 13
+"""So many values are looked at together."""
+PLACES = [0, 1, BLOCK - 1, BLOCK, 2 * BLOCK]
+PLAIN: dict[str, tuple[bs.DataType, Any]] = {
+    "integers": (bs.int64(), 7),
+    "floats": (bs.float64(), 0.5),
+    "strings": (bs.string(), "abc"),
+    "strings of two bytes a letter": (bs.string(), "éé"),
+    "byte strings": (bs.binary(), b"abc"),
+    "booleans": (bs.bool_(), True),
+    "lists": (bs.list_(bs.int64()), [1, 2]),
+    "structs": (bs.struct({"a": bs.int64()}), {"a": 1}),
+}
+KINDS = pytest.mark.parametrize("kind", PLAIN)
+
+
+@KINDS
+@pytest.mark.parametrize("at", PLACES)
+def test_a_null_is_null_wherever_it_stands(kind: str, at: int) -> None:
+    type_, value = PLAIN[kind]
+    values = [value] * (2 * BLOCK + 1)
+    values[at] = None
+    for made in (bs.array(values, type_), bs.array(values)):
+        assert made.type == type_
+        assert made.to_pylist() == values
+
+
+@KINDS
+@pytest.mark.parametrize("at", PLACES)
+@pytest.mark.parametrize("stray", [object(), b"", "", True, 3.25, "7", 3j, {"b": 1}], ids=repr)
+def test_a_value_of_another_kind_is_refused_wherever_it_stands(kind: str, at: int, stray: Any) -> None:
+    type_, value = PLAIN[kind]
+    if type(stray) is type(value):
+        stray = object() if kind != "structs" else {"b": 1}
+    values = [value] * (2 * BLOCK + 1)
+    values[at] = stray
+    with pytest.raises(DataTypeError, match=rf"\b{at}\b"):
+        bs.array(values, type_)
+
+
+@pytest.mark.parametrize("at", PLACES)
+def test_floats_that_are_nan_are_no_nulls(at: int) -> None:
+    values: list[float | None] = [float("nan")] * (2 * BLOCK + 1)
+    values[at] = None
+    made = bs.array(values)
+    assert made.null_count == 1
+    assert not made.is_valid(at)
+    assert np.isnan(made.drop_null().to_numpy()).all()
+
+
+@pytest.mark.parametrize("number", [(1 << 53) - 1, 1 << 53, (1 << 53) + 1, (1 << 63) - 1, -(1 << 63), -(1 << 53) - 1])
+def test_integers_beside_nulls_keep_every_digit(number: int) -> None:
+    assert bs.array([number, None, 1]).to_pylist() == [number, None, 1]
+    assert bs.array([None, number], bs.int64()).to_pylist() == [None, number]
+
+
+@pytest.mark.parametrize("number", [128, -129, 1 << 70])
+def test_an_integer_that_does_not_fit_is_refused_beside_nulls_too(number: int) -> None:
+    for values in ([number], [number, None], [None] * BLOCK + [number]):
+        with pytest.raises(DataTypeError, match=f"value {len(values) - 1 - (values[-1] is None)}"):
+            bs.array(values, bs.int8())
+
+
+def test_strings_with_every_kind_of_character_keep_their_lengths() -> None:
+    words = ["\0", "é\0", "", "👍🏽", "a" * 20, "\0\0é"] * BLOCK
+    assert bs.array(words).to_pylist() == words
+    assert bs.array([*words, None], bs.string_view()).to_pylist() == [*words, None]
+    with pytest.raises(DataTypeError, match="surrogates"):
+        bs.array([*words, "\ud800"], bs.string())
+
+
+def test_integers_among_floats_are_floats_and_the_other_way_round() -> None:
+    assert bs.array([1.5, 2]).type == bs.float64()
+    assert bs.array([2, None, 1.5]).to_pylist() == [2.0, None, 1.5]
+    assert bs.array([1 << 63]).type == bs.uint64()
+
+
+@pytest.mark.parametrize("length", [1, 1023, 1024, 1025])
+def test_rows_come_out_as_they_went_in(length: int) -> None:
+    rows = [{"a": index, "b": None if index % 3 else str(index), "": [index]} for index in range(length)]
+    assert bs.table(rows).to_pylist() == rows
+    assert bs.array([None, *rows]).to_pylist() == [None, *rows]
+    assert len({id(row) for row in bs.table(rows).to_pylist()}) == length
+
+
+def test_fields_may_be_absent_but_not_unknown() -> None:
+    type_ = bs.struct({"a": bs.int64(), "b": bs.string()})
+    made = bs.array([{"a": 1}, {"b": "x"}, {}, None, {"b": "y", "a": 2}], type_)
+    assert made.to_pylist() == [
+        {"a": 1, "b": None},
+        {"a": None, "b": "x"},
+        {"a": None, "b": None},
+        None,
+        {"a": 2, "b": "y"},
+    ]
+    with pytest.raises(DataTypeError, match="value 1 has 'c'"):
+        bs.array([{"a": 1, "b": "x"}, {"a": 1, "c": "x"}], type_)
