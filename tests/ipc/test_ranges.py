@@ -4,6 +4,7 @@ memory.
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import subprocess
@@ -320,6 +321,16 @@ def test_urls_of_every_kind_are_opened(tmp_path: Path) -> None:
         with fsspec.open(f"{site.url}/kinds") as held, bs.open_file(held) as reader:
             assert reader[0].equals(samples.batch())
             assert isinstance(reader, RangedReader)
+
+
+def test_what_fsspec_decompresses_is_read_whole() -> None:
+    batch = samples.batch()
+    for name, data in (("file", samples.as_file(batch)), ("stream", samples.as_stream(batch))):
+        fsspec.filesystem("memory").pipe_file(f"/{name}.gz", gzip.compress(data))
+        lazy = fsspec.open(f"memory://{name}.gz", compression="gzip")
+        opened = bs.open_file(lazy) if name == "file" else bs.open_stream(lazy)
+        assert next(iter(opened)).equals(batch)
+        opened.close()
 
 
 def test_without_the_packages_of_a_url_the_error_says_what_to_install() -> None:

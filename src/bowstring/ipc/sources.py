@@ -188,7 +188,7 @@ def random_access(source: Any) -> MemorySource:
     """
     if isinstance(source, MemorySource):
         return source
-    if isinstance(source, str | os.PathLike) or stores.place_of(source):
+    if isinstance(source, str | os.PathLike) or stores.is_unopened(source):
         opened = in_order(source)
         if isinstance(opened, MemorySource):
             return opened
@@ -254,11 +254,12 @@ def in_order(source: Any) -> MemorySource | PulledSource:
     if isinstance(source, MemorySource | PulledSource):
         return source
     place = stores.place_of(source)
-    if place is not None:
-        local = stores.local_path(*place)
+    if place is not None or stores.is_unopened(source):
+        local = stores.local_path(*place) if place is not None else None
         if local:
             return _mapped_path(local)
-        held, name = stores.opened(*place), source if isinstance(source, str) else place[1]
+        name = source if isinstance(source, str) else source.path
+        held = stores.opened(*place) if place is not None else stores.unpacked(source)
         return PulledSource(_guarded(lambda view: _read_into(held, view), name), name, held.close)
     if isinstance(source, str | os.PathLike):
         return _mapped_path(source)

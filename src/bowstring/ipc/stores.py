@@ -44,6 +44,12 @@ def located(url: str) -> tuple[Any, str]:
     return files, path
 
 
+def is_unopened(source: object) -> bool:
+    """Whether this is what `fsspec.open` gives, which has to be opened before it can be read."""
+    core = sys.modules.get("fsspec.core")
+    return core is not None and isinstance(source, core.OpenFile)
+
+
 def place_of(source: object) -> tuple[Any, str] | None:
     """File system and path of a URL, and of what `fsspec.open` gives; None for anything else.
 
@@ -51,10 +57,8 @@ def place_of(source: object) -> tuple[Any, str] | None:
     """
     if is_url(source):
         return located(str(source))
-    core = sys.modules.get("fsspec.core")
-    if core is not None and isinstance(source, core.OpenFile) and not source.compression:
-        return source.fs, source.path
-    return None
+    held: Any = source
+    return (held.fs, held.path) if is_unopened(source) and not held.compression else None
 
 
 def place_of_opened(source: object) -> tuple[Any, str] | None:
@@ -79,6 +83,14 @@ def opened(files: Any, path: str, mode: str = "rb", **options: Any) -> Any:
         raise UsageError(f"{path}: {type(files).__name__} is not for writing") from None
     except Exception as error:
         raise fault(error, path, "opened") from error
+
+
+def unpacked(source: Any) -> Any:
+    """What `fsspec.open` gives for a file that is decompressed, opened."""
+    try:
+        return source.open()
+    except Exception as error:
+        raise fault(error, source.path, "opened") from error
 
 
 class Upload:
