@@ -9,6 +9,7 @@ import io
 import os
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -143,6 +144,21 @@ def test_columns_that_are_asked_for_in_order_come_in_larger_and_larger_groups() 
     before = reader._far.rounds
     assert [table.column(i).to_pylist()[:1] for i in range(300)][:2] == [["a"], [1]]
     assert reader._far.rounds - before < 26
+
+
+def test_a_column_that_was_chosen_twice_is_there_twice() -> None:
+    reader = far(wide_file(600, 8), columns=["c1", "c4", "c1"])
+    assert [batch.columns[2].to_pylist() for batch in reader] == [[1, 2, 3]] * 8
+    table = far(wide_file(600, 8), columns=["c1", "c4", "c1"]).read_all()
+    assert table.column(0).equals(table.column(2))
+    assert table.column(1).to_pylist() == ["a", None, "b"] * 8
+
+
+def test_all_columns_of_a_wide_table_come_in_time_that_grows_with_their_number() -> None:
+    reader = far(wide_file(5000, 2))
+    start = time.perf_counter()
+    assert len(reader.read_all().columns) == 5000
+    assert time.perf_counter() - start < 20
 
 
 def test_iterating_fetches_many_batches_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ class FarColumns(BatchColumns):
     told to read; and more and more of those that follow where columns are asked for in their order.
     """
 
-    __slots__ = ("_asked", "_group", "_here", "_next", "_place", "_reach", "source")
+    __slots__ = ("_asked", "_done", "_group", "_here", "_next", "_place", "_reach", "source")
 
     def __init__(
         self,
@@ -82,6 +82,7 @@ class FarColumns(BatchColumns):
         super().__init__(plan, header, body, dictionaries, where, selection)
         self.source: RangeSource = body.source
         self._here: dict[int, Pieces] = {}
+        self._done: set[int] = set()
         self._group: Sequence[ReferenceType[FarColumns]] = ()
         self._place = 0
         self._asked = -1
@@ -98,14 +99,19 @@ class FarColumns(BatchColumns):
     def __getitem__(self, index: slice) -> list[Array]: ...
     def __getitem__(self, index: int | slice) -> Array | list[Array]:
         if isinstance(index, slice):
-            self._bring([self._plans[i] for i in range(*index.indices(len(self._plans)))])
+            self._bring_new([self._plans[i] for i in range(*index.indices(len(self._plans)))])
         else:
             self._asked = index
         return super().__getitem__(index)
 
     def __iter__(self) -> Iterator[Array]:
-        self._bring(list(self._plans))
+        self._bring_new(self._plans)
         return super().__iter__()
+
+    def _bring_new(self, wanted: Sequence[ColumnPlan]) -> None:
+        new = [column for column in wanted if not self._has(column)]
+        if new:
+            self._bring(new)
 
     def _numbers(self, column: ColumnPlan) -> tuple[tuple[int, ...], tuple[int, ...]]:
         if column.first_node not in self._here:
@@ -125,11 +131,7 @@ class FarColumns(BatchColumns):
 
     def _bring(self, wanted: Sequence[ColumnPlan]) -> None:
         """Fetch columns, the first of them in any case, of this batch and those of the table that follow it."""
-        wanted = [
-            column
-            for column in wanted
-            if column.first_node not in self._here and not (self._made and self._is_made(column))
-        ]
+        wanted = [column for number, column in enumerate(wanted) if not (number and self._has(column))]
         group = self._following()
         _fetch_entries(self.source, group, wanted)
         spans: list[Span] = []
@@ -137,6 +139,8 @@ class FarColumns(BatchColumns):
         left = _AT_ONCE_BYTES
         for number, column in enumerate(wanted):
             for columns in group:
+                if columns is not self and columns._has(column):
+                    continue
                 needed = columns._needed(column)
                 left -= sum(size_bytes for _, size_bytes in needed)
                 if left < 0 and (number or columns is not self):
@@ -149,9 +153,9 @@ class FarColumns(BatchColumns):
         for columns, column in taken:
             columns._here[column.first_node] = found
 
-    def _is_made(self, column: ColumnPlan) -> bool:
-        made = self._made or {}
-        return any(self._plans[index] is column for index in made)
+    def _has(self, column: ColumnPlan) -> bool:
+        """Whether a column was fetched."""
+        return column.first_node in self._here or column.first_node in self._done
 
     def _following(self) -> list[FarColumns]:
         if not self._group:
@@ -181,6 +185,7 @@ class FarColumns(BatchColumns):
     def _make(self, column: ColumnPlan) -> Array:
         array = super()._make(column)
         self._here.pop(column.first_node, None)
+        self._done.add(column.first_node)
         return array
 
     def _buffers(self, column: ColumnPlan, spans: tuple[int, ...]) -> list[Buffer]:
