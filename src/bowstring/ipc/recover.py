@@ -161,10 +161,10 @@ class _Judge:
 
     def may_hold_dictionary(self, lost: Dropped) -> bool:
         """Whether a dictionary may have been in bytes that are lost."""
-        if lost.kind == "record batch":
+        if lost.start in self.salvage.alone:
             return False
         footer = self.salvage.footer
-        if footer is None or lost.kind is not None:
+        if footer is None or lost.kind == "dictionary batch":
             return True
         return any(lost.start <= at < lost.stop for at in footer.dictionaries)
 
@@ -246,6 +246,7 @@ class _FileJudge(_Judge):
             self.dropped.append(found)
             if self.may_hold_dictionary(found):
                 gaps.append(found.start)
+        gaps += self._missing(spans)
         dictionaries = self._listed(spans, headers.DICTIONARY_BATCH)
         batches = self._listed(spans, headers.RECORD_BATCH)
         chains = self._chains(dictionaries, gaps)
@@ -278,6 +279,18 @@ class _FileJudge(_Judge):
         if all(start in at for start in listed) and len(set(listed)) == len(listed):
             return [at[start] for start in listed]
         return own
+
+    def _missing(self, spans: list[BatchSpan]) -> list[int]:
+        """Where the footer lists dictionary batches that are not there, if there are fewer than it lists; before each
+        one that is there, if they are not where it lists them.
+        """
+        footer = self.salvage.footer
+        there = {span.start for span in spans if span.header.shape.kind == headers.DICTIONARY_BATCH}
+        if footer is None or len(there) >= len(footer.dictionaries):
+            return []
+        if there.difference(footer.dictionaries):
+            return [at - 1 for at in there]
+        return [at for at in footer.dictionaries if at not in there]
 
     def _chains(self, spans: list[BatchSpan], gaps: list[int]) -> dict[int, list[BatchSpan]]:
         """The messages of each dictionary, as far as none between them may be missing."""

@@ -33,7 +33,6 @@ from bowstring.memory.buffer import Buffer
 _MAY_BEGIN = re.compile(rb"\xff{4}[\x00-\xff]{3}[\x00-\x0f]", re.DOTALL)
 _MOST_TRIED = 4
 _TRIED_IN_ANY_CASE_BYTES = 64 << 20
-_WORDS = {headers.RECORD_BATCH: "record batch", headers.DICTIONARY_BATCH: "dictionary batch"}
 
 Kind = Literal["record batch", "dictionary batch"]
 
@@ -82,6 +81,7 @@ class Salvage:
         start = source.read_at(0, min(len(framing.FILE_START), source.size))
         self.is_file = framing.is_file(start) or self.footer is not None
         self._headers = HeaderReader(limits)
+        self.alone: set[int] = set()  # where a record batch was lost, and for certain nothing else with it
         self._tried_bytes = 0
         self._gave_up = False
         self._is_legacy = False
@@ -175,8 +175,30 @@ class Salvage:
                 yield Dropped(at, resumed, "an end marker, but messages follow")
                 at = slack_from = resumed
                 continue
-            yield found
-            at, slack_from = _after(found), _after_buffers(found)
+            doubt = self._doubt(found)
+            if doubt is None:
+                yield found
+                at, slack_from = _after(found), _after_buffers(found)
+            else:
+                yield doubt
+                at = slack_from = doubt.stop
+
+    def _doubt(self, span: BatchSpan) -> Dropped | None:
+        """What says that bytes of a message's body were lost or added, where no message begins behind it."""
+        size, after, buffers_end = self.source.size, _after(span), _after_buffers(span)
+        kind, rows = _kind_of(span)
+        if after >= size or self._is_legacy or (self.footer is not None and after >= self._footer_at()):
+            if framing.CONTINUATION in _padding_at_end(span):
+                return Dropped(span.start, after, "bytes of it are lost: the end marker is inside it", kind, rows)
+            return None
+        if framing.CONTINUATION.startswith(self.source.read_at(after, min(4, size - after))):
+            return None
+        inside = self._resume(span.body_at)
+        if inside < buffers_end:
+            return Dropped(span.start, inside, "bytes of it are lost: the next message begins inside it", kind, rows)
+        if after <= inside and _has_odd_padding(span):
+            return Dropped(span.start, after, "bytes of it were lost or added: its padding is not zero", kind, rows)
+        return None
 
     def _after_end(self, at: int) -> int | None:
         """Where messages go on after an end marker, which they should not; None where they don't."""
@@ -197,14 +219,14 @@ class Salvage:
         try:
             found = self._at(at)
             if isinstance(found, BatchSpan):
-                word = _WORDS[found.header.shape.kind]
-                kind = "dictionary batch" if word == "dictionary batch" else "record batch"
-                rows = found.header.length if kind == "record batch" else None
+                kind, rows = _kind_of(found)
                 declared = _after(found)
         except InvalidDataError:
             pass
         if declared and declared < size and self._is_sound(declared):
             following = declared
+            if kind == "record batch":
+                self.alone.add(at)
         else:
             following = self._resume(min(slack_from, at) if slack_from != at else at + 1)
             if following < at:  # the message before had a length that swallowed this one
@@ -320,6 +342,36 @@ class Salvage:
             return _Other(stop, header)
         body = Buffer(source.memory, stop, header.body_bytes) if stop + header.body_bytes <= size else None
         return BatchSpan(header, stop, header.body_bytes, stop - at, not marked, where, body)
+
+
+def _kind_of(span: BatchSpan) -> tuple[Kind, int | None]:
+    """What a message is, and how many rows it has if it is a record batch."""
+    if span.header.shape.kind == headers.RECORD_BATCH:
+        return "record batch", span.header.length
+    return "dictionary batch", None
+
+
+def _has_odd_padding(span: BatchSpan) -> bool:
+    """Whether bytes between the buffers of a body, or behind the last one, are not zero, as writers leave them."""
+    buffers = span.header.buffers()
+    assert span.body is not None
+    body, end = span.body.bytes, 0
+    for start, stop in sorted(
+        zip(buffers["offset"].tolist(), (buffers["offset"] + buffers["length"]).tolist(), strict=True)
+    ):
+        if stop > start:
+            if start - end < 64 and body[end:start].any():
+                return True
+            end = max(end, stop)
+    return any(_padding_at_end(span))
+
+
+def _padding_at_end(span: BatchSpan) -> bytes:
+    """The bytes behind the last buffer of a body, as far as they align it."""
+    assert span.body is not None
+    buffers = span.header.buffers()
+    end = int((buffers["offset"] + buffers["length"]).max()) if len(buffers) else 0
+    return span.body.bytes[end : min(end + 64, span.header.body_bytes)].tobytes()
 
 
 def _after(span: BatchSpan) -> int:
