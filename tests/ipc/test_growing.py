@@ -97,3 +97,30 @@ def test_a_dictionary_may_go_on_in_two_ways() -> None:
     start = Entry(Chain([[bs.array(["a"])]]), 1)
     left, right = start.extended([bs.array(["b"])]), start.extended([bs.array(["c", "d"])])
     assert [entry.array().to_pylist() for entry in (left, right, start)] == [["a", "b"], ["a", "c", "d"], ["a"]]
+
+
+@pytest.mark.parametrize(
+    "type_", [bs.struct({}), bs.list_(bs.int8(), 0), bs.null(), bs.run_end_encoded(bs.int64(), bs.int8())]
+)
+def test_values_that_take_no_bytes_are_not_joined_without_limit(type_: bs.DataType) -> None:
+    small = bs.array([None], type_)
+    if small.layout.has_validity:
+        huge = bs.Array(small.layout, 1 << 40, (None,), tuple(child.slice(0, 0) for child in small.children), None, 0)
+    else:
+        huge = bs.Array(small.layout, 1 << 40, (), small.children)
+    if small.children and not small.layout.buffers:
+        ends = bs.array([1 << 40], bs.int64())
+        huge = bs.Array(small.layout, 1 << 40, (), (ends, bs.array([1], bs.int8())))
+    for parts in ([huge, small], [small, huge, huge]):
+        with pytest.raises(errors.LimitError, match="values are to be made"):
+            Chain([[part] for part in parts]).joined(len(parts))
+
+
+def test_neither_are_values_inside_others() -> None:
+    inside = bs.struct({})
+    parts = [bs.array([[None]], bs.list_(inside)), bs.array([[{}]], bs.list_(inside))]
+    empty = bs.Array(parts[1].children[0].layout, (1 << 31) - 1, (None,), (), None, 0)
+    offsets = bs.array([0, (1 << 31) - 1], bs.int32()).buffers[1]
+    parts.append(bs.Array(parts[1].layout, 1, (None, offsets), (empty,)))
+    with pytest.raises(errors.LimitError, match="values are to be made"):
+        Chain([[part] for part in parts]).joined(3)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import InvalidDataError
 from bowstring.ipc.body import BatchColumns, DictionaryLookup, ReadSchema, SchemaPlan
-from bowstring.ipc.growing import Chain
+from bowstring.ipc.growing import Chain, end_to_end
 from bowstring.ipc.header import BatchHeader
 from bowstring.ipc.metadata import V4, DictionaryId, WireSchema
 from bowstring.ipc.unifying import encoded_parts, moved, with_parts
@@ -160,7 +160,7 @@ class FileDictionaries:
             if parts is None:
                 return None
             read = [read_values(self._wire, header, body, self, where)[0] for header, body, where in parts]
-            values = self._entries[node.id] = read[0] if len(read) == 1 else read[0].layout.concat(read)
+            values = self._entries[node.id] = end_to_end(read)
         return values
 
     def _index(self) -> dict[int, list[tuple[BatchHeader, Buffer, tuple[object, ...]]]]:

@@ -17,6 +17,7 @@ from bowstring.errors import InvalidDataError
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import BufferSpec, Layout, Role
 from bowstring.layouts.binary import checked_offsets
+from bowstring.layouts.gather import check_values, held_bytes
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes, Memory, allocate
 
 _LEAST_BYTES = 64
@@ -45,7 +46,7 @@ class Chain:
         if count == 1:
             return resolve(first)
         if not _can_grow(first.layout):
-            return first.layout.concat([resolve(part[0]) for part in self.parts[:count]])
+            return end_to_end([resolve(part[0]) for part in self.parts[:count]])
         with self._lock:
             grown = self._grown or _Grown(first.layout)
             self._grown = None  # where a part is malformed, the next to ask begins anew and is told so again
@@ -59,6 +60,17 @@ class Chain:
             return resolve(values.rebased() if first.layout.children else values)
 
 
+def end_to_end(parts: Sequence[Array]) -> Array:
+    """The values of a dictionary batch and its deltas as one array, copied where there are several.
+
+    Raises `InvalidDataError` where a part is malformed, `LimitError` where there would be far more values than bytes.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    check_values(sum(part.length for part in parts), 8 * sum(map(held_bytes, parts)))
+    return parts[0].layout.concat(parts)
+
+
 def _can_grow(layout: Layout) -> bool:
     if layout.VARIADIC or any(spec.role not in _UNDERSTOOD for spec in layout.buffers):
         return False
@@ -70,17 +82,20 @@ def _can_grow(layout: Layout) -> bool:
 class _Grown:
     """Arrays of one layout end to end, in memory that has room for more; the last one's dictionary is that of all."""
 
-    __slots__ = ("_buffers", "_children", "_dictionary", "_layout", "length")
+    __slots__ = ("_buffers", "_children", "_dictionary", "_held_bytes", "_layout", "length")
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self.length = 0
+        self._held_bytes = 0
         self._buffers: list[_Room | None] = [None if s.role is Role.VALIDITY else _Room() for s in layout.buffers]
         self._children = [_Grown(child) for child in layout.children]
         self._dictionary: Array | None = None
 
     def append(self, array: Array) -> None:
         """Add an array that begins at offset 0; where it is malformed, what is here is of no use any more."""
+        self._held_bytes += held_bytes(array)
+        check_values(self.length + array.length, 8 * self._held_bytes)
         offsets = self._offsets(array)
         for child, own in zip(self._children, array.children, strict=True):
             child.append(own.rebased())
