@@ -117,10 +117,10 @@ def test_values_that_take_no_bytes_are_not_joined_without_limit(type_: bs.DataTy
 
 
 def test_neither_are_values_inside_others() -> None:
-    inside = bs.struct({})
-    parts = [bs.array([[None]], bs.list_(inside)), bs.array([[{}]], bs.list_(inside))]
-    empty = bs.Array(parts[1].children[0].layout, (1 << 31) - 1, (None,), (), None, 0)
-    offsets = bs.array([0, (1 << 31) - 1], bs.int32()).buffers[1]
+    type_ = bs.large_list(bs.struct({}))
+    parts = [bs.array([[None]], type_), bs.array([[{}]], type_)]
+    empty = bs.Array(parts[1].children[0].layout, 1 << 40, (None,), (), None, 0)
+    offsets = bs.array([0, 1 << 40], bs.int64()).buffers[1]
     parts.append(bs.Array(parts[1].layout, 1, (None, offsets), (empty,)))
     with pytest.raises(errors.LimitError, match="values are to be made"):
         Chain([[part] for part in parts]).joined(3)
