@@ -53,6 +53,20 @@ def rows_of(names: Sequence[str], columns: Sequence[list[Any]], length: int) -> 
     return found
 
 
+def columns_of(names: Sequence[str], values: Sequence[Any]) -> list[list[Any]] | None:
+    """The columns of dictionaries that have just these names, which are distinct; None where other values are among
+    them.
+    """
+    if len(set(names)) < len(names) or not {dict}.issuperset(map(type, values)):
+        return None
+    if sum(map(len, values)) != len(names) * len(values):
+        return None
+    try:
+        return [[value[name] for value in values] for name in names]
+    except KeyError:
+        return None
+
+
 class StructLayout(Layout):
     """Children side by side, under a validity bitmap of their own."""
 
@@ -71,26 +85,23 @@ class StructLayout(Layout):
         return Array(self, length, (validity_of(mask),), tuple(columns))
 
     def build(self, values: Sequence[Any]) -> Array:
-        filled, mask = split_nulls(values, dict.fromkeys(self.names))
+        mask, found = None, columns_of(self.names, values)
+        if found is None:
+            values, mask = split_nulls(values, dict.fromkeys(self.names))
+            found = columns_of(self.names, values) or self._columns_of(values)
         columns = []
-        for name, child, column in zip(self.names, self.children, self._columns_of(filled), strict=True):
+        for name, child, column in zip(self.names, self.children, found, strict=True):
             with place(f"field {name!r}"):
                 columns.append(child.build(column))
-        return self.of(columns, len(filled), mask)
+        return self.of(columns, len(values), mask)
 
     def _columns_of(self, values: Sequence[Any]) -> list[list[Any]]:
         """The fields' values, None for one that is absent; raises `DataTypeError` naming the first value that does not
         fit.
         """
         names, known = self.names, set(self.names)
-        if {dict}.issuperset(map(type, values)) and len(known) == len(names):
-            if sum(map(len, values)) == len(names) * len(values):
-                try:
-                    return [[value[name] for value in values] for name in names]
-                except KeyError:
-                    pass
-            if known.issuperset(chain.from_iterable(values)):
-                return [[value.get(name) for value in values] for name in names]
+        if {dict}.issuperset(map(type, values)) and known.issuperset(chain.from_iterable(values)):
+            return [[value.get(name) for value in values] for name in names]
         for index, value in enumerate(values):
             if isinstance(value, Mapping):
                 if not known.issuperset(value):

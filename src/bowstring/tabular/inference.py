@@ -18,7 +18,7 @@ from bowstring.layouts.base import Values, split_nulls, validity_of
 from bowstring.layouts.list_ import ListLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.scalars.temporal import DayTime, MonthDayNano, zone_of
-from bowstring.layouts.struct_ import StructLayout
+from bowstring.layouts.struct_ import StructLayout, columns_of
 
 
 def inferred(values: Sequence[Any]) -> Array:
@@ -59,10 +59,14 @@ def _inferred_structs(values: Sequence[Any]) -> Array | None:
     filled, mask = split_nulls(values, {})
     if not {dict}.issuperset(map(type, filled)):
         return None
-    names = dict.fromkeys(chain.from_iterable(filled))
+    names = list(filled[0])
+    found = columns_of(names, filled)
+    if found is None:
+        names = list(dict.fromkeys(chain.from_iterable(filled)))
+        found = [[value.get(name) for value in filled] for name in names]
     if not {str}.issuperset(map(type, names)):
         return None
-    columns = [inferred([value.get(name) for value in filled]) for name in names]
+    columns = [inferred(column) for column in found]
     made = types.struct([(name, column.type) for name, column in zip(names, columns, strict=True)])
     layout = layout_of(made)
     assert isinstance(layout, StructLayout)
