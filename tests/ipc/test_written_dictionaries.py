@@ -605,3 +605,25 @@ def test_an_extension_that_nobody_knows_stays_in_the_metadata_of_a_dictionary() 
     (read,) = bs.open_stream(as_stream(held))
     assert read.schema.equals(held.schema, check_metadata=True)
     assert peer_batches(as_stream(held))[0].schema.field("a").metadata[b"ARROW:extension:name"] == b"nobody.knows"
+
+
+@NEW
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_dictionaries_are_united_wherever_they_are(new: Any, name: str) -> None:
+    type_, first, second = CONTAINERS[name]
+    held = [batch(bs.array(values, type_)) for values in (second, first, second)]
+    data = united(new, bs.Table.from_batches(held))
+    assert set(messages(data)) == {(1, 0)}
+    for one, made in zip(open_(data), held, strict=True):
+        one.validate(full=True)
+        assert one.column(0).to_pylist() == made.column(0).to_pylist()
+    for one, made in zip(peer_batches(data), held, strict=True):
+        assert one.column(0).to_pylist() == pa.record_batch(made).column(0).to_pylist()
+
+
+@FORMATS
+def test_one_of_the_fields_that_share_an_id_can_be_read_alone(write: Any) -> None:
+    held = [shared([0, 1], [2, None]), shared([1], [2], dictionary=bs.array(["x", "y", "z", "w"]))]
+    data = write(*held)
+    read: Any = bs.open_file(data, columns=["b"]) if write is as_file else bs.open_stream(data, columns=["b"])
+    assert [one.to_pydict() for one in read] == [{"b": ["z", None]}, {"b": ["z"]}]
