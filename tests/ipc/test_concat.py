@@ -315,10 +315,10 @@ def test_a_source_that_is_cut_off_leaves_nothing(tmp_path: Path, cut: int) -> No
 
 def test_a_footer_whose_blocks_overlap_fills_no_disk() -> None:
     large, small = bs.record_batch({"n": np.arange(10_000)}), bs.record_batch({"n": np.arange(1)})
-    raw = bytearray(as_file(large, *[small] * 7))
+    raw = bytearray(as_file(large, *[small] * 39))
     blocks = bs.open_file(bytes(raw)).blocks.tobytes()
     at = raw.rindex(blocks)
-    raw[at : at + len(blocks)] = blocks[:24] * 8
+    raw[at : at + len(blocks)] = blocks[:24] * 40
     with pytest.raises(errors.InvalidDataError, match="overlap"):
         joined(bytes(raw))
 
