@@ -323,3 +323,11 @@ def test_only_nested_fields_names_lead_to_children() -> None:
     for key in ("c", 2, -3):
         with pytest.raises(bs.errors.NotFoundError):
             array.field(key)
+
+
+@pytest.mark.parametrize("length", [0, 1, 2047, 2048, 2049, 4097])
+def test_lists_come_out_as_they_went_in_across_blocks(length: int) -> None:
+    numbers = [None if index % 7 == 3 else list(range(index % 5)) for index in range(length)]
+    assert bs.array(numbers, bs.list_(bs.int16())).slice(length // 3).to_pylist() == numbers[length // 3 :]
+    nested = [None if value is None else [[str(item), None] for item in value] for value in numbers]
+    assert bs.array(nested, bs.large_list(bs.list_(bs.string()))).to_pylist() == nested

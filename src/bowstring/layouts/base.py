@@ -81,6 +81,8 @@ class Layout(ABC):
 
     VARIADIC: ClassVar[bool] = False
     """Whether any number of data buffers follows the declared ones."""
+    IS_LOCAL: ClassVar[bool] = False
+    """Whether work on a slice of an array is in proportion to the slice, so that slices may be worked on in turn."""
     CHILD_VALUES_COUNT: ClassVar[bool] = False
     """Whether `check_full` looks at the children's values, which have to be sound for that."""
     CHILD_PLACES: ClassVar[tuple[str, ...]] = ()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import lt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -154,6 +154,8 @@ class BinaryLayout(Layout):
     """Byte strings or UTF-8 strings cut by 32- or 64-bit offsets."""
 
     __slots__ = ("is_text", "offset_type")
+
+    IS_LOCAL: ClassVar[bool] = True
 
     def __init__(self, type: DataType, offset_bits: int, is_text: bool) -> None:
         self.offset_type = np.dtype(f"i{offset_bits // 8}")

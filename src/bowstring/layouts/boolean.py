@@ -8,7 +8,7 @@ b'\t'
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -39,6 +39,8 @@ class BooleanLayout(Layout):
     """A bitmap of values beside the validity bitmap."""
 
     __slots__ = ()
+
+    IS_LOCAL: ClassVar[bool] = True
 
     def __init__(self, type: DataType) -> None:
         super().__init__(type, (VALIDITY, BufferSpec(Role.DATA)))

@@ -55,6 +55,9 @@ def flatten(values: Sequence[Any], type: DataType) -> tuple[list[Any], Indices]:
     return list(chain.from_iterable(values)), np.fromiter(map(len, values), np.int64, len(values))
 
 
+_BLOCK_LISTS = 1 << 11
+
+
 class ListLayout(Layout):
     """Lists cut out of one child by 32- or 64-bit offsets."""
 
@@ -85,9 +88,13 @@ class ListLayout(Layout):
         return self.of(lengths, self.children[0].build(elements), validity_of(mask))
 
     def to_pylist(self, array: Array) -> list[Any]:
-        offsets = self.cuts(array)
-        elements, at = self.elements(array, offsets).to_pylist(), (offsets - offsets[0]).tolist()
-        return with_nulls([elements[start:stop] for start, stop in pairwise(at)], array)
+        offsets, found = self.cuts(array), []
+        step = _BLOCK_LISTS if self.children[0].IS_LOCAL else max(array.length, 1)
+        for first in range(0, array.length, step):
+            cuts = offsets[first : first + step + 1]
+            elements, at = self.elements(array, cuts).to_pylist(), (cuts - cuts[0]).tolist()
+            found += [elements[start:stop] for start, stop in pairwise(at)]
+        return with_nulls(found, array)
 
     def rebase(self, array: Array) -> Array:
         offsets = array.values(1) if array.length else self.cuts(array)

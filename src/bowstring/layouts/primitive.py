@@ -13,7 +13,7 @@ b'\x1d'
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -53,6 +53,8 @@ class PrimitiveLayout(Layout):
     """Slots of one width in bytes, whose meaning is `scalars`'."""
 
     __slots__ = ("dtype", "scalars")
+
+    IS_LOCAL: ClassVar[bool] = True
 
     def __init__(self, type: DataType, scalars: Scalars) -> None:
         super().__init__(type, (VALIDITY, BufferSpec(Role.DATA, scalars.dtype, is_opaque=scalars.IS_OPAQUE)))
