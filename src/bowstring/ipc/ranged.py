@@ -1,8 +1,9 @@
 """Files that are read by ranges («IPC File Format»): what a column needs is fetched for many batches at once.
 
-Reading one column takes four rounds at the most, however many batches and columns there are: the end of the file; the
-rest of a large footer, and a look at the first header; of all other headers the few bytes that matter; the buffers.
-How headers lie is learned from the first one and compared in each: where one differs it is fetched as a whole.
+Reading one column takes four rounds, however many batches and columns there are: the end of the file; the rest of a
+large footer, and a look at the first header; of all headers the few bytes that matter; the buffers. Dictionaries take
+one more or two, and so does the file that has view columns and wide headers. How headers lie is learned from the first
+one and compared in each: where one differs it is fetched as a whole.
 """
 
 from __future__ import annotations
@@ -10,19 +11,18 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, overload
-from weakref import ReferenceType, ref
 
 from bowstring.errors import InvalidDataError, LimitError
 from bowstring.flatbuf.codec import Message
 from bowstring.flatbuf.tables import BLOCK, SPECS
 from bowstring.ipc import framing, header as headers
-from bowstring.ipc.body import BatchColumns, ColumnPlan, DictionaryLookup, SchemaPlan, belong_together
+from bowstring.ipc.body import belong_together
+from bowstring.ipc.far import FarBody, FarColumns, FarHeader, entries_of, make_group
 from bowstring.ipc.file import FileReader
-from bowstring.ipc.header import BatchHeader, Shape
+from bowstring.ipc.header import BatchHeader
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.ranges import ROUND_BYTES, Pieces, RangeBytes, RangeSource, Span
-from bowstring.layouts.array import Array
-from bowstring.memory.buffer import EMPTY, Buffer
+from bowstring.memory.buffer import Buffer
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.chunked import ChunkedArray
 from bowstring.tabular.table import Table
@@ -33,224 +33,7 @@ _COUNT = struct.Struct("<I")
 _WHOLE_BYTES = 1 << 17
 _SMALL_BODY_BYTES = 1 << 16
 _GLANCE_BYTES = 1 << 12
-_AT_ONCE_BYTES = 4 * ROUND_BYTES
 _ITERATED_BATCHES = 64
-
-
-class FarBody:
-    """A body that is in a file elsewhere: its place, in bytes from the file's beginning, and its size."""
-
-    __slots__ = ("offset", "size", "source")
-
-    memory = EMPTY.memory
-    columns: type[FarColumns]
-
-    def __init__(self, source: RangeSource, offset: int, size: int) -> None:
-        self.source = source
-        self.offset = offset
-        self.size = size
-
-
-class FarHeader(BatchHeader):
-    """A header of which mostly a few bytes are here."""
-
-    __slots__ = ()
-
-    def unpack(self, form: struct.Struct, at: int) -> tuple[int, ...]:
-        """The numbers at a place of the header."""
-        return form.unpack(self.raw[at : at + form.size])
-
-
-class FarColumns(BatchColumns):
-    """The columns of a batch whose body is elsewhere.
-
-    Asking for one fetches its buffers: for all batches of a table at once, with the other columns that a reader was
-    told to read; and more and more of those that follow where columns are asked for in their order.
-    """
-
-    __slots__ = ("_asked", "_done", "_group", "_here", "_next", "_place", "_reach", "source")
-
-    def __init__(
-        self,
-        plan: SchemaPlan,
-        header: BatchHeader,
-        body: Any,
-        dictionaries: DictionaryLookup,
-        where: tuple[object, ...],
-        selection: Sequence[ColumnPlan] | None = None,
-    ) -> None:
-        super().__init__(plan, header, body, dictionaries, where, selection)
-        self.source: RangeSource = body.source
-        self._here: dict[int, Pieces] = {}
-        self._done: set[int] = set()
-        self._group: Sequence[ReferenceType[FarColumns]] = ()
-        self._place = 0
-        self._asked = -1
-        self._next, self._reach = -1, 1
-
-    @property
-    def is_whole(self) -> bool:
-        """There is no memory that holds all columns: False."""
-        return False
-
-    @overload
-    def __getitem__(self, index: int) -> Array: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Array]: ...
-    def __getitem__(self, index: int | slice) -> Array | list[Array]:
-        if isinstance(index, slice):
-            self._bring_new([self._plans[i] for i in range(*index.indices(len(self._plans)))])
-        else:
-            self._asked = index
-        return super().__getitem__(index)
-
-    def __iter__(self) -> Iterator[Array]:
-        self._bring_new(self._plans)
-        return super().__iter__()
-
-    def _bring_new(self, wanted: Sequence[ColumnPlan]) -> None:
-        new = [column for column in wanted if not self._has(column)]
-        if new:
-            self._bring(new)
-
-    def _numbers(self, column: ColumnPlan) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        if column.first_node not in self._here:
-            self._bring(self._also_wanted(column))
-        return super()._numbers(column)
-
-    def _also_wanted(self, column: ColumnPlan) -> list[ColumnPlan]:
-        """The column, and those that are likely to be asked for after it."""
-        if self._plans is not self.plan:
-            return [column, *(other for other in self._plans if other is not column)]
-        asked = self._asked
-        if not (0 <= asked < len(self._plans) and self._plans[asked] is column):
-            return [column]
-        self._reach = 2 * self._reach if asked == self._next else 1
-        self._next = asked + self._reach
-        return [self._plans[i] for i in range(asked, min(self._next, len(self._plans)))]
-
-    def _bring(self, wanted: Sequence[ColumnPlan]) -> None:
-        """Fetch columns, the first of them in any case, of this batch and those of the table that follow it."""
-        wanted = [column for number, column in enumerate(wanted) if not (number and self._has(column))]
-        group = self._following()
-        _fetch_entries(self.source, group, wanted)
-        spans: list[Span] = []
-        taken: list[tuple[FarColumns, ColumnPlan]] = []
-        left = _AT_ONCE_BYTES
-        for number, column in enumerate(wanted):
-            for columns in group:
-                if columns is not self and columns._has(column):
-                    continue
-                needed = columns._needed(column)
-                left -= sum(size_bytes for _, size_bytes in needed)
-                if left < 0 and (number or columns is not self):
-                    break
-                spans += needed
-                taken.append((columns, column))
-            if left < 0:
-                break
-        found = self.source.fetch(spans)
-        for columns, column in taken:
-            columns._here[column.first_node] = found
-
-    def _has(self, column: ColumnPlan) -> bool:
-        """Whether a column was fetched."""
-        return column.first_node in self._here or column.first_node in self._done
-
-    def _following(self) -> list[FarColumns]:
-        if not self._group:
-            return [self]
-        held = [columns for other in self._group[self._place + 1 :] if (columns := other()) is not None]
-        return [self, *held]
-
-    def entries(self, column: ColumnPlan) -> list[Span]:
-        """Where a column's nodes and buffers are in the header."""
-        shape, first, count = self.header.shape, column.first_buffer, column.buffer_count
-        if self.variadic:
-            first += sum(self.variadic[: column.first_variadic])
-            count += sum(self._own_variadic(column))
-        return _entries(shape, column, first, count)
-
-    def _needed(self, column: ColumnPlan) -> list[Span]:
-        """Where a column's buffers are in the file; nothing where they are malformed, which is told when it is made."""
-        try:
-            nodes, spans = super()._numbers(column)
-            places = self._places(column, spans)
-        except InvalidDataError:
-            return []
-        if column.is_flat and self._unpacking is None and nodes[1] == 0:
-            places = places[1:]
-        return [(self.body_at + offset, size_bytes) for offset, size_bytes in places if size_bytes]
-
-    def _make(self, column: ColumnPlan) -> Array:
-        array = super()._make(column)
-        self._here.pop(column.first_node, None)
-        self._done.add(column.first_node)
-        return array
-
-    def _buffers(self, column: ColumnPlan, spans: tuple[int, ...]) -> list[Buffer]:
-        return [self._buffer(column, *place) for place in self._places(column, spans)]
-
-    def _places(self, column: ColumnPlan, spans: tuple[int, ...]) -> list[Span]:
-        limit = self.header.body_bytes
-        places = list(zip(spans[::2], spans[1::2], strict=True))
-        for offset, size_bytes in places:
-            if offset < 0 or size_bytes < 0 or offset + size_bytes > limit:
-                raise self._error(column, f"a buffer of {size_bytes} bytes at byte {offset} of a body of {limit}")
-        return places
-
-    def _buffer(self, column: ColumnPlan, offset: int, size_bytes: int) -> Buffer:
-        at, here = self.body_at + offset, self._here.get(column.first_node)
-        found = here.find(at, size_bytes) if here is not None else None
-        if found is None:  # another thread made the column meanwhile
-            found = self.source.fetch([(at, size_bytes)]).find(at, size_bytes)
-            assert found is not None
-        return found
-
-    def _flat(self, column: ColumnPlan, length: int, null_count: int, spans: tuple[int, ...]) -> Array:
-        if not 0 <= null_count <= length:
-            raise self._error(column, f"a node of {length} slots, {null_count} of them null")
-        validity_span, *others = self._places(column, spans)
-        validity = None
-        if null_count:
-            validity = self._validity(column, length, null_count, self._buffer(column, *validity_span))
-        buffers = [self._buffer(column, *place) for place in others]
-        return Array(column.layout, length, (validity, *buffers), (), None, null_count)
-
-
-FarBody.columns = FarColumns
-
-
-def _entries(shape: Shape, column: ColumnPlan, first_buffer: int, buffer_count: int) -> list[Span]:
-    return [
-        (shape.nodes_at + 16 * column.first_node, 16 * column.node_count),
-        (shape.buffers_at + 16 * first_buffer, 16 * buffer_count),
-    ]
-
-
-def _fetch_entries(source: RangeSource, every: Sequence[FarColumns], wanted: Sequence[ColumnPlan]) -> None:
-    """Fetch what the headers of batches say of columns, where it is not here yet."""
-    lacking: list[Span] = []
-    takers = []
-    for columns in every:
-        raw = columns.header.raw
-        if isinstance(raw, RangeBytes):
-            missing = raw.lacks(span for column in wanted for span in columns.entries(column))
-            if missing:
-                lacking += missing
-                takers.append(raw)
-    if lacking:
-        found = source.fetch(lacking)
-        for raw in takers:
-            raw.take(found)
-
-
-def _make_group(batches: Iterable[RecordBatch]) -> None:
-    """Batches of one table: where a column of one is fetched, it is fetched for those that follow, too."""
-    every = [columns for batch in batches if isinstance(columns := batch.source, FarColumns)]
-    group = [ref(columns) for columns in every]
-    for place, columns in enumerate(every):
-        columns._group, columns._place = group, place
 
 
 class RangedReader(FileReader):
@@ -354,7 +137,7 @@ class RangedReader(FileReader):
             if plan.node_count == shape.node_count and plan.buffer_count == shape.buffer_count:
                 for index in positions:
                     column = plan[index]
-                    spans += _entries(shape, column, column.first_buffer, column.buffer_count)
+                    spans += entries_of(shape, column, column.first_buffer, column.buffer_count)
         return spans
 
     def _suppose(self, offset: int, size_bytes: int, glances: Pieces | None = None) -> None:
@@ -412,7 +195,7 @@ class RangedReader(FileReader):
         self._begin(indices, positions)
         batches = [super(RangedReader, self).get_batch(index) for index in indices]
         belong_together(batch.source for batch in batches)
-        _make_group(batches)
+        make_group(batches)
         return batches
 
     def column(self, key: str | int) -> ChunkedArray:
