@@ -149,3 +149,9 @@ def test_truncation_names_the_message_and_the_byte() -> None:
     assert reader.read_next_batch().num_rows == 3
     with pytest.raises(errors.TruncatedError, match=r"message 2.* at byte \d+"):
         reader.read_next_batch()
+
+
+def test_a_schema_message_with_a_body_is_refused() -> None:
+    record = {"version": 4, "header_type": 1, "header": Built("Schema", {"fields": [nested(0)]}), "bodyLength": 8}
+    with pytest.raises(errors.InvalidDataError, match="has no body, this one claims 8 bytes"):
+        bs.open_stream(framing.framed(build(SPECS, "Message", record)) + bytes(8))

@@ -34,6 +34,7 @@ from bowstring.tabular.table import Table
 _BLOCK = struct.Struct("<qi4xq")
 _TRAILER = struct.Struct("<i6s")
 _LENGTH = struct.Struct("<i")
+_MOST_OVERLAP = 16
 
 
 class FileReader:
@@ -74,8 +75,8 @@ class FileReader:
             _ = self.known  # a wrong name is told at once
 
     def _check_blocks(self) -> None:
-        """Raise `InvalidDataError` where blocks overlap so far that they are longer than the file, taken together: what
-        reads them all would do so out of proportion.
+        """Raise `InvalidDataError` where blocks overlap so far that they are many times as long as the file, taken
+        together: what reads them all would do so out of proportion.
         """
         claimed = 0.0
         for at, count in (
@@ -85,7 +86,7 @@ class FileReader:
             if count:
                 words = np.frombuffer(self._raw, "<u8", 3 * count, at).reshape(count, 3)  # what is negative is huge
                 claimed += float(words[:, 2].sum(dtype=np.float64)) + float((words[:, 1] & 0xFFFFFFFF).sum())
-        if claimed > self._body_end:
+        if claimed > _MOST_OVERLAP * self._body_end:
             raise InvalidDataError(
                 f"{self._source.name}: footer: blocks of {claimed:.0f} bytes before byte {self._body_end}: they overlap"
             )

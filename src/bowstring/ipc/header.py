@@ -160,6 +160,10 @@ class HeaderReader:
         if inner is None:
             raise InvalidDataError(f"{where}: the message has no header")
         if kind == SCHEMA:
+            if root["bodyLength"]:
+                raise InvalidDataError(
+                    f"{where}: a schema message has no body, this one claims {root['bodyLength']} bytes"
+                )
             return inner
         shape = _shape_of(root, inner, raw, skip)
         if len(self._shapes) >= _MAX_SHAPES:
