@@ -471,6 +471,40 @@ def test_metadata_may_be_ignored() -> None:
     assert "k" in made.columns
 
 
+@pytest.mark.parametrize("offsets", [[0, 500, 2], [0, -1, 2], [2, 1, 2], [0, 1, 2]])
+def test_text_that_is_none_is_an_error_before_pandas_sees_it(offsets: list[int]) -> None:
+    broken = bs.Array.from_buffers(bs.string(), 2, [None, np.array(offsets, np.int32), b"\xff\xfe"])
+    for source in (broken, bs.ChunkedArray([broken, broken], broken.type), bs.table({"a": broken})):
+        with pytest.raises(InvalidDataError):
+            source.to_pandas()
+
+
+@pytest.mark.parametrize("type_", [bs.list_(bs.int8()), bs.large_list(bs.int8()), bs.list_view(bs.int8())], ids=str)
+def test_lists_that_leave_their_child_are_an_error(type_: bs.DataType) -> None:
+    whole = bs.array([[1, 2], [3]], type_)
+    wild = np.array([0, 99, 3], np.int64 if type_ == bs.large_list(bs.int8()) else np.int32)
+    buffers: list[Any] = [None, wild, *whole.buffers[2:]]
+    broken = bs.Array.from_buffers(type_, 2, buffers, whole.children)
+    with pytest.raises(InvalidDataError):
+        broken.to_pandas()
+
+
+def test_codes_that_leave_their_dictionary_are_an_error() -> None:
+    kind = bs.dictionary(bs.int8(), bs.string())
+    broken = bs.Array.from_buffers(kind, 2, [None, np.array([0, 7], np.int8)], dictionary=bs.array(["x"]))
+    with pytest.raises(InvalidDataError):
+        broken.to_pandas()
+
+
+def test_what_stands_for_too_many_values_is_refused() -> None:
+    values = bs.array([None], bs.null())
+    many = bs.Array.from_buffers(bs.null(), 1 << 50, [])
+    runs = bs.Array.from_buffers(bs.run_end_encoded(bs.int64(), bs.null()), 1 << 50, [], [bs.array([1 << 50]), values])
+    for source in (many, runs):
+        with pytest.raises(InvalidDataError):
+            source.to_pandas()
+
+
 GOOD = json.loads(bs.Table.from_pandas(pd.DataFrame({"a": [1]})).schema.metadata[b"pandas"])
 HOSTILE: list[bytes] = [
     b"",

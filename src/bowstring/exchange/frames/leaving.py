@@ -194,6 +194,7 @@ def _text(column: ChunkedArray, dtype: Any) -> Any:
     pd = pandas()
     if len(column) and getattr(dtype, "storage", "python") == "pyarrow" and hasattr(pd.Series, "from_arrow"):
         filled = ChunkedArray([chunk for chunk in column.chunks if chunk.length], column.type)
+        filled.validate(full=True)  # pandas would believe every offset
         made = pd.Series.from_arrow(filled).array
         return made if made.dtype == dtype else made.astype(dtype)
     return pd.array(objects(column.to_pylist()), dtype=dtype)
