@@ -244,6 +244,8 @@ def test_what_is_no_file_is_refused(tmp_path: Path, path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(errors.TruncatedError):
         bs.append_file(path)
+    with pytest.raises(errors.UsageError, match="by its path"):
+        bs.append_file(io.BytesIO(bs_stream()))  # type: ignore[arg-type]
     (tmp_path / "s").write_bytes(bs_stream())
     with pytest.raises(errors.FormatMismatchError, match="stream"):
         bs.append_file(tmp_path / "s")

@@ -341,3 +341,8 @@ def test_dictionaries_that_differ_in_the_sign_of_a_zero_are_not_the_same() -> No
     sink = io.BytesIO()
     bs.concat_files(parts, sink, as_stream=True)
     assert [repr(batch.column(0).to_pylist()) for batch in bs.open_stream(sink.getvalue())] == ["[0.0]", "[-0.0]"]
+
+
+def test_one_path_is_no_list_of_sources() -> None:
+    with pytest.raises(errors.UsageError, match="a list of files and streams"):
+        bs.concat_files("week.arrow", io.BytesIO())

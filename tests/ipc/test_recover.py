@@ -364,3 +364,8 @@ def test_a_path_appears_only_when_all_is_written(tmp_path: Path) -> None:
     source.write_bytes(as_file(batch())[:-5])
     bs.recover(source, source)
     assert bs.open_file(source).read_all().num_rows == 3
+
+
+def test_a_foreign_format_is_named() -> None:
+    with pytest.raises(errors.FormatMismatchError, match="found a Parquet file"):
+        recovered(b"PAR1" + bytes(100))

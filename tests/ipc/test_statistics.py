@@ -167,6 +167,16 @@ def test_every_type_of_column_can_be_asked_for() -> None:
     assert reader.read_all().equals(bs.Table.from_batches([held, held.slice(1)]))
 
 
+def test_a_file_in_a_store_is_skipped_through_without_its_bodies() -> None:
+    fsspec = pytest.importorskip("fsspec")
+    fsspec.filesystem("memory").pipe_file("/statistics/n.arrow", file_of(*NUMBERS))
+    with bs.open_file("memory://statistics/n.arrow") as reader:
+        assert reader.find_batches("n", 25, 44) == [2, 3, 4]
+        assert reader.num_rows == 100
+        assert reader[2]["n"].to_pylist()[0] == 20
+        reader.check_statistics()
+
+
 def test_bounds_of_another_type_and_nan_are_refused() -> None:
     reader = bs.open_file(file_of(bs.record_batch({"f": [1.0], "s": ["a"]})))
     with pytest.raises(errors.DataTypeError):
@@ -331,6 +341,8 @@ def test_statistics_are_collected_from_the_first_batch_on() -> None:
     with bs.new_file(io.BytesIO(), NUMBERS[0].schema) as writer:
         with pytest.raises(errors.NotFoundError):
             writer.collect_statistics(["none"])
+        with pytest.raises(errors.UsageError, match="a list of names"):
+            writer.collect_statistics("n")
         writer.write(NUMBERS[0])
         with pytest.raises(errors.UsageError, match="from the first batch on"):
             writer.collect_statistics()

@@ -59,6 +59,8 @@ def append_file(
     regular file, `ResourceError` while another process appends to it. Writing a batch of another schema raises
     `UsageError` that names the difference.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise UsageError(f"a file is appended to by its path, not by {type(path).__name__}")
     name, given = os.fspath(path), as_metadata(metadata)
     keys = {key for key, _ in given}
     source = _locked(name)

@@ -5,6 +5,7 @@ Messages are passed on as they are, compressed or not; what is compared are sche
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -62,6 +63,8 @@ def concat_files(
     for none at all. Raises `InvalidDataError` for malformed sources, `LimitError` for a file on a pipe that is larger
     than `max_piped_bytes`, and what opening them raises.
     """
+    if isinstance(sources, str | bytes | os.PathLike):
+        raise UsageError(f"sources are a list of files and streams, not {sources!r:.60}: write [{sources!r:.60}]")
     joiner = _Joiner(sink_for(sink), as_stream)
     count = 0
     try:

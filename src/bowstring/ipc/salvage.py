@@ -147,6 +147,9 @@ class Salvage:
             except InvalidDataError:
                 pass
             at = self._next_marker(at + 1)
+        foreign = framing.foreign(self.source.read_at(0, min(16, self.source.size)))
+        if foreign is not None:
+            raise framing.mismatch(self.source.name, "an Arrow file or stream", foreign)
         raise InvalidDataError(
             f"{self.source.name}: nothing can be recovered, as there is no schema, neither at the beginning "
             f"({problem or 'another message'}) nor in a footer ({self.footer_problem})"

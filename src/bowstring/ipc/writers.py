@@ -204,6 +204,8 @@ class FileWriter(_Writer):
         """
         if self._blocks[headers.RECORD_BATCH]:
             raise UsageError("statistics are collected from the first batch on, and there are batches already")
+        if isinstance(columns, str | int):
+            raise UsageError(f"columns is a list of names or positions, not {columns!r}: write [{columns!r}]")
         positions = range(len(self.schema)) if columns is None else [self.schema.index(key) for key in columns]
         self._collector = Collector(self.schema, positions, distinct)
 
