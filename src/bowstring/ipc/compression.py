@@ -32,6 +32,8 @@ _LEVELS = {"lz4": (-1000, 16), "zstd": (-131072, 22)}
 _DEFAULT_LEVEL = {"lz4": 0, "zstd": 1}
 _CHUNK_BYTES = 1 << 18
 _ROOM_BYTES = 1 << 25
+_LARGE_PAGE_BYTES = 1 << 21
+_WORTH_PAGES_BYTES = 1 << 23
 _MOST_THREADS = 16
 _WORTH_THREADS_BYTES = 1 << 20
 _IN_ANY_CASE_BYTES = 256 << 20
@@ -165,7 +167,11 @@ def _rooms(sizes_bytes: Sequence[int]) -> list[Buffer]:
     for group in _chunks(sizes_bytes, sizes_bytes, _ROOM_BYTES):
         *starts, total = accumulate((-(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES for size in group), initial=0)
         try:
-            memory = Memory(allocate(total, is_zeroed=False))
+            if total < _WORTH_PAGES_BYTES:
+                memory = Memory(allocate(total, is_zeroed=False))
+            else:
+                whole = -(-total // _LARGE_PAGE_BYTES) * _LARGE_PAGE_BYTES
+                memory = Memory(allocate(whole, is_zeroed=False, alignment_bytes=_LARGE_PAGE_BYTES))
         except (MemoryError, ValueError):
             raise LimitError(f"no memory for the {total} bytes that compressed buffers claim to hold") from None
         rooms += [Buffer(memory, start, size) for start, size in zip(starts, group, strict=True)]
