@@ -11,6 +11,7 @@ import pytest
 import bowstring as bs
 from bowstring.errors import DataTypeError
 from bowstring.exchange import abi
+from tests.exchange.layouts import LAYOUTS
 from tests.exchange.samples import LONG, nested, plain
 
 TEXTS = ["", None, "é", LONG]
@@ -146,6 +147,22 @@ def test_other_columns_than_there_are_is_an_error(wanted: list[Any]) -> None:
 def test_a_request_that_is_no_schema_is_an_error(wrong: object) -> None:
     with pytest.raises(DataTypeError, match="arrow_schema"):
         bs.array([1]).__arrow_c_array__(wrong)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_whatever_is_requested_the_values_stay_the_same(name: str) -> None:
+    for array in (LAYOUTS[name], LAYOUTS[name].slice(1)):
+        expected = array.to_pylist()
+        for other in LAYOUTS.values():
+            try:
+                capsules = array.__arrow_c_array__(other.type.__arrow_c_schema__())
+            except DataTypeError:
+                assert "struct" in str(array.type)
+                continue
+            back = bs.array(Pair(capsules))
+            back.validate(full=True)
+            assert back.type in (array.type, other.type)
+            assert back.to_pylist() == expected
 
 
 def test_a_request_is_left_to_its_owner() -> None:
