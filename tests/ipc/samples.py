@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import bowstring as bs
+from bowstring.ipc.sinks import Sink
+from bowstring.ipc.stream import Encoder
 
 _COLUMNS: dict[str, tuple[bs.DataType, list[Any]]] = {
     "int": (bs.int32(), [1, None, 3]),
@@ -49,3 +52,39 @@ def as_stream(*batches: bs.RecordBatch, **options: Any) -> bytes:
         for held in batches:
             writer.write(held)
     return sink.getvalue()
+
+
+class Unkept:
+    """A sink of its own kind, for what pyarrow is known not to read: `--keep-written` does not hear it."""
+
+    def __init__(self) -> None:
+        self.held = bytearray()
+
+    @property
+    def position(self) -> int:
+        """How many bytes have come."""
+        return len(self.held)
+
+    def write(self, parts: Sequence[Any], _: int) -> None:
+        """Take the parts."""
+        self.held += b"".join(map(bytes, parts))
+
+    def write_message(self, head: bytes, body: Sequence[Any], body_bytes: int) -> None:
+        """Take a message."""
+        self.write([head, *body], body_bytes)
+
+    def finish(self) -> None:
+        """Nothing is left to do."""
+
+    abandon = finish
+
+
+def unkept(write: Any, *batches: bs.RecordBatch, form: bs.WireForm | None = None) -> bytes:
+    """As `as_file` or `as_stream`, whichever `write` is, but not kept for other readers."""
+    sink = Unkept()
+    kind = bs.FileWriter if write is as_file else bs.StreamWriter
+    encoder = Encoder(batches[0].schema, 64, write is as_stream, form or bs.WireForm())
+    with kind(cast(Sink, sink), encoder) as writer:
+        for held in batches:
+            writer.write(held)
+    return bytes(sink.held)

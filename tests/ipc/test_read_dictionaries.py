@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import time
 from typing import Any
 
@@ -13,10 +12,9 @@ import pytest
 import bowstring as bs
 from bowstring import errors
 from bowstring.ipc.header import DictionaryMark
-from bowstring.ipc.sinks import sink_for
 from bowstring.ipc.stream import EncodedMessage, Encoder
 from bowstring.ipc.written import written_schema
-from tests.ipc.samples import as_file, as_stream
+from tests.ipc.samples import Unkept, as_file, as_stream, unkept
 from tests.ipc.test_written_dictionaries import GROWN, batch, coded, lists, words
 
 MAKE = pytest.mark.parametrize(("kind", "open_"), [(bs.FileWriter, bs.open_file), (bs.StreamWriter, bs.open_stream)])
@@ -34,14 +32,14 @@ def dictionary(schema: bs.Schema, id_: int, values: bs.Array, is_delta: bool = F
 
 
 def assembled(kind: Any, schema: bs.Schema, messages: list[EncodedMessage], **options: Any) -> bytes:
-    """A file or stream of the messages in this order."""
-    sink = io.BytesIO()
-    writer = kind(sink_for(sink), Encoder(schema, form=bs.WireForm(**options)))
+    """A file or stream of the messages in this order, on which readers may disagree."""
+    sink = Unkept()
+    writer = kind(sink, Encoder(schema, form=bs.WireForm(**options)))
     writer._begin()
     for message in messages:
         writer._put(message)
     writer.close()
-    return sink.getvalue()
+    return bytes(sink.held)
 
 
 def column(one: bs.RecordBatch) -> list[Any]:
@@ -221,7 +219,7 @@ def test_many_dictionaries_are_defined_in_proportion() -> None:
 
 
 def test_batches_stay_valid_when_later_ones_have_been_read() -> None:
-    read = list(bs.open_stream(as_stream(*GROWN, form=bs.WireForm(dictionary_deltas="always"))))
+    read = list(bs.open_stream(unkept(as_stream, *GROWN, form=bs.WireForm(dictionary_deltas="always"))))
     for one, made in zip(reversed(read), reversed(GROWN), strict=True):
         one.validate(full=True)
         assert one.equals(made)
