@@ -4,6 +4,7 @@
 - Out of Spark: `bowstring.spark.publish`, then `connect` anywhere on the host.
 - Files and streams: `open_file`, `open_stream`, `new_file`, `new_stream`; `inspect` tells what is in one,
   `anatomy_page` draws it.
+- Whole files: `append_file`, `concat_files`, `recover`.
 - In memory: `table`, `record_batch`, `array`, `schema`, `field`, and a function for each type, such as `int32()`.
 - What goes wrong is in `bowstring.errors`.
 
