@@ -17,8 +17,11 @@ from bowstring.datatypes.extension import NAME_KEY
 from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import InvalidDataError, LimitError, ProtocolError, UnsupportedError, UnsupportedTypeError
 from bowstring.exchange import cdata, formats, integration
+from bowstring.flatbuf.codec import Message, Table
+from bowstring.flatbuf.tables import SPECS
 from bowstring.inspection.validating import Validator
-from bowstring.ipc import framing
+from bowstring.ipc import field_tables, framing
+from bowstring.ipc.metadata import read_fields
 from bowstring.layouts import gather
 from bowstring.tensors.sparse import SparseTensor
 from fuzz.inputs import Input
@@ -31,6 +34,7 @@ FORMS = (
     bs.WireForm(compression="lz4"),
     bs.WireForm(compression="zstd"),
 )
+field_tables._WORTH_FIELDS = 1  # what is read at once is always read so here
 gather.MAX_VALUES, gather.MAX_BYTES = 1 << 22, 1 << 27
 _MOST_ROWS = 2000
 _SOME_ROWS = 40
@@ -66,6 +70,9 @@ def _check_batches(opened: Callable[..., Any], data: bytes) -> bool:
         promise(bool(problem), "an error without words")
     if chosen % 4 == 0:
         _inspect(data, problem)
+    if batches and chosen % 4 == 1:
+        again = read_fields(_schema_table(data), LIMITS).schema  # field by field, not all at once
+        promise(schema.equals(again, check_metadata=True), f"a schema is {schema!r:.200} or {again!r:.200}")
     for batch in batches:
         _check_batch(batch, FORMS[chosen // 4 % len(FORMS)])
     if problem is None and sum(batch.num_rows for batch in batches) <= _MOST_ROWS:
@@ -76,6 +83,17 @@ def _check_batches(opened: Callable[..., Any], data: bytes) -> bool:
         except (LimitError, UnsupportedError):
             pass
     return problem is None
+
+
+def _schema_table(data: bytes) -> Table:
+    if framing.is_file(data):
+        length = int.from_bytes(data[-10:-6], "little")
+        held = Message(data[len(data) - 10 - length : -10], SPECS, "footer").root("Footer")["schema"]
+    else:
+        start = 8 if data[:4] == framing.CONTINUATION else 4
+        held = Message(data[start:], SPECS, "message").root("Message").union("header", "Schema")
+    assert isinstance(held, Table)
+    return held
 
 
 def _inspect(data: bytes, problem: str | None) -> None:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
+from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.types import Dictionary, RunEndEncoded, Struct, Union
 from bowstring.errors import BowstringError, InvalidDataError, LimitError
@@ -25,7 +26,9 @@ from bowstring.ipc.field_tables import FieldTables
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import DictionaryId, read_field
 from bowstring.testing import strategies
+from fuzz.anatomy import dissect
 from tests.ipc import samples
+from tests.ipc.assembly import Assembly, number
 
 
 @pytest.fixture(autouse=True)
@@ -181,3 +184,26 @@ def _shared_field(count: int) -> bytes:
     vtable = struct.pack("<HHHHHH", 12, 16, 4, 0, 8, 12) + bytes(4)
     field = struct.pack("<iIB3xI", 16, 12 + 8, 1, 12) + bytes(16)
     return head + offsets + vtable + field
+
+
+def test_an_encoded_field_of_an_unknown_type_is_left_to_be_told() -> None:
+    anatomy = dissect(samples.as_stream(samples.batch("dictionary")))
+    assert anatomy is not None
+    assert anatomy.pieces[0].header is not None
+    anatomy.pieces[0].header.slots["fields"][0].slots["type_type"] = 200
+    with pytest.raises(InvalidDataError, match="type 200 is none"):
+        _ = bs.open_stream(anatomy.render()).schema
+
+
+def test_a_key_that_runs_beyond_the_message_is_left_to_be_told() -> None:
+    made = Assembly()
+    made.schema_message("fields")
+    made.offsets("fields", "field")
+    made.table("field", "Field", type_type=number("Null"), type="null", name="name", custom_metadata="pairs")
+    made.table("null", "Null")
+    made.text("name", b"x")
+    made.offsets("pairs", "pair")
+    made.table("pair", "KeyValue", key="key")
+    made.text("key", b"abcd", len(NAME_KEY))
+    with pytest.raises(InvalidDataError, match="key claims 20 items"):
+        _ = bs.open_stream(made.framed()).schema

@@ -88,7 +88,7 @@ class Words:
 
     def equal(self, starts: Positions, lengths: Positions, text: bytes) -> Truths:
         """Whether strings are this one."""
-        same: Truths = lengths == len(text)
+        same: Truths = (lengths == len(text)) & (starts + len(text) <= self.size)
         if text:
             rows = np.flatnonzero(same)
             held = self.bytes[starts[rows, None] + np.arange(len(text))]

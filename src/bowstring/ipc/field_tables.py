@@ -273,6 +273,7 @@ class FieldTables:
         at, sound = words.followed(offsets)
         tables = Tables(words, at, sound & whole & (offsets > 0))
         kind_of = np.where(tables.sound & (kinds > 0), words.bytes[kinds], 0)
+        kind_of[kind_of >= len(TYPES)] = 0
         flat = rows[(self.counts[rows, 0] > 0) & (self.child_counts[rows] == 0)]
         for kind in np.flatnonzero(np.bincount(kind_of[flat])).tolist():
             if kind:
