@@ -174,7 +174,7 @@ CONTAINERS: dict[str, tuple[bs.DataType, list[Any], list[Any]]] = {
     "dense": (bs.dense_union({"i": bs.int32(), "w": WORDS}), [1, "x"], ["x", "y", 2]),
     "sparse": (bs.sparse_union({"i": bs.int32(), "w": WORDS}), ["x", 5], ["x", "y"]),
     "runs": (bs.run_end_encoded(bs.int16(), WORDS), ["x", "x", None], ["x", "y", "y"]),
-    "uuids": (bs.dictionary(bs.int8(), bs.struct({"u": bs.uuid()})), [{"u": b"0" * 16}], [{"u": b"0" * 16}, None]),
+    "json": (bs.dictionary(bs.int8(), bs.struct({"j": bs.json_()})), [{"j": "1"}], [{"j": "1"}, None]),
 }
 
 
