@@ -88,3 +88,13 @@ def test_text_that_is_none_is_named_wherever_blocks_meet(at: int) -> None:
         strings(words).to_pylist()
     valid = ~np.isin(np.arange(len(words)), [at, at + 1])
     assert strings(words, valid).to_pylist() == ["é"] * at + [None, None] + ["é"] * (len(words) - at - 2)
+
+
+def test_text_that_is_none_is_named_by_its_place_among_all_elements_of_lists() -> None:
+    words = [b"ok"] * 9000
+    words[8999] = b"\xff"
+    lists = bs.Array.from_buffers(
+        bs.list_(bs.string()), 4500, [None, np.arange(0, 9001, 2, dtype=np.int32)], [strings(words)]
+    )
+    with pytest.raises(InvalidDataError, match=r"values\[8999\]"):
+        lists.to_pylist()

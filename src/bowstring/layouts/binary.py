@@ -98,11 +98,11 @@ def _joined_text(values: Sequence[str]) -> tuple[Bytes, Values]:
         text = "".join(values)
         if text.isascii():
             return np.frombuffer(text.encode(), UINT8), np.fromiter(map(len, values), np.int64, len(values))
-    marked = np.frombuffer(_MARK.join(values).encode(), UINT8)
-    own = marked != ord(_MARK)
-    places = np.flatnonzero(~own)
+    marked = _MARK.join(values).encode()
+    places = (np.frombuffer(marked, UINT8) == ord(_MARK)).nonzero()[0]
     if len(places) == len(values) - 1:
-        return marked[own], np.diff(places, prepend=-1, append=len(marked)) - 1
+        lengths = np.diff(places, prepend=-1, append=len(marked)) - 1
+        return np.frombuffer(marked.replace(_MARK.encode(), b""), UINT8), lengths
     parts = list(map(str.encode, values))  # the mark is a character of theirs
     return np.frombuffer(b"".join(parts), UINT8), np.fromiter(map(len, parts), np.int64, len(parts))
 

@@ -92,7 +92,12 @@ class ListLayout(Layout):
         step = _BLOCK_LISTS if self.children[0].IS_LOCAL else max(array.length, 1)
         for first in range(0, array.length, step):
             cuts = offsets[first : first + step + 1]
-            elements, at = self.elements(array, cuts).to_pylist(), (cuts - cuts[0]).tolist()
+            at = (cuts - cuts[0]).tolist()
+            try:
+                elements = self.elements(array, cuts).to_pylist()
+            except InvalidDataError:
+                self.elements(array, offsets).to_pylist()  # counts from the first element of all
+                raise
             found += [elements[start:stop] for start, stop in pairwise(at)]
         return with_nulls(found, array)
 
