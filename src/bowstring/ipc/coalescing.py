@@ -9,16 +9,14 @@ from collections.abc import Sequence
 from bowstring.datatypes.field import Schema
 from bowstring.errors import ClosedError, DataTypeError, UsageError
 from bowstring.ipc.unifying import has_dictionary, unified
-from bowstring.ipc.writers import FileWriter, StreamWriter
+from bowstring.ipc.writers import BatchWriter, FileWriter, StreamWriter
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
-from bowstring.memory.closing import Completing
 from bowstring.tabular.batch import RecordBatch
-from bowstring.tabular.table import Table
 
 
-class CoalescingWriter(Completing):
+class CoalescingWriter(BatchWriter):
     """Gathers batches until they have `min_rows` rows, and has `writer` write them as one.
 
     A context manager, which closes the writer, or abandons it where an error is raised inside.
@@ -46,18 +44,6 @@ class CoalescingWriter(Completing):
     def schema(self) -> Schema:
         """The schema of what is written."""
         return self._schema
-
-    def write(self, data: RecordBatch | Table) -> None:
-        """Take a batch, or the batches of a table. Raises `UsageError` for another schema."""
-        if isinstance(data, Table):
-            self.write_table(data)
-        else:
-            self.write_batch(data)
-
-    def write_table(self, table: Table) -> None:
-        """Take the batches of a table."""
-        for batch in table.to_batches():
-            self.write_batch(batch)
 
     def write_batch(self, batch: RecordBatch) -> None:
         """Take one batch; it, and those before it, are written when they are enough."""

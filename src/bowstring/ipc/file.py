@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from types import TracebackType
-from typing import Any, Self, overload
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +26,7 @@ from bowstring.ipc.statistics import FileStatistics, check_batch, read_statistic
 from bowstring.ipc.stream import make_batch
 from bowstring.layouts.array import Array
 from bowstring.memory.buffer import Buffer, Memory
+from bowstring.memory.closing import Closing
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.chunked import ChunkedArray
 from bowstring.tabular.table import Table
@@ -37,7 +37,7 @@ _LENGTH = struct.Struct("<i")
 _MOST_OVERLAP = 16
 
 
-class FileReader:
+class FileReader(Closing):
     """Reads a file at random: `reader[i]`, `get_batch(i)`, or iterate.
 
     Opening reads the footer and nothing else; a batch reads its header, a column its buffers, and nothing is copied
@@ -354,14 +354,6 @@ class FileReader:
         from bowstring.exchange import cdata
 
         return cdata.export_stream(self.schema, self, requested_schema)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = "closed" if self._source.is_closed else f"{self.num_record_batches} record batches"

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from bowstring.datatypes.field import Metadata, Schema
 from bowstring.errors import ClosedError, InvalidDataError, LimitError, TruncatedError, UsageError
@@ -28,6 +27,7 @@ from bowstring.ipc.written import WrittenSchema, written_schema
 from bowstring.ipc.written_dictionaries import WrittenDictionaries, shared_ids
 from bowstring.layouts.array import Array
 from bowstring.memory.buffer import EMPTY, Buffer
+from bowstring.memory.closing import Closing
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.table import Table
 
@@ -228,7 +228,7 @@ class ByteSource(Protocol):
         """Let go of what belongs to the source."""
 
 
-class StreamReader:
+class StreamReader(Closing):
     """Reads a stream: iterate over it, or take one batch after the other.
 
     The schema is read at once. A stream ends with its end marker, or where the source ends between two messages. Raises
@@ -356,14 +356,6 @@ class StreamReader:
         from bowstring.exchange import cdata
 
         return cdata.export_stream(self.schema, self, requested_schema)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"at byte {self._source.position}"

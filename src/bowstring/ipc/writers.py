@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from bowstring.ipc.sinks import Sink
 from bowstring.ipc.statistics import Collector, with_statistics
 from bowstring.ipc.stream import EncodedMessage, Encoder
 from bowstring.ipc.unifying import unified_batches
+from bowstring.memory.closing import Completing
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.table import Table
 
@@ -47,7 +48,34 @@ def footer_parts(schema: Finished, version: int, blocks: Mapping[str, Sequence[B
     return [footer, _TRAILER.pack(len(footer), framing.MAGIC)]
 
 
-class _Writer:
+class BatchWriter(Completing):
+    """Takes record batches and tables. A context manager: what is written is whole when no error is raised inside."""
+
+    def write(self, data: RecordBatch | Table) -> None:
+        """Write a batch, or the batches of a table. Raises `UsageError` for another schema."""
+        if isinstance(data, Table):
+            self.write_table(data)
+        else:
+            self.write_batch(data)
+
+    def write_table(self, table: Table) -> None:
+        """Write the batches of a table."""
+        for batch in batches_of(table):
+            self.write_batch(batch)
+
+    @abstractmethod
+    def write_batch(self, batch: RecordBatch) -> None:
+        """Write one batch."""
+
+
+def batches_of(table: Table) -> list[RecordBatch]:
+    """The batches of a table; raises `UsageError` for anything else."""
+    if not isinstance(table, Table):
+        raise UsageError(f"expected a table, not {type(table).__name__}")
+    return table.to_batches()
+
+
+class _Writer(BatchWriter):
     """What writing a stream and a file have in common."""
 
     def __init__(self, sink: Sink, encoder: Encoder) -> None:
@@ -67,18 +95,9 @@ class _Writer:
         """The schema of what is written."""
         return self._encoder.schema
 
-    def write(self, data: RecordBatch | Table) -> None:
-        """Write a batch, or the batches of a table. Raises `UsageError` for another schema."""
-        if isinstance(data, Table):
-            self.write_table(data)
-        else:
-            self.write_batch(data)
-
     def write_table(self, table: Table) -> None:
         """Write the batches of a table; with `unify_dictionaries` their dictionaries are united first."""
-        if not isinstance(table, Table):
-            raise UsageError(f"expected a table, not {type(table).__name__}")
-        batches: Iterable[RecordBatch] = table.to_batches()
+        batches: Iterable[RecordBatch] = batches_of(table)
         if self._encoder.form.unify_dictionaries and table.schema == self.schema:
             batches = unified_batches(self.schema, table.to_batches())
         for batch in batches:
@@ -137,17 +156,6 @@ class _Writer:
         if not self._closed:
             self._closed = True
             self._sink.abandon()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abandon()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{len(self.schema)} columns"
