@@ -174,3 +174,12 @@ def test_columns_that_share_a_name_are_not_lost_in_dictionaries() -> None:
         for become in (data.to_pydict, data.to_pylist):
             with pytest.raises(UsageError, match="2 columns are called 'a'"):
                 become()
+
+
+def test_dictionaries_of_a_table_are_united() -> None:
+    batches = [bs.record_batch({"w": bs.array(words).dictionary_encode()}) for words in (["a", "b"], ["b", "c", None])]
+    table = bs.Table.from_batches(batches).unify_dictionaries()
+    first, second = table.column("w").chunks
+    assert first.dictionary is second.dictionary
+    assert first.dictionary.to_pylist() == ["a", "b", "c"]
+    assert table.to_pydict() == {"w": ["a", "b", "b", "c", None]}

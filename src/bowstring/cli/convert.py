@@ -14,6 +14,7 @@ import click
 
 from bowstring.cli import parquet, text_input
 from bowstring.cli.streams import binary_output, given, max_piped_option, named, progress
+from bowstring.compute.unifying import has_dictionary
 from bowstring.datatypes.field import Schema
 from bowstring.datatypes.types import Dictionary
 from bowstring.errors import LimitError, UsageError
@@ -23,11 +24,10 @@ from bowstring.ipc.file import FileReader
 from bowstring.ipc.form import DictionaryDeltas, WireForm
 from bowstring.ipc.opening import open_any
 from bowstring.ipc.sinks import Sink, sink_for
-from bowstring.ipc.unifying import has_dictionary, unified_batches
 from bowstring.layouts.array import Array
 from bowstring.layouts.registry import layout_of
 from bowstring.tabular.batch import RecordBatch
-from bowstring.tabular.table import Table
+from bowstring.tabular.table import Table, unified_batches
 
 SOURCES = ("arrow", "parquet", "csv", "jsonl")
 TARGETS = ("file", "stream", "parquet", "csv", "jsonl")

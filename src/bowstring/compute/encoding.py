@@ -11,7 +11,7 @@ import numpy as np
 
 from bowstring.compute.ordering import identities, stable_order
 from bowstring.datatypes.types import DataType, Dictionary, Int, RunEndEncoded, dictionary, run_end_encoded
-from bowstring.errors import DataTypeError, UsageError
+from bowstring.errors import DataTypeError
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Indices, Values
 from bowstring.layouts.dictionary import DictionaryLayout, frozen
@@ -110,31 +110,3 @@ def run_end_decode(array: Array) -> Array:
     check_length(array)
     lengths, values = layout.lengths(array.storage)
     return values.layout.take(values, np.repeat(np.arange(values.length), lengths))
-
-
-def unify_dictionaries(arrays: Sequence[Array]) -> list[Array]:
-    """Dictionary-encoded arrays of one type over one dictionary, the union of theirs; other arrays as they are.
-
-    Nothing is copied where they share one already. Raises `DataTypeError` where the union is too large for the indices.
-    """
-    found = [array.dictionary for array in arrays if array.dictionary is not None]
-    if not found or all(one is found[0] for one in found):
-        return list(arrays)
-    layout = arrays[0].layout.storage
-    if not isinstance(layout, DictionaryLayout) or any(array.type != arrays[0].type for array in arrays):
-        raise UsageError("unify_dictionaries: the arrays are dictionary-encoded, all of one type")
-    distinct = {id(one): one for one in found}
-    joined = layout.dictionary.concat(list(distinct.values()))
-    numbers, firsts = numbered(joined)
-    shared = joined.layout.take(joined, firsts)
-    if shared.length - 1 > np.iinfo(layout.indices.dtype).max:
-        raise DataTypeError(f"a dictionary of {shared.length} values is too large for the indices of {layout.type}")
-    ends = np.cumsum([one.length for one in distinct.values()])
-    base = dict(zip(distinct, (ends - [one.length for one in distinct.values()]).tolist(), strict=True))
-    out = []
-    for array in arrays:
-        keys = layout.keys(array.storage)
-        moved = numbers[keys + base[id(array.dictionary)]] if keys.size and joined.length else keys
-        indices = layout.indices.of(moved.astype(layout.indices.dtype), array.mask())
-        out.append(layout.of(indices, shared).seen_as(array.layout))
-    return out

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bowstring.compute.unifying import has_dictionary, unified
 from bowstring.datatypes.field import Schema
 from bowstring.errors import ClosedError, DataTypeError, UsageError
-from bowstring.ipc.unifying import has_dictionary, unified
 from bowstring.ipc.writers import BatchWriter, FileWriter, StreamWriter
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Layout

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from bowstring.compute.unifying import encoded_parts, moved, with_parts
 from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import InvalidDataError
 from bowstring.ipc.body import BatchColumns, DictionaryLookup, ReadSchema, SchemaPlan
 from bowstring.ipc.growing import Chain, end_to_end
 from bowstring.ipc.header import BatchHeader
 from bowstring.ipc.metadata import V4, DictionaryId, WireSchema
-from bowstring.ipc.unifying import encoded_parts, moved, with_parts
 from bowstring.layouts.array import Array
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.buffer import Buffer

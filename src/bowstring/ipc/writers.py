@@ -18,10 +18,9 @@ from bowstring.ipc.metadata import write_pairs
 from bowstring.ipc.sinks import Sink
 from bowstring.ipc.statistics import Collector, with_statistics
 from bowstring.ipc.stream import EncodedMessage, Encoder
-from bowstring.ipc.unifying import unified_batches
 from bowstring.memory.closing import Completing
 from bowstring.tabular.batch import RecordBatch
-from bowstring.tabular.table import Table
+from bowstring.tabular.table import Table, unified_batches
 
 Block: TypeAlias = tuple[int, int, int, int]
 """Where a message is in a file: its offset, the length of its framed metadata, 0, and the length of its body."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from bowstring.compute.encoding import unify_dictionaries
 from bowstring.compute.selection import MaskLike, selected
+from bowstring.compute.unifying import unified
 from bowstring.datatypes.field import field
 from bowstring.datatypes.types import bool_
 from bowstring.errors import DataTypeError, UsageError, WouldCopyError
@@ -160,7 +160,7 @@ class ChunkedArray:
 
     def unify_dictionaries(self) -> ChunkedArray:
         """The chunks over one dictionary, the union of theirs; raises `DataTypeError` where it is too large."""
-        return ChunkedArray(unify_dictionaries(self.chunks), self.type)
+        return ChunkedArray(unified(self.chunks), self.type)
 
     def cast(self, target_type: DataType, safe: bool = True) -> ChunkedArray:
         """The values as those of another type, as `Array.cast`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from bowstring.compute.ordering import NullPlacement, Order, sorted_positions
 from bowstring.compute.selection import MaskLike, selected
+from bowstring.compute.unifying import has_dictionary, unified
 from bowstring.datatypes.field import Schema
 from bowstring.errors import DataTypeError, UsageError
 from bowstring.layouts.array import Array, as_array, positions
@@ -124,6 +125,14 @@ class Table(Columns):
         ]
         return Table(self.schema, [RecordBatch(self.schema, self.num_rows, columns)])
 
+    def unify_dictionaries(self) -> Table:
+        """The same table, in which each column has the same dictionaries in all batches, inner ones too.
+
+        Columns whose dictionaries differ are copied. Raises `UsageError`, naming the column, where the union is too
+        large for its indices.
+        """
+        return Table(self.schema, list(unified_batches(self.schema, self._batches)))
+
     def select(self, keys: Iterable[str | int]) -> Table:
         """The table of some of the columns, in the order given; nothing is copied."""
         chosen = [self.schema.index(key) for key in keys]
@@ -150,15 +159,6 @@ class Table(Columns):
         """The rows in the order of some columns, copied into one batch, as `RecordBatch.sort_by`."""
         keys = [(self.column(name).combine_chunks(), order) for name, order in sorting_of(sorting)]
         return self._taken(sorted_positions(keys, null_placement))
-
-    def unify_dictionaries(self) -> Table:
-        """The same table with one dictionary for each dictionary-encoded column; other columns are not touched."""
-        columns = [column.unify_dictionaries().chunks for column in self.columns]
-        made = [
-            RecordBatch(self.schema, batch.num_rows, [chunks[number] for chunks in columns], batch.pairs)
-            for number, batch in enumerate(self._batches)
-        ]
-        return Table(self.schema, made)
 
     def cast(self, target_schema: Schema, safe: bool = True) -> Table:
         """The columns as those of another schema with the same names, as `RecordBatch.cast`."""
@@ -273,6 +273,22 @@ class Table(Columns):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Table, (self.schema, self._batches)
+
+
+def unified_batches(schema: Schema, batches: Sequence[RecordBatch]) -> Iterator[RecordBatch]:
+    """Batches of the same values in which each column has the same dictionaries throughout; columns without
+    dictionaries are taken when their batch is. Raises `UsageError`, naming the column, where a union is too large.
+    """
+    columns: dict[int, list[Array]] = {}
+    for index, field in enumerate(schema.fields):
+        if batches and has_dictionary(layout_of(field.type)):
+            try:
+                columns[index] = unified([batch.column(index) for batch in batches])
+            except DataTypeError as error:
+                raise UsageError(f"column {field.name!r}: {error}") from None
+    for number, batch in enumerate(batches):
+        own = [columns[index][number] if index in columns else batch.column(index) for index in range(len(schema))]
+        yield RecordBatch(batch.schema, batch.num_rows, own, batch.pairs)
 
 
 def concat_tables(tables: Iterable[Table]) -> Table:

@@ -11,11 +11,12 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
+from bowstring.compute.unifying import has_dictionary
 from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import ResourceError
 from bowstring.exchange.integration.columns import write_column
 from bowstring.exchange.integration.data import Json
-from bowstring.exchange.integration.dictionaries import has_dictionary, with_common_dictionaries
+from bowstring.exchange.integration.dictionaries import with_common_dictionaries
 from bowstring.exchange.integration.schemas import write_schema
 from bowstring.layouts.array import Array
 from bowstring.layouts.registry import layout_of

@@ -7,14 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from bowstring.compute.encoding import numbered
-from bowstring.datatypes.field import Schema
-from bowstring.errors import DataTypeError, InvalidDataError, UsageError
+from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Indices, Layout
 from bowstring.layouts.dictionary import DictionaryLayout
 from bowstring.layouts.equality import begins_with
-from bowstring.layouts.registry import layout_of
-from bowstring.tabular.batch import RecordBatch
 
 
 def has_dictionary(layout: Layout) -> bool:
@@ -112,19 +109,3 @@ def _unified_parts(parts: Sequence[Array]) -> list[Array]:
         whole, places = merged(dictionaries)
     place_of = dict(zip(distinct, places, strict=True))
     return [moved(part, whole, place_of[id(part.dictionary)]) for part in parts]
-
-
-def unified_batches(schema: Schema, batches: Sequence[RecordBatch]) -> Iterator[RecordBatch]:
-    """Batches of the same values in which each column has the same dictionaries throughout; columns without
-    dictionaries are taken when their batch is. Raises `UsageError`, naming the column, where a union is too large.
-    """
-    columns: dict[int, list[Array]] = {}
-    for index, field in enumerate(schema.fields):
-        if batches and has_dictionary(layout_of(field.type)):
-            try:
-                columns[index] = unified([batch.column(index) for batch in batches])
-            except DataTypeError as error:
-                raise UsageError(f"column {field.name!r}: {error}") from None
-    for number, batch in enumerate(batches):
-        own = [columns[index][number] if index in columns else batch.column(index) for index in range(len(schema))]
-        yield RecordBatch(batch.schema, batch.num_rows, own, batch.pairs)
