@@ -20,8 +20,9 @@ from bowstring.exchange import cdata, formats, integration
 from bowstring.flatbuf.codec import Message, Table
 from bowstring.flatbuf.tables import SPECS
 from bowstring.inspection.validating import Validator
-from bowstring.ipc import field_tables, framing
-from bowstring.ipc.metadata import read_fields
+from bowstring.ipc import framing
+from bowstring.ipc.metadata import field_tables
+from bowstring.ipc.metadata.schema_tables import read_fields
 from bowstring.layouts import gather
 from bowstring.tensors.sparse import SparseTensor
 from fuzz.inputs import Input

@@ -34,7 +34,7 @@ class Keeper:
 
     def listen(self) -> None:
         """Hear what is written from now on."""
-        from bowstring.ipc import sinks
+        from bowstring.ipc.places import sinks
 
         for kind in (sinks.VectorSink, sinks.ObjectSink):
             for name, parts_of in (

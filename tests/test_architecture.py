@@ -146,6 +146,20 @@ def wrong_direction(found: Import) -> bool:
     return not (found.inside_function and (target, found.room) in INSIDE_FUNCTIONS)
 
 
+def floors_of_ipc() -> dict[str, int]:
+    """The rooms and modules within `ipc`, and the line of the page that each stands on."""
+    return {name: floor for floor, line in enumerate(fenced("floors of ipc")) for name in line.split()}
+
+
+def goes_up_in_ipc(found: Import) -> bool:
+    """Whether an import within `ipc` leads to a higher floor, or to another place of the same one."""
+    own, target = found.path.relative_to(SOURCE).parts[1:], found.target.split(".")
+    if found.room != "ipc" or target[:2] != ["bowstring", "ipc"] or len(target) < 3:
+        return False
+    floors, here = floors_of_ipc(), own[0].removesuffix(".py")
+    return here != target[2] and floors[target[2]] >= floors[here]
+
+
 def misplaced_package(found: Import) -> bool:
     package = found.target.partition(".")[0]
     if package == "bowstring" or package in sys.stdlib_module_names or found.room == "testing":
@@ -155,6 +169,16 @@ def misplaced_package(found: Import) -> bool:
 
 def imports_of(source: str, path: str) -> list[Import]:
     return list(imports_under(ast.parse(source), SOURCE / path))
+
+
+def test_within_ipc_imports_run_down() -> None:
+    wrong = [found.where for found in all_imports() if goes_up_in_ipc(found)]
+    assert not wrong
+
+
+def test_every_place_within_ipc_has_its_floor() -> None:
+    there = {path.name.removesuffix(".py") for path in (SOURCE / "ipc").iterdir() if not path.name.startswith("_")}
+    assert there == set(floors_of_ipc())
 
 
 def test_every_source_file_belongs_to_a_room_of_the_page() -> None:

@@ -119,15 +119,7 @@ if TYPE_CHECKING:
         open_file as open_file,
         open_stream as open_stream,
     )
-    from bowstring.ipc.append import (
-        AppendWriter as AppendWriter,
-        append_file as append_file,
-    )
     from bowstring.ipc.coalescing import CoalescingWriter as CoalescingWriter
-    from bowstring.ipc.concat import (
-        Concatenated as Concatenated,
-        concat_files as concat_files,
-    )
     from bowstring.ipc.file import (
         FileReader as FileReader,
     )
@@ -137,19 +129,27 @@ if TYPE_CHECKING:
     from bowstring.ipc.limits import (
         Limits as Limits,
     )
-    from bowstring.ipc.recover import (
-        Recovery as Recovery,
-        recover as recover,
-    )
-    from bowstring.ipc.salvage import (
-        Dropped as Dropped,
-    )
     from bowstring.ipc.statistics import (
         ColumnStatistics as ColumnStatistics,
         FileStatistics as FileStatistics,
     )
     from bowstring.ipc.stream import (
         StreamReader as StreamReader,
+    )
+    from bowstring.ipc.upkeep.append import (
+        AppendWriter as AppendWriter,
+        append_file as append_file,
+    )
+    from bowstring.ipc.upkeep.concat import (
+        Concatenated as Concatenated,
+        concat_files as concat_files,
+    )
+    from bowstring.ipc.upkeep.recover import (
+        Recovery as Recovery,
+        recover as recover,
+    )
+    from bowstring.ipc.upkeep.salvage import (
+        Dropped as Dropped,
     )
     from bowstring.ipc.writers import (
         FileWriter as FileWriter,
@@ -290,14 +290,14 @@ _EXPORTS = {
     "bowstring.layouts.array": ("Array",),
     "bowstring.memory.buffer": ("Buffer",),
     "bowstring.ipc.api": ("open_file", "open_stream", "new_file", "new_stream"),
-    "bowstring.ipc.append": ("AppendWriter", "append_file"),
-    "bowstring.ipc.concat": ("Concatenated", "concat_files"),
+    "bowstring.ipc.upkeep.append": ("AppendWriter", "append_file"),
+    "bowstring.ipc.upkeep.concat": ("Concatenated", "concat_files"),
     "bowstring.ipc.coalescing": ("CoalescingWriter",),
     "bowstring.ipc.file": ("FileReader",),
     "bowstring.ipc.form": ("WireForm",),
     "bowstring.ipc.limits": ("Limits",),
-    "bowstring.ipc.recover": ("Recovery", "recover"),
-    "bowstring.ipc.salvage": ("Dropped",),
+    "bowstring.ipc.upkeep.recover": ("Recovery", "recover"),
+    "bowstring.ipc.upkeep.salvage": ("Dropped",),
     "bowstring.ipc.statistics": ("ColumnStatistics", "FileStatistics"),
     "bowstring.ipc.stream": ("StreamReader",),
     "bowstring.ipc.writers": ("FileWriter", "StreamWriter"),

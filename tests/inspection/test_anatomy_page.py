@@ -19,7 +19,8 @@ import pytest
 import bowstring as bs
 from bowstring.inspection.anatomy.packing import PageLimits
 from bowstring.inspection.anatomy.words import MEANINGS
-from bowstring.ipc.compression import beginning, compressor
+from bowstring.ipc.bodies.compression import beginning
+from bowstring.ipc.codecs import compressor
 from tests.inspection.test_inspect import written_by_bowstring, written_by_pyarrow
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"

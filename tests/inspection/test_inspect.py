@@ -30,8 +30,8 @@ from bowstring.flatbuf.codec import build
 from bowstring.flatbuf.tables import SPECS
 from bowstring.inspection.report import Inspection
 from bowstring.ipc import framing
-from bowstring.ipc.header import BatchNumbers, HeaderWriter
-from bowstring.ipc.metadata import write_schema
+from bowstring.ipc.metadata.header import BatchNumbers, HeaderWriter
+from bowstring.ipc.metadata.schema_tables import write_schema
 from bowstring.layouts.array import Array
 
 FORMATS = ("file", "stream")

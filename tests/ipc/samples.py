@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, cast
 
 import bowstring as bs
-from bowstring.ipc.sinks import Sink
+from bowstring.ipc.places.sinks import Sink
 from bowstring.ipc.stream import Encoder
 
 _COLUMNS: dict[str, tuple[bs.DataType, list[Any]]] = {

@@ -18,8 +18,9 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
-from bowstring.ipc import compression
-from bowstring.ipc.body import BatchColumns
+from bowstring.ipc import codecs
+from bowstring.ipc.bodies import compression
+from bowstring.ipc.bodies.columns import BatchColumns
 from tests.ipc import samples
 
 CODECS = pytest.mark.parametrize("codec", ["lz4", "zstd"])
@@ -92,7 +93,7 @@ def test_an_empty_buffer_may_have_a_prefix_or_none(codec: str, is_prefixed: bool
 
 
 def frame(codec: str, data: bytes) -> bytes:
-    return compression.compressor(codec)(data)
+    return codecs.compressor(codec)(data)
 
 
 def opened(codec: str, packed: bytes, limits: bs.Limits | None = None) -> bytes:
@@ -161,8 +162,8 @@ def test_all_buffers_of_a_body_count_together() -> None:
 BOMB = """
 import resource, struct, sys
 import bowstring as bs
-from bowstring.ipc import compression
-from bowstring.ipc.body import BatchColumns
+from bowstring.ipc.bodies import compression
+from bowstring.ipc.bodies.columns import BatchColumns
 from tests.ipc import samples
 import zstandard, lz4.frame
 zeros = bytes(64 << 20)
@@ -285,7 +286,7 @@ import io, resource
 import numpy as np
 import bowstring as bs
 from bowstring.ipc import framing
-from bowstring.ipc.header import BatchNumbers, HeaderWriter
+from bowstring.ipc.metadata.header import BatchNumbers, HeaderWriter
 from bowstring.ipc.stream import Encoder
 rows, columns = 16 << 20, 300
 sink = io.BytesIO()

@@ -16,7 +16,7 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
-from bowstring.ipc import metadata
+from bowstring.ipc.metadata import schema_tables as metadata
 from tests.ipc.samples import as_file, as_stream, batch
 
 

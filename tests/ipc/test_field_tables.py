@@ -19,12 +19,12 @@ from bowstring.datatypes.types import Dictionary, RunEndEncoded, Struct, Union
 from bowstring.errors import BowstringError, InvalidDataError, LimitError
 from bowstring.flatbuf.codec import Message, Table
 from bowstring.flatbuf.tables import SPECS
-from bowstring.ipc import field_tables
-from bowstring.ipc.body import SchemaPlan
-from bowstring.ipc.deferred import DeferredSchema
-from bowstring.ipc.field_tables import FieldTables
+from bowstring.ipc.bodies.columns import SchemaPlan
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
-from bowstring.ipc.metadata import DictionaryId, read_field
+from bowstring.ipc.metadata import field_tables
+from bowstring.ipc.metadata.deferred import DeferredSchema
+from bowstring.ipc.metadata.field_tables import FieldTables
+from bowstring.ipc.metadata.schema_tables import DictionaryId, read_field
 from bowstring.testing import strategies
 from fuzz.anatomy import dissect
 from tests.ipc import samples

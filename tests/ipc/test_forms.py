@@ -17,7 +17,7 @@ import bowstring as bs
 from bowstring import errors
 from bowstring.ipc import framing
 from bowstring.ipc.form import ByteOrder, MetadataVersion
-from bowstring.ipc.header import CODECS
+from bowstring.ipc.metadata.header import CODECS
 from tests.ipc import samples
 
 MAKE: dict[str, Any] = {"file": samples.as_file, "stream": samples.as_stream}

@@ -10,8 +10,8 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
-from bowstring.ipc.dictionaries import Entry
-from bowstring.ipc.growing import Chain
+from bowstring.ipc.dictionaries.growing import Chain
+from bowstring.ipc.dictionaries.reading import Entry
 
 CASES: dict[str, tuple[bs.DataType, list[Any]]] = {
     "int": (bs.int32(), [1, None, 3, -7]),

@@ -27,10 +27,10 @@ from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
 from bowstring import errors
-from bowstring.ipc import ranges
 from bowstring.ipc.opening import open_any
+from bowstring.ipc.places import ranges
+from bowstring.ipc.places.ranges import RangeSource, merged
 from bowstring.ipc.ranged import RangedReader
-from bowstring.ipc.ranges import RangeSource, merged
 from bowstring.testing import strategies
 from tests.ipc import samples
 from tests.ipc.remote import CountingFile, Site, SlowFileSystem, serving
@@ -632,7 +632,7 @@ def test_merged_spans_cover_all_and_lie_apart(spans: list[tuple[int, int]], gap:
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 100)), max_size=12), st.integers(0, 64))
 def test_fetched_pieces_hold_the_bytes_of_the_file(spans: list[tuple[int, int]], gap: int) -> None:
     data = os.urandom(1000)
-    source = RangeSource(bs.ipc.ranges.FileObject(CountingFile(data), "file"))
+    source = RangeSource(ranges.FileObject(CountingFile(data), "file"))
     source._edges = ranges.Pieces()
     found = source.fetch(spans, gap)
     for start, length in spans:

@@ -11,7 +11,7 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
-from bowstring.ipc.header import DictionaryMark
+from bowstring.ipc.metadata.header import DictionaryMark
 from bowstring.ipc.stream import EncodedMessage, Encoder
 from bowstring.ipc.written import written_schema
 from tests.ipc.samples import Unkept, as_file, as_stream, unkept

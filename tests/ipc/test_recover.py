@@ -286,8 +286,8 @@ def _without(raw: bytes, kind: str, number: int) -> bytes:
     decoder_at = raw.index(MARKER)
     assert decoder_at == 0
     from bowstring.ipc.limits import DEFAULT_LIMITS
-    from bowstring.ipc.scan import StreamScan
-    from bowstring.ipc.sources import in_order
+    from bowstring.ipc.places.sources import in_order
+    from bowstring.ipc.upkeep.scan import StreamScan
 
     for span in StreamScan(in_order(raw), DEFAULT_LIMITS).batches():
         seen += span.header.shape.kind == kind

@@ -13,9 +13,9 @@ import pytest
 
 import bowstring
 from bowstring.errors import InvalidDataError
-from bowstring.ipc.body import BatchColumns
+from bowstring.ipc.bodies.columns import BatchColumns
+from bowstring.ipc.bodies.relay import RelayPlan
 from bowstring.ipc.form import WireForm
-from bowstring.ipc.relay import RelayPlan
 from bowstring.ipc.stream import Encoder
 from bowstring.memory.buffer import Memory
 from bowstring.memory.parts import Parts, after, write_vectors

@@ -181,5 +181,6 @@ def test_dictionaries_of_a_table_are_united() -> None:
     table = bs.Table.from_batches(batches).unify_dictionaries()
     first, second = table.column("w").chunks
     assert first.dictionary is second.dictionary
+    assert first.dictionary is not None
     assert first.dictionary.to_pylist() == ["a", "b", "c"]
     assert table.to_pydict() == {"w": ["a", "b", "b", "c", None]}

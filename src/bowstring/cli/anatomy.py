@@ -11,7 +11,7 @@ from bowstring.cli.streams import binary_output, given, max_piped_option, named,
 from bowstring.errors import UsageError
 from bowstring.inspection.anatomy.page import anatomy_page
 from bowstring.inspection.text import human_bytes, printable
-from bowstring.ipc.sinks import sink_for
+from bowstring.ipc.places.sinks import sink_for
 
 
 @click.command()

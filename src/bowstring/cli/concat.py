@@ -11,7 +11,7 @@ import click
 
 from bowstring.cli.streams import binary_output, given, max_piped_option, progress
 from bowstring.inspection.text import printable
-from bowstring.ipc.concat import concat_files
+from bowstring.ipc.upkeep.concat import concat_files
 
 FORMAT_VERSION = 1
 _STREAM_ENDING = ".arrows"

@@ -23,7 +23,7 @@ from bowstring.ipc.api import new_file, new_stream
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.form import DictionaryDeltas, WireForm
 from bowstring.ipc.opening import open_any
-from bowstring.ipc.sinks import Sink, sink_for
+from bowstring.ipc.places.sinks import Sink, sink_for
 from bowstring.layouts.array import Array
 from bowstring.layouts.registry import layout_of
 from bowstring.tabular.batch import RecordBatch

@@ -10,7 +10,7 @@ from typing import Any
 from bowstring.datatypes.field import Schema
 from bowstring.errors import InvalidDataError, MissingExtraError, UnsupportedTypeError
 from bowstring.exchange import cdata
-from bowstring.ipc.sinks import Sink
+from bowstring.ipc.places.sinks import Sink
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.build import record_batch
 

@@ -10,8 +10,8 @@ import click
 from bowstring.cli.settings import FAILED
 from bowstring.cli.streams import binary_output, forgive_letters, given, max_piped_option, named, progress
 from bowstring.inspection.text import printable
-from bowstring.ipc.recover import Recovery, recover as recover_data
-from bowstring.ipc.salvage import Dropped
+from bowstring.ipc.upkeep.recover import Recovery, recover as recover_data
+from bowstring.ipc.upkeep.salvage import Dropped
 
 FORMAT_VERSION = 1
 _DROPPED_SHOWN = 100

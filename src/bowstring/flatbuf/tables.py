@@ -1,7 +1,7 @@
 """The tables of Arrow's metadata as data: Schema, Message, File, Tensor and SparseTensor.
 
 Names are the schema files' own. Enumerations are plain numbers here; what they mean is known to
-`bowstring.ipc.metadata`.
+`bowstring.ipc.metadata.schema_tables`.
 """
 
 from __future__ import annotations

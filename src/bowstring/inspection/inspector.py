@@ -25,10 +25,10 @@ from bowstring.inspection.report import (
 from bowstring.inspection.sizes import DictionaryTally, Tally
 from bowstring.inspection.text import share_of
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
-from bowstring.ipc.metadata import V4, V5, DictionaryId, WireSchema, read_fields
+from bowstring.ipc.metadata.schema_tables import V4, V5, DictionaryId, WireSchema, read_fields
 from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence, recognised
-from bowstring.ipc.scan import FileScan, Outside, Scan, StreamScan
-from bowstring.ipc.sources import MemorySource, PulledSource
+from bowstring.ipc.places.sources import MemorySource, PulledSource
+from bowstring.ipc.upkeep.scan import FileScan, Outside, Scan, StreamScan
 
 _ENDIANNESS: tuple[Literal["little", "big"], ...] = ("little", "big")
 _FEATURES = ("UNUSED", "DICTIONARY_REPLACEMENT", "COMPRESSED_BODY")

@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import InvalidDataError
-from bowstring.ipc.body import SchemaPlan
-from bowstring.ipc.header import RECORD_BATCH, BatchHeader
-from bowstring.ipc.metadata import V4, DictionaryId, WireSchema
-from bowstring.ipc.scan import BatchSpan
+from bowstring.ipc.bodies.columns import SchemaPlan
+from bowstring.ipc.metadata.header import RECORD_BATCH, BatchHeader
+from bowstring.ipc.metadata.schema_tables import V4, DictionaryId, WireSchema
+from bowstring.ipc.upkeep.scan import BatchSpan
 
 _Counts = npt.NDArray[np.int64]
 _MOST = 1 << 62

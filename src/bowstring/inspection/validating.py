@@ -9,9 +9,9 @@ from typing import Any, Literal
 from bowstring.errors import InvalidDataError
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
-from bowstring.ipc.metadata import DictionaryId
+from bowstring.ipc.metadata.schema_tables import DictionaryId
 from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence, recognised
-from bowstring.ipc.sources import MemorySource
+from bowstring.ipc.places.sources import MemorySource
 from bowstring.ipc.stream import StreamReader
 from bowstring.layouts.array import Array
 from bowstring.layouts.validation import faults

@@ -10,10 +10,10 @@ from bowstring.datatypes.field import MetadataLike, Schema
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.form import CURRENT, WireForm
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.places.ranges import RangeSource
+from bowstring.ipc.places.sinks import sink_for
+from bowstring.ipc.places.sources import by_ranges, in_order
 from bowstring.ipc.ranged import RangedReader
-from bowstring.ipc.ranges import RangeSource
-from bowstring.ipc.sinks import sink_for
-from bowstring.ipc.sources import by_ranges, in_order
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.ipc.writers import FileWriter, StreamWriter
 

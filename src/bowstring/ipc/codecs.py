@@ -1,5 +1,5 @@
-"""The codecs («Compression»): their packages, which are optional and imported here and nowhere else, and decompression
-into memory that is there already.
+"""The codecs («Compression»): their packages, which are optional and imported here and nowhere else, compression, and
+decompression into memory that is there already.
 
 Fresh memory costs more than decompressing into it, page by page. So what is to come out of many buffers shares large
 stretches, which the system hands out in large pages, and every buffer is decompressed to where it will stay.
@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import struct
 import threading
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
-from bowstring.errors import InvalidDataError, MissingExtraError
+from bowstring.errors import InvalidDataError, MissingExtraError, UsageError
 
 EXTRA = "compression"
+Compress: TypeAlias = Callable[[Any], bytes]
+
+_LEVELS = {"lz4": (-1000, 16), "zstd": (-131072, 22)}
+_DEFAULT_LEVEL = {"lz4": 0, "zstd": 1}
 
 _LZ4_MAGIC = (0x184D2204).to_bytes(4, "little")
 _VERSION, _LINKED, _SIZED = 0b0100_0000, 0b0010_0000, 0b0000_1000
@@ -45,6 +50,32 @@ def zstandard() -> Any:
     except ImportError:
         raise MissingExtraError.of("zstandard", EXTRA) from None
     return module
+
+
+def compressor(codec: str, level: int | None = None) -> Compress:
+    """A function that compresses bytes; several threads may call it.
+
+    `level` is -1000 to 16 for "lz4" (from 3 on it searches longer) and -131072 to 22 for "zstd"; None for the quick
+    default. Raises `UsageError` for another codec or level, `MissingExtraError` where its package is not installed.
+    """
+    if codec not in _LEVELS:
+        raise UsageError(f"compression is None, 'lz4' or 'zstd', not {codec!r}")
+    least, most = _LEVELS[codec]
+    chosen = _DEFAULT_LEVEL[codec] if level is None else level
+    if not least <= chosen <= most:
+        raise UsageError(f"compression_level of {codec} is {least} to {most}, not {level!r}")
+    if codec == "lz4":
+        lz4 = lz4_frame()
+        options = {"compression_level": chosen, "block_size": lz4.BLOCKSIZE_MAX1MB, "store_size": False}
+        return lambda data: lz4.compress(data, **options)  # in blocks of 64 KiB it takes up to four times as long
+    module, own = zstandard(), threading.local()
+
+    def compress_zstd(data: Any) -> bytes:
+        if not hasattr(own, "context"):
+            own.context = module.ZstdCompressor(level=chosen)
+        return own.context.compress(data)  # type: ignore[no-any-return]
+
+    return compress_zstd
 
 
 def decompress_lz4(data: memoryview, out: memoryview) -> None:

@@ -13,15 +13,16 @@ from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import ClosedError, InvalidDataError, NotFoundError, TruncatedError, UsageError
 from bowstring.flatbuf.codec import Message, Table as FlatbufferTable
 from bowstring.flatbuf.tables import BLOCK, SPECS
-from bowstring.ipc import framing, header as headers
-from bowstring.ipc.body import BatchColumns, belong_together
-from bowstring.ipc.dictionaries import FileDictionaries
-from bowstring.ipc.header import BatchHeader, HeaderBytes, HeaderReader
+from bowstring.ipc import framing
+from bowstring.ipc.bodies.columns import BatchColumns, belong_together
+from bowstring.ipc.dictionaries.reading import FileDictionaries
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
-from bowstring.ipc.metadata import DictionaryId, read_pairs
-from bowstring.ipc.ranges import RangeSource
+from bowstring.ipc.metadata import header as headers
+from bowstring.ipc.metadata.header import BatchHeader, HeaderBytes, HeaderReader
+from bowstring.ipc.metadata.schema_tables import DictionaryId, read_pairs
+from bowstring.ipc.places.ranges import RangeSource
+from bowstring.ipc.places.sources import MemorySource
 from bowstring.ipc.schemas import KnownSchema, LateSchema, known_schema
-from bowstring.ipc.sources import MemorySource
 from bowstring.ipc.statistics import FileStatistics, check_batch, read_statistics
 from bowstring.ipc.stream import make_batch
 from bowstring.layouts.array import Array

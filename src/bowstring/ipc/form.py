@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from bowstring.errors import UsageError
-from bowstring.ipc.compression import compressor
-from bowstring.ipc.metadata import V4, V5
+from bowstring.ipc.codecs import compressor
+from bowstring.ipc.metadata.schema_tables import V4, V5
 from bowstring.layouts.base import Layout
 
 ByteOrder = Literal["little", "big"]

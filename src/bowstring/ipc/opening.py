@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from bowstring.errors import FormatMismatchError, LimitError, TruncatedError
-from bowstring.ipc import framing, stores
+from bowstring.ipc import framing
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.places import stores
+from bowstring.ipc.places.ranges import RangeSource
+from bowstring.ipc.places.replaying import Replayed
+from bowstring.ipc.places.sources import MemorySource, PulledSource, by_ranges, in_order, mapped_descriptor
 from bowstring.ipc.ranged import RangedReader
-from bowstring.ipc.ranges import RangeSource
-from bowstring.ipc.scan import Replayed
-from bowstring.ipc.sources import MemorySource, PulledSource, by_ranges, in_order, mapped_descriptor
 from bowstring.ipc.stream import StreamReader
 from bowstring.memory.buffer import Memory
 

@@ -15,13 +15,14 @@ from typing import Any, overload
 from bowstring.errors import InvalidDataError, LimitError
 from bowstring.flatbuf.codec import Message
 from bowstring.flatbuf.tables import BLOCK, SPECS
-from bowstring.ipc import framing, header as headers
-from bowstring.ipc.body import belong_together
-from bowstring.ipc.far import FarBody, FarColumns, FarHeader, entries_of, make_group
+from bowstring.ipc import framing
+from bowstring.ipc.bodies.columns import belong_together
+from bowstring.ipc.bodies.far import FarBody, FarColumns, FarHeader, entries_of, make_group
 from bowstring.ipc.file import FileReader
-from bowstring.ipc.header import BatchHeader
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
-from bowstring.ipc.ranges import ROUND_BYTES, Pieces, RangeBytes, RangeSource, Span
+from bowstring.ipc.metadata import header as headers
+from bowstring.ipc.metadata.header import BatchHeader
+from bowstring.ipc.places.ranges import ROUND_BYTES, Pieces, RangeBytes, RangeSource, Span
 from bowstring.memory.buffer import Buffer
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.chunked import ChunkedArray

@@ -8,10 +8,10 @@ from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import UsageError
 from bowstring.flatbuf.codec import Table
-from bowstring.ipc.body import ColumnPlan, SchemaPlan
-from bowstring.ipc.deferred import DeferredSchema
+from bowstring.ipc.bodies.columns import ColumnPlan, SchemaPlan
 from bowstring.ipc.limits import Limits
-from bowstring.ipc.metadata import V4
+from bowstring.ipc.metadata.deferred import DeferredSchema
+from bowstring.ipc.metadata.schema_tables import V4
 
 _MAX_KNOWN = 64
 _MAX_KEY_BYTES = 4 << 20

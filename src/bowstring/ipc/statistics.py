@@ -25,10 +25,10 @@ from bowstring.datatypes.field import Field, Metadata, Schema
 from bowstring.datatypes.types import Int, Struct
 from bowstring.errors import InvalidDataError, UsageError
 from bowstring.ipc import framing
-from bowstring.ipc.body import ReadSchema
+from bowstring.ipc.bodies.columns import ReadSchema
 from bowstring.ipc.extremes import Bounds, bounds_of, distinct_count, has_nan, has_order, plain_type, ranks
 from bowstring.ipc.limits import Limits
-from bowstring.ipc.sources import MemorySource
+from bowstring.ipc.places.sources import MemorySource
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.layouts.array import Array
 from bowstring.layouts.registry import layout_of, primitive_layout

@@ -14,17 +14,18 @@ from typing import Any, Protocol
 
 from bowstring.datatypes.field import Metadata, Schema
 from bowstring.errors import ClosedError, InvalidDataError, LimitError, TruncatedError, UsageError
-from bowstring.ipc import framing, header as headers
-from bowstring.ipc.body import BatchColumns, belong_together
-from bowstring.ipc.compression import compressor
-from bowstring.ipc.dictionaries import StreamDictionaries
-from bowstring.ipc.flatten import FlatBody, flatten
+from bowstring.ipc import framing
+from bowstring.ipc.bodies.columns import BatchColumns, belong_together
+from bowstring.ipc.bodies.flatten import FlatBody, flatten
+from bowstring.ipc.codecs import compressor
+from bowstring.ipc.dictionaries.reading import StreamDictionaries
+from bowstring.ipc.dictionaries.writing import WrittenDictionaries, shared_ids
 from bowstring.ipc.form import CURRENT, WireForm
-from bowstring.ipc.header import BatchHeader, DictionaryMark, HeaderReader, HeaderWriter
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.metadata import header as headers
+from bowstring.ipc.metadata.header import BatchHeader, DictionaryMark, HeaderReader, HeaderWriter
 from bowstring.ipc.schemas import KnownSchema, known_schema
 from bowstring.ipc.written import WrittenSchema, written_schema
-from bowstring.ipc.written_dictionaries import WrittenDictionaries, shared_ids
 from bowstring.layouts.array import Array
 from bowstring.memory.buffer import EMPTY, Buffer
 from bowstring.memory.closing import Closing

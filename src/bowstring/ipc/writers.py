@@ -13,9 +13,10 @@ from bowstring.datatypes.field import Metadata, MetadataLike, Schema, as_metadat
 from bowstring.errors import ClosedError, UsageError
 from bowstring.flatbuf.codec import Finished, build
 from bowstring.flatbuf.tables import BLOCK, SPECS
-from bowstring.ipc import framing, header as headers
-from bowstring.ipc.metadata import write_pairs
-from bowstring.ipc.sinks import Sink
+from bowstring.ipc import framing
+from bowstring.ipc.metadata import header as headers
+from bowstring.ipc.metadata.schema_tables import write_pairs
+from bowstring.ipc.places.sinks import Sink
 from bowstring.ipc.statistics import Collector, with_statistics
 from bowstring.ipc.stream import EncodedMessage, Encoder
 from bowstring.memory.closing import Completing

@@ -10,11 +10,11 @@ import numpy as np
 from bowstring.datatypes.field import Schema
 from bowstring.flatbuf.codec import Finished, finish
 from bowstring.flatbuf.tables import SPECS
+from bowstring.ipc.bodies.relay import RelayPlan
+from bowstring.ipc.dictionaries.writing import may_share
 from bowstring.ipc.form import CURRENT, WireForm
-from bowstring.ipc.header import SCHEMA
-from bowstring.ipc.metadata import BIG, WireSchema, write_schema
-from bowstring.ipc.relay import RelayPlan
-from bowstring.ipc.written_dictionaries import may_share
+from bowstring.ipc.metadata.header import SCHEMA
+from bowstring.ipc.metadata.schema_tables import BIG, WireSchema, write_schema
 from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
 

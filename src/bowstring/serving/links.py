@@ -31,7 +31,7 @@ from bowstring.errors import (
     LimitError,
     ProtocolError,
 )
-from bowstring.ipc.header import BatchHeader
+from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import EMPTY, Buffer, Memory, allocate
 from bowstring.serving.addresses import Ticket, decode_error, error_tag

@@ -13,8 +13,8 @@ from typing import Any
 from bowstring.errors import BowstringError, ClosedError, LimitError, TruncatedError, UsageError
 from bowstring.ipc import framing
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
-from bowstring.ipc.sinks import sink_for
-from bowstring.ipc.sources import in_order
+from bowstring.ipc.places.sinks import sink_for
+from bowstring.ipc.places.sources import in_order
 from bowstring.memory.closing import Closing, Completing
 from bowstring.tensors.metadata import AnyTensor, encode, read_body, read_header
 

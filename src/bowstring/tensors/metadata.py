@@ -14,8 +14,8 @@ from bowstring.errors import InvalidDataError, UnsupportedError, UnsupportedType
 from bowstring.flatbuf.codec import Built, Message, Record, Table, build
 from bowstring.flatbuf.tables import HEADERS, SPARSE_INDEXES, SPECS, TYPES, VERSIONS
 from bowstring.ipc.limits import Limits
-from bowstring.ipc.metadata import V5
-from bowstring.ipc.type_tables import read_int, read_type, write_int, write_type
+from bowstring.ipc.metadata.schema_tables import V5
+from bowstring.ipc.metadata.type_tables import read_int, read_type, write_int, write_type
 from bowstring.memory.buffer import Buffer
 from bowstring.tensors.dense import Tensor
 from bowstring.tensors.elements import (

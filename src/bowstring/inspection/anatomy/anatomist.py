@@ -19,10 +19,10 @@ from bowstring.inspection.inspector import inspected
 from bowstring.inspection.report import Inspection
 from bowstring.inspection.sizes import Tally
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
-from bowstring.ipc.metadata import V4, V5, WireSchema, read_fields
+from bowstring.ipc.metadata.schema_tables import V4, V5, WireSchema, read_fields
 from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence, recognised
-from bowstring.ipc.scan import BatchSpan, Outside
-from bowstring.ipc.sources import MemorySource
+from bowstring.ipc.places.sources import MemorySource
+from bowstring.ipc.upkeep.scan import BatchSpan, Outside
 from bowstring.memory.buffer import Memory
 
 MAX_PARTS = 100_000

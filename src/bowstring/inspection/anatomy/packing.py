@@ -18,8 +18,8 @@ from bowstring.errors import MissingExtraError
 from bowstring.inspection.anatomy.model import Anatomy, Leaf, Leaves, Part, Plan, Segment
 from bowstring.inspection.anatomy.words import as_data
 from bowstring.inspection.text import printable
-from bowstring.ipc.compression import beginning
-from bowstring.ipc.sources import MemorySource
+from bowstring.ipc.bodies.compression import beginning
+from bowstring.ipc.places.sources import MemorySource
 
 _ALIGNMENT = 8
 _NAME_CHARACTERS = 120

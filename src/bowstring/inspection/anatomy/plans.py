@@ -8,7 +8,7 @@ from bowstring.datatypes.field import Field
 from bowstring.inspection.anatomy.model import Plan, PlanField, Slot
 from bowstring.inspection.inspector import type_head
 from bowstring.ipc.form import has_legacy_validity
-from bowstring.ipc.metadata import V4, DictionaryId, WireSchema
+from bowstring.ipc.metadata.schema_tables import V4, DictionaryId, WireSchema
 from bowstring.layouts.base import BufferSpec, Layout, Role
 from bowstring.layouts.registry import layout_of
 

@@ -17,11 +17,11 @@ from bowstring.inspection.anatomy.cutting import flatbuffer_bytes, metadata_leav
 from bowstring.inspection.anatomy.model import Damage, Leaf, Leaves, Part, Segment
 from bowstring.ipc import framing
 from bowstring.ipc.file import FileReader
-from bowstring.ipc.header import BatchHeader, HeaderReader
 from bowstring.ipc.limits import Limits
-from bowstring.ipc.metadata import read_pairs
-from bowstring.ipc.scan import BatchSpan
-from bowstring.ipc.sources import MemorySource
+from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
+from bowstring.ipc.metadata.schema_tables import read_pairs
+from bowstring.ipc.places.sources import MemorySource
+from bowstring.ipc.upkeep.scan import BatchSpan
 
 _MOST_DAMAGES = 100
 _TRAILER_BYTES = 10

@@ -11,9 +11,9 @@ from typing import Any, overload
 from weakref import ReferenceType, ref
 
 from bowstring.errors import InvalidDataError
-from bowstring.ipc.body import BatchColumns, ColumnPlan, DictionaryLookup, SchemaPlan
-from bowstring.ipc.header import BatchHeader, Shape
-from bowstring.ipc.ranges import ROUND_BYTES, Pieces, RangeBytes, RangeSource, Span
+from bowstring.ipc.bodies.columns import BatchColumns, ColumnPlan, DictionaryLookup, SchemaPlan
+from bowstring.ipc.metadata.header import BatchHeader, Shape
+from bowstring.ipc.places.ranges import ROUND_BYTES, Pieces, RangeBytes, RangeSource, Span
 from bowstring.layouts.array import Array
 from bowstring.memory.buffer import EMPTY, Buffer
 from bowstring.tabular.batch import RecordBatch

@@ -23,8 +23,8 @@ from bowstring.errors import BowstringError
 from bowstring.flatbuf.codec import Message, Scalar, Slot, Table, TableSpec, Text
 from bowstring.flatbuf.many import Positions, Tables, Truths, Words, items
 from bowstring.flatbuf.tables import SPECS, TYPES
-from bowstring.ipc.metadata import DictionaryId
-from bowstring.ipc.type_tables import flat_examples, read_type
+from bowstring.ipc.metadata.schema_tables import DictionaryId
+from bowstring.ipc.metadata.type_tables import flat_examples, read_type
 from bowstring.layouts.registry import layout_of
 
 _FIELD = SPECS["Field"]

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from bowstring.errors import InvalidDataError, LimitError, UsageError
+from bowstring.errors import InvalidDataError, LimitError
 from bowstring.ipc import codecs
-from bowstring.ipc.header import CODECS
+from bowstring.ipc.codecs import Compress
 from bowstring.ipc.limits import Limits
 from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer, Memory, allocate
 
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 PREFIX = struct.Struct("<q")
 RAW = -1
 
-Compress: TypeAlias = Callable[[Any], bytes]
-
-_LEVELS = {"lz4": (-1000, 16), "zstd": (-131072, 22)}
-_DEFAULT_LEVEL = {"lz4": 0, "zstd": 1}
 _CHUNK_BYTES = 1 << 18
 _ROOM_BYTES = 1 << 25
 _LARGE_PAGE_BYTES = 1 << 21
@@ -41,32 +37,6 @@ _LARGEST_WINDOW = 1 << 23
 
 _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
-
-
-def compressor(codec: str, level: int | None = None) -> Compress:
-    """A function that compresses bytes; several threads may call it.
-
-    `level` is -1000 to 16 for "lz4" (from 3 on it searches longer) and -131072 to 22 for "zstd"; None for the quick
-    default. Raises `UsageError` for another codec or level, `MissingExtraError` where its package is not installed.
-    """
-    if codec not in CODECS:
-        raise UsageError(f"compression is None, 'lz4' or 'zstd', not {codec!r}")
-    least, most = _LEVELS[codec]
-    chosen = _DEFAULT_LEVEL[codec] if level is None else level
-    if not least <= chosen <= most:
-        raise UsageError(f"compression_level of {codec} is {least} to {most}, not {level!r}")
-    if codec == "lz4":
-        lz4 = codecs.lz4_frame()
-        options = {"compression_level": chosen, "block_size": lz4.BLOCKSIZE_MAX1MB, "store_size": False}
-        return lambda data: lz4.compress(data, **options)  # in blocks of 64 KiB it takes up to four times as long
-    module, own = codecs.zstandard(), threading.local()
-
-    def compress_zstd(data: Any) -> bytes:
-        if not hasattr(own, "context"):
-            own.context = module.ZstdCompressor(level=chosen)
-        return own.context.compress(data)  # type: ignore[no-any-return]
-
-    return compress_zstd
 
 
 def packed(buffers: Sequence[Buffer | None], compress: Compress) -> list[list[Any]]:

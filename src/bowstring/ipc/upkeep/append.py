@@ -17,19 +17,20 @@ import numpy as np
 
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
 from bowstring.errors import InvalidDataError, ResourceError, TruncatedError, UnsupportedError, UsageError
-from bowstring.ipc import framing, header as headers
-from bowstring.ipc.copying import clone
-from bowstring.ipc.dictionaries import FileDictionaries
+from bowstring.ipc import framing
+from bowstring.ipc.dictionaries.reading import FileDictionaries
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.form import WireForm
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
-from bowstring.ipc.messages import copied
-from bowstring.ipc.metadata import V4, V5, read_pairs
+from bowstring.ipc.metadata import header as headers
+from bowstring.ipc.metadata.schema_tables import V4, V5, read_pairs
+from bowstring.ipc.places.sinks import PathSink
+from bowstring.ipc.places.sources import MemorySource, random_access
 from bowstring.ipc.schemas import difference
-from bowstring.ipc.sinks import PathSink
-from bowstring.ipc.sources import MemorySource, random_access
 from bowstring.ipc.statistics import Collector, with_statistics
 from bowstring.ipc.stream import Encoder
+from bowstring.ipc.upkeep.copying import clone
+from bowstring.ipc.upkeep.messages import copied
 from bowstring.ipc.writers import Block, FileWriter
 from bowstring.ipc.written import written_schema
 from bowstring.layouts.array import Array

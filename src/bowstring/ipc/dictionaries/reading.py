@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from bowstring.compute.unifying import encoded_parts, moved, with_parts
 from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import InvalidDataError
-from bowstring.ipc.body import BatchColumns, DictionaryLookup, ReadSchema, SchemaPlan
-from bowstring.ipc.growing import Chain, end_to_end
-from bowstring.ipc.header import BatchHeader
-from bowstring.ipc.metadata import V4, DictionaryId, WireSchema
+from bowstring.ipc.bodies.columns import BatchColumns, DictionaryLookup, ReadSchema, SchemaPlan
+from bowstring.ipc.dictionaries.growing import Chain, end_to_end
+from bowstring.ipc.metadata.header import BatchHeader
+from bowstring.ipc.metadata.schema_tables import V4, DictionaryId, WireSchema
 from bowstring.layouts.array import Array
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.buffer import Buffer

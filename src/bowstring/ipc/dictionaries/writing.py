@@ -20,8 +20,8 @@ import numpy as np
 from bowstring.compute.unifying import dictionary_of, encoded_parts, longest_of, merged, moved, with_parts
 from bowstring.errors import DataTypeError, UsageError
 from bowstring.ipc.form import WireForm
-from bowstring.ipc.header import DictionaryMark
-from bowstring.ipc.metadata import DictionaryId, WireSchema
+from bowstring.ipc.metadata.header import DictionaryMark
+from bowstring.ipc.metadata.schema_tables import DictionaryId, WireSchema
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Indices
 from bowstring.layouts.equality import begins_with

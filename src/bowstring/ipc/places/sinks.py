@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError, NotFoundError, ResourceError, UsageError
-from bowstring.ipc import stores
-from bowstring.ipc.faults import fault
+from bowstring.ipc.places import stores
+from bowstring.ipc.places.faults import fault
 from bowstring.memory.descriptors import IOV_MAX
 from bowstring.memory.parts import Parts, after, write_vectors
 

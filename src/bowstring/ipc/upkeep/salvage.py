@@ -18,16 +18,17 @@ from typing import Literal
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError, LimitError, TruncatedError
 from bowstring.flatbuf.codec import Table
-from bowstring.ipc import framing, header as headers
-from bowstring.ipc.body import BatchColumns
-from bowstring.ipc.dictionaries import known as dictionary_of, read_values
+from bowstring.ipc import framing
+from bowstring.ipc.bodies.columns import BatchColumns
+from bowstring.ipc.dictionaries.reading import known as dictionary_of, read_values
 from bowstring.ipc.file import FileReader
-from bowstring.ipc.header import BatchHeader, HeaderReader
 from bowstring.ipc.limits import Limits
-from bowstring.ipc.metadata import V4, V5, read_pairs
-from bowstring.ipc.scan import BatchSpan
+from bowstring.ipc.metadata import header as headers
+from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
+from bowstring.ipc.metadata.schema_tables import V4, V5, read_pairs
+from bowstring.ipc.places.sources import MemorySource
 from bowstring.ipc.schemas import KnownSchema, known_schema
-from bowstring.ipc.sources import MemorySource
+from bowstring.ipc.upkeep.scan import BatchSpan
 from bowstring.memory.buffer import Buffer
 
 _MAY_BEGIN = re.compile(rb"\xff{4}[\x00-\xff]{3}[\x00-\x0f]", re.DOTALL)

@@ -13,12 +13,13 @@ from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.codec import Built, Child, Children, Finished, Kind, Scalar, Table, finish
 from bowstring.flatbuf.tables import SPECS, TYPES
-from bowstring.ipc import framing, header as headers
-from bowstring.ipc.copying import Copier
-from bowstring.ipc.merging import ALIGNMENT_BYTES
-from bowstring.ipc.scan import BatchSpan
-from bowstring.ipc.sinks import Sink
-from bowstring.ipc.sources import MemorySource
+from bowstring.ipc import framing
+from bowstring.ipc.metadata import header as headers
+from bowstring.ipc.places.sinks import Sink
+from bowstring.ipc.places.sources import MemorySource
+from bowstring.ipc.upkeep.copying import Copier
+from bowstring.ipc.upkeep.merging import ALIGNMENT_BYTES
+from bowstring.ipc.upkeep.scan import BatchSpan
 from bowstring.ipc.writers import Block, footer_parts
 from bowstring.memory.buffer import Buffer
 

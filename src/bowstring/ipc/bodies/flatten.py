@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.ipc.byte_order import in_other_order
-from bowstring.ipc.compression import Compress, packed
+from bowstring.ipc.bodies.byte_order import in_other_order
+from bowstring.ipc.bodies.compression import packed
+from bowstring.ipc.codecs import Compress
 from bowstring.ipc.form import CURRENT, WireForm, has_legacy_validity
-from bowstring.ipc.header import BatchNumbers
-from bowstring.ipc.metadata import V4
+from bowstring.ipc.metadata.header import BatchNumbers
+from bowstring.ipc.metadata.schema_tables import V4
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Layout
 from bowstring.memory.buffer import Buffer

@@ -16,13 +16,13 @@ from weakref import ReferenceType, ref
 import numpy as np
 
 from bowstring.errors import InvalidDataError, UnsupportedError
-from bowstring.ipc.byte_order import in_other_order
-from bowstring.ipc.compression import Packed, Unpacking, unpack
-from bowstring.ipc.deferred import DeferredSchema
+from bowstring.ipc.bodies.byte_order import in_other_order
+from bowstring.ipc.bodies.compression import Packed, Unpacking, unpack
+from bowstring.ipc.bodies.legacy import with_nulls_in_children
 from bowstring.ipc.form import has_legacy_validity
-from bowstring.ipc.header import BatchHeader
-from bowstring.ipc.legacy import with_nulls_in_children
-from bowstring.ipc.metadata import DictionaryId, WireSchema
+from bowstring.ipc.metadata.deferred import DeferredSchema
+from bowstring.ipc.metadata.header import BatchHeader
+from bowstring.ipc.metadata.schema_tables import DictionaryId, WireSchema
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Layout, place
 from bowstring.layouts.registry import layout_of

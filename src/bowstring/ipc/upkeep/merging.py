@@ -13,12 +13,12 @@ from typing import TypeAlias
 import numpy as np
 
 from bowstring.errors import UsageError
-from bowstring.ipc.compression import compressor
-from bowstring.ipc.flatten import flatten
+from bowstring.ipc.bodies.flatten import flatten
+from bowstring.ipc.codecs import compressor
 from bowstring.ipc.form import MetadataVersion, WireForm
-from bowstring.ipc.header import BatchHeader, BatchNumbers, DictionaryMark, HeaderWriter
-from bowstring.ipc.metadata import V4, DictionaryId, WireSchema
-from bowstring.ipc.scan import BatchSpan
+from bowstring.ipc.metadata.header import BatchHeader, BatchNumbers, DictionaryMark, HeaderWriter
+from bowstring.ipc.metadata.schema_tables import V4, DictionaryId, WireSchema
+from bowstring.ipc.upkeep.scan import BatchSpan
 from bowstring.layouts.array import Array
 from bowstring.layouts.equality import begins_with
 

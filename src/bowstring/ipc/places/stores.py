@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bowstring.errors import MissingExtraError, ResourceError, TruncatedError, UsageError
-from bowstring.ipc.faults import fault
-from bowstring.ipc.ranges import Span, edge_spans
+from bowstring.ipc.places.faults import fault
+from bowstring.ipc.places.ranges import Span, edge_spans
 
 EXTRA = "fsspec"
 _URL = re.compile(r"[a-z][a-z0-9+.-]+(::[a-z][a-z0-9+.-]+)*://")

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any, Protocol, TypeAlias
 
 from bowstring.errors import ClosedError, InvalidDataError, LimitError, ResourceError, TruncatedError, UsageError
-from bowstring.ipc.faults import fault
+from bowstring.ipc.places.faults import fault
 from bowstring.memory.buffer import ALIGNMENT_BYTES, EMPTY, Buffer, allocate
 
 GAP_BYTES = 1 << 16

@@ -13,9 +13,9 @@ from typing import cast
 
 from bowstring.datatypes.field import Field, Metadata, Schema
 from bowstring.flatbuf.codec import Table
-from bowstring.ipc.field_tables import Counts, FieldTables
 from bowstring.ipc.limits import Limits
-from bowstring.ipc.metadata import DictionaryId, WireSchema, read_endianness, read_field, read_pairs
+from bowstring.ipc.metadata.field_tables import Counts, FieldTables
+from bowstring.ipc.metadata.schema_tables import DictionaryId, WireSchema, read_endianness, read_field, read_pairs
 
 
 class DeferredSchema:

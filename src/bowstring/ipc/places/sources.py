@@ -21,9 +21,9 @@ from bowstring.errors import (
     TruncatedError,
     UsageError,
 )
-from bowstring.ipc import stores
-from bowstring.ipc.faults import fault
-from bowstring.ipc.ranges import FileObject, RangeSource
+from bowstring.ipc.places import stores
+from bowstring.ipc.places.faults import fault
+from bowstring.ipc.places.ranges import FileObject, RangeSource
 from bowstring.memory.buffer import EMPTY, Buffer, Memory, allocate
 
 _AT_ONCE = 1 << 20

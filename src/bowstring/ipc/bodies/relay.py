@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bowstring.ipc.body import BatchColumns, SchemaPlan
-from bowstring.ipc.flatten import FlatBody
-from bowstring.ipc.header import BatchNumbers
+from bowstring.ipc.bodies.columns import BatchColumns, SchemaPlan
+from bowstring.ipc.bodies.flatten import FlatBody
+from bowstring.ipc.metadata.header import BatchNumbers
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import BufferSpec, Layout, Role
 from bowstring.memory.buffer import Buffer

@@ -19,9 +19,9 @@ from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError, UnsupportedError
 from bowstring.flatbuf.codec import Built, Finished, Message, Record, Table, build
 from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS, VERSIONS
-from bowstring.ipc import metadata
 from bowstring.ipc.limits import Limits
-from bowstring.ipc.metadata import V4, V5
+from bowstring.ipc.metadata import schema_tables
+from bowstring.ipc.metadata.schema_tables import V4, V5
 
 SCHEMA, DICTIONARY_BATCH, RECORD_BATCH = "Schema", "DictionaryBatch", "RecordBatch"
 CODECS = ("lz4", "zstd")
@@ -206,7 +206,7 @@ def _shape_of(root: Table, inner: Table, raw: HeaderBytes, skip: int) -> Shape:
         kind,
         root["version"],
         _codec(batch["compression"]),
-        metadata.read_pairs(root),
+        schema_tables.read_pairs(root),
         inner["id"] if kind == DICTIONARY_BATCH else 0,
         kind == DICTIONARY_BATCH and inner["isDelta"],
         length[0] + skip if length[1] else 0,
@@ -244,7 +244,7 @@ def _message(kind: str, header: Built | Finished, version: int, pairs: Metadata)
         "header_type": HEADERS.index(kind),
         "header": header,
         "bodyLength": 0,
-        "custom_metadata": metadata.write_pairs(pairs),
+        "custom_metadata": schema_tables.write_pairs(pairs),
     }
 
 

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bowstring.errors import InvalidDataError, LimitError
-from bowstring.ipc import header as headers
-from bowstring.ipc.body import BatchColumns
-from bowstring.ipc.dictionaries import Entry, read_values
-from bowstring.ipc.growing import Chain
+from bowstring.ipc.bodies.columns import BatchColumns
+from bowstring.ipc.dictionaries.growing import Chain
+from bowstring.ipc.dictionaries.reading import Entry, read_values
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
-from bowstring.ipc.messages import MessageWriter, copied
-from bowstring.ipc.metadata import DictionaryId
+from bowstring.ipc.metadata import header as headers
+from bowstring.ipc.metadata.schema_tables import DictionaryId
 from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence
-from bowstring.ipc.salvage import Dropped, Salvage
-from bowstring.ipc.scan import BatchSpan
-from bowstring.ipc.sinks import sink_for
-from bowstring.ipc.sources import MemorySource, PulledSource
+from bowstring.ipc.places.sinks import sink_for
+from bowstring.ipc.places.sources import MemorySource, PulledSource
 from bowstring.ipc.statistics import with_statistics
+from bowstring.ipc.upkeep.messages import MessageWriter, copied
+from bowstring.ipc.upkeep.salvage import Dropped, Salvage
+from bowstring.ipc.upkeep.scan import BatchSpan
 from bowstring.layouts.array import Array
 from bowstring.memory.buffer import Memory
 

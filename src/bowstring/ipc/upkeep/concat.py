@@ -14,20 +14,20 @@ from typing import Any
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
 from bowstring.errors import InvalidDataError, UnsupportedError, UsageError
 from bowstring.flatbuf.tables import VERSIONS
-from bowstring.ipc import header as headers
-from bowstring.ipc.body import BatchColumns, DictionaryLookup
-from bowstring.ipc.dictionaries import FileDictionaries, StreamDictionaries, known as dictionary_of
-from bowstring.ipc.header import DictionaryMark
+from bowstring.ipc.bodies.columns import BatchColumns, DictionaryLookup
+from bowstring.ipc.dictionaries.reading import FileDictionaries, StreamDictionaries, known as dictionary_of
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
-from bowstring.ipc.merging import Due, MergedDictionaries, every
-from bowstring.ipc.messages import MessageWriter, copied
-from bowstring.ipc.metadata import V4, V5, DictionaryId, WireSchema
+from bowstring.ipc.metadata import header as headers
+from bowstring.ipc.metadata.header import DictionaryMark
+from bowstring.ipc.metadata.schema_tables import V4, V5, DictionaryId, WireSchema
 from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence, recognised
-from bowstring.ipc.scan import BatchSpan, FileScan, StreamScan
+from bowstring.ipc.places.sinks import Sink, sink_for
+from bowstring.ipc.places.sources import MemorySource
 from bowstring.ipc.schemas import KnownSchema, difference, known_schema
-from bowstring.ipc.sinks import Sink, sink_for
-from bowstring.ipc.sources import MemorySource
 from bowstring.ipc.statistics import FileStatistics, merged, with_statistics
+from bowstring.ipc.upkeep.merging import Due, MergedDictionaries, every
+from bowstring.ipc.upkeep.messages import MessageWriter, copied
+from bowstring.ipc.upkeep.scan import BatchSpan, FileScan, StreamScan
 
 _MAX_ALIKE = 64
 

@@ -9,12 +9,14 @@ from typing import Protocol
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError, LimitError, TruncatedError
 from bowstring.flatbuf.codec import Table
-from bowstring.ipc import framing, header as headers
+from bowstring.ipc import framing
 from bowstring.ipc.file import FileReader
-from bowstring.ipc.header import BatchHeader, HeaderReader
 from bowstring.ipc.limits import Limits
-from bowstring.ipc.metadata import read_pairs
-from bowstring.ipc.sources import MemorySource, PulledSource
+from bowstring.ipc.metadata import header as headers
+from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
+from bowstring.ipc.metadata.schema_tables import read_pairs
+from bowstring.ipc.places.replaying import Replayed
+from bowstring.ipc.places.sources import MemorySource, PulledSource
 from bowstring.memory.buffer import Buffer
 
 _AT_ONCE = 1 << 20
@@ -213,38 +215,6 @@ class StreamScan:
         return TruncatedError(
             f"{where}: expected {expected} bytes of {what} at byte {at}, found {found}: the stream is cut off"
         )
-
-
-class Replayed:
-    """A source that can't be rewound, with the bytes that were taken from its beginning put back."""
-
-    __slots__ = ("_head", "_source", "name", "position")
-
-    def __init__(self, head: bytes, source: PulledSource) -> None:
-        self._head = head
-        self._source = source
-        self.name = source.name
-        self.position = source.position - len(head)
-
-    def read(self, size_bytes: int) -> bytes:
-        """The next bytes; fewer only at the end."""
-        taken, self._head = self._head[:size_bytes], self._head[size_bytes:]
-        if len(taken) < size_bytes:
-            taken += self._source.read(size_bytes - len(taken))
-        self.position += len(taken)
-        return taken
-
-    def read_buffer(self, size_bytes: int) -> Buffer:
-        """The next bytes in fresh memory; fewer only at the end."""
-        if self._head:
-            return Buffer.of(self.read(size_bytes))
-        held = self._source.read_buffer(size_bytes)
-        self.position += held.size
-        return held
-
-    def close(self) -> None:
-        """Close the source."""
-        self._source.close()
 
 
 def _skip(source: MemorySource | PulledSource | Replayed, size_bytes: int) -> int:

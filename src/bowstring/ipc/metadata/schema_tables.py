@@ -19,7 +19,7 @@ from bowstring.errors import InvalidDataError, LimitError, UnsupportedError, Uns
 from bowstring.flatbuf.codec import Table
 from bowstring.flatbuf.tables import TYPES
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
-from bowstring.ipc.type_tables import read_int, read_type, write_int, write_type
+from bowstring.ipc.metadata.type_tables import read_int, read_type, write_int, write_type
 
 LITTLE, BIG = 0, 1
 V4, V5 = 3, 4

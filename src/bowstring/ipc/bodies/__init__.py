@@ -1,0 +1,1 @@
+"""What messages carry: buffers on the way in and out."""

@@ -1,0 +1,1 @@
+"""Dictionaries on the way: read, written, grown."""

@@ -1,0 +1,1 @@
+"""What messages say: schemas and headers, as flatbuffers."""
