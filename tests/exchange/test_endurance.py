@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import nanoarrow
@@ -19,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
-from bowstring.errors import InvalidDataError
+from bowstring.errors import BowstringError, InvalidDataError
 from bowstring.exchange import abi, cdata
 from bowstring.exchange.arrays import take_array
 from bowstring.exchange.streams import ArrayStream
@@ -304,3 +305,49 @@ def test_a_subinterpreter_is_refused_where_its_callbacks_would_wait_for_ever() -
     assert (done.returncode, done.stderr) == (0, "")
     assert "main interpreter" in done.stdout
     assert done.stdout.endswith("ended\n")
+
+
+def taken_by_threads(take: Callable[[], list[int]]) -> tuple[list[list[int]], int]:
+    """What threads get that take at the same time, and how many are refused."""
+    taken: list[list[int]] = []
+    refused: list[BowstringError] = []
+    ready = threading.Barrier(4)
+
+    def work() -> None:
+        ready.wait()
+        try:
+            taken.append(take())
+        except BowstringError as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return taken, len(refused)
+
+
+def from_stream(capsule: object) -> list[int]:
+    (batch,) = cdata.import_stream(capsule)[1]
+    return list(batch["n"].to_pylist())
+
+
+def from_array(capsules: object) -> list[int]:
+    return list(cdata.import_array(capsules).to_pylist())
+
+
+@pytest.mark.parametrize("kind", ["array", "stream"])
+def test_of_several_threads_one_takes_a_capsule(kind: str) -> None:
+    table = bs.table({"n": [1, 2, 3]})
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(50):
+            if kind == "stream":
+                found = taken_by_threads(partial(from_stream, table.__arrow_c_stream__()))
+            else:
+                found = taken_by_threads(partial(from_array, bs.array([1, 2, 3]).__arrow_c_array__()))
+            assert found == ([[1, 2, 3]], 3)
+    finally:
+        sys.setswitchinterval(before)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import threading
 from array import array
 from collections.abc import Sequence
 from itertools import count
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from bowstring.errors import DataTypeError, InvalidDataError, LimitError, UnsupportedError, UsageError
 from bowstring.exchange.callbacks import callback, immortal
@@ -89,6 +90,9 @@ live: dict[int, Any] = {}
 """What each exported structure that is not released needs, by its `private_data`."""
 _in_capsules: dict[int, tuple[Block, int]] = {}
 _keys = count(1)
+
+
+_Words = TypeVar("_Words", bound="ctypes.Array[ctypes.c_int64]")
 
 
 class Block:
@@ -238,6 +242,21 @@ def capsule(name: bytes, block: Block) -> object:
     made: object = _capsule_new(block.address, name, _destructor)
     _in_capsules[block.address] = (block, RELEASE_WORD[name])
     return made
+
+
+def moved(address: int, words_type: type[_Words], release_word: int) -> _Words:
+    """A copy of the structure at an address, which is marked as released there («Moving an array»).
+
+    Of several threads that move one structure, one gets it; the others get one that is released.
+    """
+    with _moving:
+        there = words_type.from_address(address)
+        held = words_type.from_buffer_copy(there)
+        there[release_word] = 0
+    return held
+
+
+_moving = threading.RLock()
 
 
 def is_capsule(held: object, name: bytes) -> bool:

@@ -278,8 +278,7 @@ class Held:
 
     def __init__(self, address: int) -> None:
         """Move the structure at an address; what is there is marked released."""
-        self.words = abi.ArrayWords.from_buffer_copy(abi.ArrayWords.from_address(address))
-        abi.ArrayWords.from_address(address)[abi.RELEASE] = 0
+        self.words = abi.moved(address, abi.ArrayWords, abi.RELEASE)
         self._release = abi.ReleaseFunction(self.words[abi.RELEASE])
         self.__array_interface__: dict[str, object] = {}
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
 from bowstring.datatypes.field import Field
-from bowstring.errors import BowstringError, InvalidDataError, ResourceError
+from bowstring.errors import BowstringError, InvalidDataError, ResourceError, UsageError
 from bowstring.exchange import abi, devices
 from bowstring.exchange.arrays import take_array
 from bowstring.exchange.callbacks import immortal
@@ -133,11 +133,12 @@ class ArrayStream:
         if on_device:
             devices.check_stream(address)
         words_type = abi.DeviceStreamWords if on_device else abi.StreamWords
-        words = words_type.from_address(address)
         self._first = 1 if on_device else 0
-        self._words = words_type.from_buffer_copy(words)
-        words[self._first + abi.STREAM_RELEASE] = 0
-        self._release = abi.ReleaseFunction(self._words[self._first + abi.STREAM_RELEASE])
+        at = self._first + abi.STREAM_RELEASE
+        self._words = abi.moved(address, words_type, at)
+        if not self._words[at]:
+            raise UsageError("the stream was taken already")
+        self._release = abi.ReleaseFunction(self._words[at])
         self._lock = threading.RLock()
         self._number = 0
         try:
