@@ -9,6 +9,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -90,6 +91,17 @@ def test_the_script_is_made_once_and_whole_by_many_at_the_same_time(tmp_path: Pa
         homes = {found.home for found in pool.map(find_java, [environment] * 16)}
     assert len(homes) == 1
     assert [path.name for path in (homes.pop() / "bin").iterdir()] == ["java"]
+
+
+def test_a_script_that_is_still_open_somewhere_is_waited_for(tmp_path: Path) -> None:
+    jre = make_java(tmp_path / "jre", LACKS_THE_MODULE + GOOD.format(home=tmp_path / "jre", version=21))
+    environment = {"JAVA_HOME": str(jre), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    home = find_java(environment).home
+    with (home / "bin" / "java").open("a") as script:
+        closing = Timer(0.3, script.close)
+        closing.start()
+        assert find_java(environment).home == home
+        closing.join()
 
 
 def test_a_cache_that_takes_no_files_is_passed_over(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ drops the flag.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import importlib
 import os
@@ -16,13 +17,16 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from bowstring.errors import EnvironmentProblemError
 
 OLDEST_JAVA = 17
+_BUSY_S = 5.0
 PROBE_TIMEOUT_S = 30.0
 VECTOR_FLAG = "--add-modules=jdk.incubator.vector"
 
@@ -154,12 +158,7 @@ def _probe(executable: Path) -> _Probe:
 def _run(command: list[str]) -> tuple[int, str]:
     """Exit status and output of `command`; its whole process group is killed after PROBE_TIMEOUT_S."""
     with tempfile.TemporaryFile() as output:
-        try:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-            )
-        except OSError as problem:
-            raise _NotUsableError(problem.strerror or str(problem)) from problem
+        process = _started(command, output)
         try:
             return_code = process.wait(PROBE_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -171,6 +170,23 @@ def _run(command: list[str]) -> tuple[int, str]:
                 process.wait()
         output.seek(0)
         return return_code, output.read(1 << 20).decode("utf-8", "replace")
+
+
+def _started(command: list[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
+    """The process of `command`; a file that somebody is writing is waited for.
+
+    That may be a child of this process, which has every file of ours until its own program begins.
+    """
+    deadline_s = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        except OSError as problem:
+            if problem.errno != errno.ETXTBSY or time.monotonic() > deadline_s:
+                raise _NotUsableError(problem.strerror or str(problem)) from problem
+        time.sleep(0.01)
 
 
 def _wrapper_home(executable: Path, environment: Mapping[str, str]) -> Path:
