@@ -28,14 +28,14 @@ def through_a_pipe(path: Path, *arguments: object) -> subprocess.CompletedProces
         return run_command(*arguments, stdin=cat.stdout)
 
 
-def on_a_terminal(width: int, *arguments: object) -> list[str]:
-    """The lines that a terminal of so many columns was sent, without colours; the command has to end well."""
+def terminal(width: int, *arguments: object, stdin_is_terminal: bool = False) -> tuple[int, str]:
+    """The exit status, and what a terminal of so many columns was sent."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
     environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")}
     process = subprocess.Popen(
         [sys.executable, "-m", "bowstring", *map(str, arguments)],
-        stdin=subprocess.DEVNULL,
+        stdin=follower if stdin_is_terminal else subprocess.DEVNULL,
         stdout=follower,
         stderr=follower,
         env={**environment, "TERM": "xterm"},
@@ -50,8 +50,14 @@ def on_a_terminal(width: int, *arguments: object) -> list[str]:
     finally:
         os.close(leader)
         status = process.wait(timeout=60)
+    return status, held.decode("utf-8")
+
+
+def on_a_terminal(width: int, *arguments: object) -> list[str]:
+    """The lines that a terminal of so many columns was sent, without colours; the command has to end well."""
+    status, held = terminal(width, *arguments)
     assert status == 0, held
-    return re.sub(r"\x1b\[[0-9;]*m", "", held.decode()).replace("\r", "").splitlines()
+    return re.sub(r"\x1b\[[0-9;]*m", "", held).replace("\r", "").splitlines()
 
 
 def write(path: Path, table: pa.Table, batch_rows: int | None = None) -> Path:

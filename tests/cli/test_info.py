@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import pty
 import re
-import struct
 import subprocess
 import sys
-import termios
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +15,7 @@ import pytest
 
 import bowstring
 from bowstring.cli.main import main
+from tests.cli.running import terminal
 
 HOSTILE = "evil\x1b[2J\x9b1m\u202e\r\n[bold]name[/bold]"
 BOX = "─━│┃┏┓┗┛├┤┬┴┼╭╮╰╯"
@@ -176,27 +172,7 @@ def test_a_large_file_on_a_pipe_is_refused_with_the_option_that_helps(tmp_path: 
 
 def on_a_terminal(arguments: Sequence[str], columns: int, stdin_is_terminal: bool = False) -> tuple[int, str]:
     """The exit status and what a terminal of so many columns was sent."""
-    leader, follower = pty.openpty()
-    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bowstring", "info", *arguments],
-        stdin=follower if stdin_is_terminal else subprocess.DEVNULL,
-        stdout=follower,
-        stderr=follower,
-        env={**environment, "TERM": "xterm"},
-    )
-    os.close(follower)
-    held = b""
-    try:
-        while part := os.read(leader, 65536):
-            held += part
-    except OSError:  # how Linux tells that the other side is closed
-        pass
-    finally:
-        os.close(leader)
-        status = process.wait(timeout=60)
-    return status, held.decode("utf-8")
+    return terminal(columns, "info", *arguments, stdin_is_terminal=stdin_is_terminal)
 
 
 def test_a_narrow_terminal_gets_narrow_tables_with_whole_numbers(tmp_path: Path) -> None:
