@@ -62,7 +62,7 @@ def _orders(server: bowstring.Server, table: bowstring.Table) -> dict[str, Calla
 
     def share() -> dict[str, Any]:
         held.append(bowstring.share(table))
-        return {"handle": base64.b64encode(pickle.dumps(held[0])).decode()}
+        return {"handle": base64.b64encode(pickle.dumps(held[-1])).decode()}
 
     def unshare() -> None:
         held.pop().close()

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import base64
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import bowstring
 from benchmarks import data
 from benchmarks.child import Child
 from benchmarks.sender import FLIGHT_OPTIONS
-from benchmarks.timing import Contender, Effort, Outcome, Times, race, timed
+from benchmarks.timing import Contender, Effort, Outcome, Times, race, timed, with_memory
 
 GROUP = "transfer"
 _BYTES = 1_000_000_000
@@ -32,7 +33,7 @@ _THERE, _COPIED = 0.01, 0.7
 
 
 def run(folder: Path, effort: Effort) -> Iterator[Outcome]:
-    """Race everybody against Flight, in one race."""
+    """Race against Flight: those who copy nothing, and those who do."""
     path, size_bytes = folder / "table.arrow", _QUICK_BYTES if effort.quick else _BYTES
     rows = _write(path, size_bytes)
     size = f"{path.stat().st_size / 1e9:.2g} GB"
@@ -45,11 +46,15 @@ def run(folder: Path, effort: Effort) -> Iterator[Outcome]:
             unix = f"grpc+unix://{folder / 'flight.sock'}"
             over_unix = Contender("Flight, unix socket", timed(lambda: _flight(unix, chunk)))
             summed = Contender("Flight, TCP", timed(lambda: _their_sums(_flight(tcp, chunk))))
-            found = race((over_tcp, over_unix, *_ours(sender)), effort)
-            yield from _outcomes(size, found)
+            yield from _outcomes(size, _THERE, race((over_tcp, over_unix, *_there(sender)), effort))
+            at_hand = with_memory(replace(over_tcp, name="Flight, TCP, memory at hand"), 2 * size_bytes)
+            copied = [with_memory(one, 2 * size_bytes) for one in _copied(sender)]
+            yield from _outcomes(size, _COPIED, race((over_tcp, at_hand, *copied), effort))
             ours = Contender("bowstring", timed(lambda: _our_sums(_connect(sender.ready["file"]))))
             our_times, their_times = race((ours, summed), effort.few())
-            yield _outcome(f"{size}, an Arrow file served, numbers summed", our_times, their_times, None)
+            ratio = our_times.median_s / their_times.median_s
+            line = f"{size}, an Arrow file served, numbers summed"
+            yield Outcome(GROUP, line, ratio, None, "ratio", our_times, (their_times,))
     finally:
         path.unlink()
 
@@ -63,57 +68,37 @@ def _write(path: Path, size_bytes: int) -> int:
     return rows
 
 
-def _ours(sender: Child) -> list[Contender]:
-    uris = sender.ready
+def _there(sender: Child) -> tuple[Contender, ...]:
+    """Those whose bytes lie where the other process finds them."""
+    file, memory = sender.ready["file"], sender.ready["memory"]
+    handle = _handle(sender)
+    return (
+        Contender("an Arrow file served", timed(lambda: _connect(file))),
+        Contender("shared memory served", timed(lambda: _connect(memory))),
+        Contender("shared memory attached by its handle", timed(lambda: bowstring.attach(handle).columns)),
+    )
 
-    def copied_and_served() -> object:
+
+def _copied(sender: Child) -> tuple[Contender, ...]:
+    """Those who copy the table into shared memory first."""
+
+    def served() -> object:
         return _connect(sender.ask("copy")["uri"])
 
-    def copied_and_shared() -> object:
+    def shared() -> object:
         return bowstring.attach(_handle(sender)).columns
 
-    return [
-        Contender(_FILE, timed(lambda: _connect(uris["file"]))),
-        Contender(_MEMORY, timed(lambda: _connect(uris["memory"]))),
-        Contender(_ATTACHED, _attaching(sender)),
-        Contender(_COPIED_SERVED, timed(copied_and_served, after=lambda: sender.ask("forget"))),
-        Contender(_COPIED_SHARED, timed(copied_and_shared, after=lambda: sender.ask("unshare"))),
-    ]
+    return (
+        Contender("copied in first, then served", timed(served, after=lambda: sender.ask("forget"))),
+        Contender("copied in first, then shared by a handle", timed(shared, after=lambda: sender.ask("unshare"))),
+    )
 
 
-def _attaching(sender: Child) -> Callable[[], float]:
-    """A handle is there before the clock starts."""
-    handles: list[bowstring.Handle] = []
-
-    def before() -> None:
-        handles.append(_handle(sender))
-
-    def after() -> None:
-        handles.clear()
-        sender.ask("unshare")
-
-    return timed(lambda: bowstring.attach(handles[0]).columns, before, after)
-
-
-_FILE = "an Arrow file served"
-_MEMORY = "shared memory served"
-_ATTACHED = "shared memory attached by its handle"
-_COPIED_SERVED = "copied in first, then served"
-_COPIED_SHARED = "copied in first, then shared by a handle"
-_BOUNDS = {_FILE: _THERE, _MEMORY: _THERE, _ATTACHED: _THERE, _COPIED_SERVED: _COPIED, _COPIED_SHARED: _COPIED}
-
-
-def _outcomes(size: str, found: tuple[Times, ...]) -> Iterator[Outcome]:
-    over_tcp, over_unix, *ours = found
+def _outcomes(size: str, bound: float, found: tuple[Times, ...]) -> Iterator[Outcome]:
+    peers, ours = found[:2], found[2:]
     for times in ours:
-        yield _outcome(f"{size}, {times.name}", times, over_tcp, _BOUNDS[times.name])
-    for times in ours:
-        if times.name in (_FILE, _COPIED_SERVED):
-            yield _outcome(f"{size}, {times.name}", times, over_unix, None)
-
-
-def _outcome(line: str, ours: Times, peer: Times, bound: float | None) -> Outcome:
-    return Outcome(GROUP, line, ours.median_s / peer.median_s, bound, "ratio", ours, (peer,))
+        best = min(peers, key=lambda peer: peer.median_s)
+        yield Outcome(GROUP, f"{size}, {times.name}", times.median_s / best.median_s, bound, "ratio", times, peers)
 
 
 def _connect(uri: str) -> Any:

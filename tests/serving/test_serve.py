@@ -21,11 +21,13 @@ from bowstring.errors import (
     ConnectionLostError,
     DeadlineError,
     FormatMismatchError,
+    InvalidDataError,
     NotFoundError,
     ProtocolError,
     UsageError,
 )
 from bowstring.memory.region import Region
+from bowstring.serving import storing
 from bowstring.serving.server import ServerOptions
 from bowstring.serving.storing import store
 from tests.serving.other_process import Other, run
@@ -450,3 +452,23 @@ def test_regions_of_memory_that_is_not_sealed_are_still_files_to_a_client(tmp_pa
         path.write_bytes(b"short")
         with pytest.raises(bs.BowstringError, match=r"bytes|short"):
             bs.connect(server.uri("t")).read_all()
+
+
+@pytest.mark.parametrize("copy", [False, True])
+def test_a_large_table_is_served_from_the_regions_that_two_threads_wrote(
+    monkeypatch: pytest.MonkeyPatch, copy: bool
+) -> None:
+    monkeypatch.setattr(storing, "_PART_BYTES", 1 << 12)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    table = bs.Table.from_batches([bs.record_batch({"a": np.arange(i * 1000, (i + 1) * 1000)}) for i in range(4)])
+    with bs.share(table) as handle, bs.serve({"table": table, "handle": handle}) as server:
+        for name in server.names:
+            with bs.connect(server.uri(name), copy=copy) as data:
+                assert [batch.num_rows for batch in data] == [1000] * 4
+                assert data.read_all() == data.read_all() == table
+
+
+def test_regions_with_different_schemas_are_no_data_set() -> None:
+    parts = [storing.stored(storing.store(bs.table({name: [1]}))[0]) for name in "ab"]
+    with bs.serve({}) as server, pytest.raises(InvalidDataError, match="different schemas"):
+        server.add_stored("t", *parts)

@@ -8,6 +8,7 @@ import os
 import pickle
 import resource
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import ClosedError, ConnectionLostError, InvalidDataError, ResourceError, UsageError
+from bowstring.serving import storing
 from tests.serving.other_process import Other, run
 
 ATTACH = "import bowstring as bs; table = bs.attach(handle); say(table.to_pydict())"
@@ -182,10 +184,10 @@ def test_a_closed_handle_is_refused_on_either_side() -> None:
 def test_a_descriptor_that_was_used_again_never_gives_foreign_bytes() -> None:
     handle = bs.share(example())
     copy = pickle.loads(pickle.dumps(handle))
-    number = copy._descriptor
+    number = copy._places[0].descriptor
     handle.close()
     with bs.share(bs.table({"secret": [42]})) as other:
-        assert other._descriptor == number
+        assert other._places[0].descriptor == number
         kind, _ = run(ATTACH_OR_SAY_WHY, handle=copy)
         assert kind == "ClosedError"
     read, write = os.pipe()
@@ -200,7 +202,8 @@ def test_a_descriptor_that_was_used_again_never_gives_foreign_bytes() -> None:
 def test_a_handle_that_claims_another_size_is_refused() -> None:
     with bs.share(example()) as handle:
         copy = pickle.loads(pickle.dumps(handle))
-        copy.nbytes += 4096
+        place = copy._places[0]
+        copy._places = (replace(place, size_bytes=place.size_bytes + 4096),)
         with pytest.raises(InvalidDataError, match="promised"):
             bs.attach(copy)
 
@@ -274,3 +277,79 @@ def test_a_shortage_of_descriptors_is_a_resource_error() -> None:
             bs.share(table)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.fixture
+def parted(monkeypatch: pytest.MonkeyPatch) -> bs.Table:
+    """A table that is large enough to be copied by two threads, as what is large is little here."""
+    monkeypatch.setattr(storing, "_PART_BYTES", 1 << 12)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    batches = [bs.record_batch({"a": np.arange(i * 1000, (i + 1) * 1000)}) for i in range(5)]
+    return bs.Table.from_batches(batches)
+
+
+def test_a_large_table_lies_in_a_region_for_each_processor_and_is_attached_in_order(parted: bs.Table) -> None:
+    with bs.share(parted) as handle:
+        regions = handle.regions()
+        rows = [storing.open_region(region).read_all().num_rows for region in regions]
+        for region in regions:
+            region.close()
+        assert rows == [2000, 3000]
+        assert handle.num_rows == 5000
+        assert handle.nbytes == sum(region.size_bytes for region in regions)
+        assert handle.schema == parted.schema
+        assert len(pickle.dumps(handle)) < 1000
+        assert bs.attach(handle) == parted
+        assert run("import bowstring as bs; say(bs.attach(handle)['a'].to_pylist())", handle=handle) == list(
+            range(5000)
+        )
+
+
+def test_all_regions_of_a_large_table_go_with_their_last_holder(parted: bs.Table) -> None:
+    gc.collect()
+    before = len(memfds())
+    handle = bs.share(parted)
+    assert len(memfds()) == before + 2
+    table = bs.attach(handle)
+    handle.close()
+    assert table == parted
+    del table
+    gc.collect()
+    assert len(memfds()) == before
+
+
+def test_a_region_that_is_gone_lets_go_of_those_that_were_opened(parted: bs.Table) -> None:
+    handle = bs.share(parted)
+    copy = pickle.loads(pickle.dumps(handle))
+    regions = handle._regions
+    assert regions is not None
+    regions[1].close()
+    before = len(memfds())
+    with pytest.raises(ClosedError):
+        bs.attach(copy)
+    assert len(memfds()) == before
+
+
+def test_a_thread_that_runs_short_leaves_nothing_of_the_others(parted: bs.Table) -> None:
+    for _ in range(2):  # what is imported on the way has been
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        gc.collect()
+        before = len(memfds())
+        lowest_free = os.dup(0)
+        os.close(lowest_free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free + 2, hard))
+        try:
+            with pytest.raises(ResourceError):
+                bs.share(parted)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert len(memfds()) == before
+
+
+def test_dictionaries_and_single_batches_stay_in_one_region(parted: bs.Table) -> None:
+    words = bs.array(["a", "b"] * 5000).dictionary_encode()
+    coded = bs.Table.from_batches([bs.record_batch({"d": words})] * 2)
+    for table in (coded, bs.table({"a": np.arange(10_000)})):
+        with bs.share(table) as handle:
+            assert len(handle._places) == 1
+            assert bs.attach(handle) == table

@@ -1,4 +1,4 @@
-"""Serving data sets by name («Server Sequence»): each lies in one region, which is passed, or sent as bytes on
+"""Serving data sets by name («Server Sequence»): each lies in regions, which are passed, or sent as bytes on
 request.
 
 One thread accepts, and one serves each client; a client that misbehaves loses its connection and nothing else. Nothing
@@ -24,6 +24,7 @@ from bowstring.errors import (
     ClosedError,
     ConnectionLostError,
     DeadlineError,
+    InvalidDataError,
     NotFoundError,
     ProtocolError,
     ResourceError,
@@ -34,7 +35,7 @@ from bowstring.memory.region import Region
 from bowstring.serving.addresses import ERROR_DATA, FREE_DATA, WANT_DATA, Ticket, encode_error, uri_for
 from bowstring.serving.processes import let_go_of
 from bowstring.serving.share import Handle
-from bowstring.serving.storing import Batches, Stored, open_path, store, stored
+from bowstring.serving.storing import Batches, Stored, open_path, store_in_parts, stored
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.unix import UnixTransport
 from bowstring.transports.unix_listener import UnixListener
@@ -74,7 +75,7 @@ class Server(Closing):
         transport = TransportOptions(timeout_s=self.options.timeout_s, max_plain_bytes=1 << 16, max_regions=0)
         self._listener = UnixListener(address, options=transport)
         self._lock = threading.Lock()
-        self._stored: dict[str, Stored] = {}
+        self._stored: dict[str, tuple[Stored, ...]] = {}
         self._clients: dict[UnixTransport, threading.Thread] = {}
         self._refusals = threading.Semaphore(_REFUSALS)
         self._is_closed = False
@@ -119,10 +120,15 @@ class Server(Closing):
         """
         self._refuse_closed()
         uri_for(self.address, name)  # a bad name is told before anything is copied
-        return self.add_stored(name, stored(_region_of(source, name)))
+        return self.add_stored(name, *map(stored, _regions_of(source, name)))
 
-    def add_stored(self, name: str, held: Stored) -> str:
-        """As `add`, of what lies in a region already."""
+    def add_stored(self, name: str, *held: Stored) -> str:
+        """As `add`, of what lies in regions already, at least one.
+
+        Raises `InvalidDataError` where their schemas differ.
+        """
+        if any(part.schema != held[0].schema for part in held):
+            raise InvalidDataError(f"data set {name!r}: its regions have different schemas")
         with self._lock:
             if name in self._stored:
                 raise UsageError(f"a data set {name!r} is served here already")
@@ -204,7 +210,7 @@ class Server(Closing):
             with self._lock:
                 self._clients.pop(transport, None)
 
-    def _find(self, name: str) -> Stored:
+    def _find(self, name: str) -> tuple[Stored, ...]:
         with self._lock:
             held = self._stored.get(name)
             if held is None:
@@ -220,7 +226,9 @@ class Server(Closing):
 class _Client:
     """One client: its requests one after the other, and the regions that were passed to it."""
 
-    def __init__(self, transport: UnixTransport, find: Callable[[str], Stored], options: ServerOptions) -> None:
+    def __init__(
+        self, transport: UnixTransport, find: Callable[[str], tuple[Stored, ...]], options: ServerOptions
+    ) -> None:
         self._transport = transport
         self._find = find
         self._options = options
@@ -251,27 +259,32 @@ class _Client:
 
     def _stream(self, ticket: Ticket) -> None:
         try:
-            held = self._find(ticket.name)
-            held.region.check()
+            parts = self._find(ticket.name)
+            for held in parts:
+                held.region.check()
         except BowstringError as error:
             _refuse(self._transport, error)
             raise
-        self._send(held.schema, None, None)
-        index = self._index_of(held) if not ticket.packed and held.messages else -1
-        memory = held.region.memory if ticket.packed else memoryview(b"")
+        self._send(parts[0].schema, None, None)
+        for held in parts:
+            self._send_part(held, ticket.packed)
+        for outgoing in self._connection.end():
+            self._transport.send_message(outgoing, timeout_s=self._options.stall_s)
+        if self._connection.state is State.COMPLETE:
+            self._retire()
+
+    def _send_part(self, held: Stored, is_packed: bool) -> None:
+        index = self._index_of(held) if not is_packed and held.messages else -1
+        memory = held.region.memory if is_packed else memoryview(b"")
         for message in held.messages:
             body: Body
-            if ticket.packed:
+            if is_packed:
                 body = PackedBody(
                     (memory[message.body_offset : message.body_offset + message.body_bytes],), message.body_bytes
                 )
             else:
                 body = message.addressed(index)
             self._send(message.metadata, body, held)
-        for outgoing in self._connection.end():
-            self._transport.send_message(outgoing, timeout_s=self._options.stall_s)
-        if self._connection.state is State.COMPLETE:
-            self._retire()
 
     def _send(self, metadata: bytes, body: Body | None, owner: Any) -> None:
         for message in self._connection.send(metadata, body, owner):
@@ -306,14 +319,14 @@ def _refuse(transport: UnixTransport, error: BowstringError) -> None:
         pass
 
 
-def _region_of(source: Source, name: str) -> Region:
+def _regions_of(source: Source, name: str) -> tuple[Region, ...]:
     if isinstance(source, Handle):
-        return source.region()
+        return source.regions()
     if isinstance(source, Region):
-        return source.duplicate()
+        return (source.duplicate(),)
     if isinstance(source, str | os.PathLike):
-        return open_path(source)
-    return store(source, name)[0]
+        return (open_path(source),)
+    return store_in_parts(source, name)[0]
 
 
 def serve(sources: Mapping[str, Source], address: str | None = None, options: ServerOptions | None = None) -> Server:

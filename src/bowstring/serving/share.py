@@ -1,10 +1,10 @@
 """A table for another process without any server: `share` here, `attach` there.
 
-The memory is a sealed memfd, and the handle says how to find it: the process that shared it and the number of its
-descriptor, which the kernel shows to processes of the same user as /proc/PID/fd/N. Process numbers and descriptors are
-used again, so the handle also carries what tells this memory from any other: device, inode and size, and a random
-token in the memory's name. All are compared on the very descriptor that was opened, so that no other bytes are ever
-read.
+The memory is a sealed memfd, or several where the table is large, and the handle says how to find them: the process
+that shared them and the numbers of their descriptors, which the kernel shows to processes of the same user as
+/proc/PID/fd/N. Process numbers and descriptors are used again, so the handle also carries what tells this memory from
+any other: device, inode and size, and a random token in the memory's name. All are compared on the very descriptor that
+was opened, so that no other bytes are ever read.
 
 Nothing is left behind: the memory has no name in a file system and goes with its last holder. Holders are the handle
 that `share` gave, until it is closed, dropped or its process ends, and every table that was attached.
@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import os
 import secrets
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 from bowstring.datatypes.field import Schema
@@ -28,8 +30,23 @@ from bowstring.errors import (
 from bowstring.memory.closing import Closing
 from bowstring.memory.region import Region
 from bowstring.serving.processes import Process
-from bowstring.serving.storing import Batches, open_region, store
-from bowstring.tabular.table import Table
+from bowstring.serving.storing import Batches, open_region, store_in_parts
+from bowstring.tabular.table import Table, concat_tables
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a region is found in the process that shared it, and what tells it from any other."""
+
+    descriptor: int
+    device: int
+    inode: int
+    size_bytes: int
+
+    @classmethod
+    def of(cls, region: Region) -> _Place:
+        status = os.fstat(region.descriptor)
+        return cls(region.descriptor, status.st_dev, status.st_ino, region.size_bytes)
 
 
 class Handle(Closing):
@@ -41,26 +58,26 @@ class Handle(Closing):
 
     __slots__ = (
         "__weakref__",
-        "_descriptor",
-        "_identity",
         "_is_closed",
+        "_places",
         "_process",
-        "_region",
+        "_regions",
         "_token",
-        "nbytes",
         "num_rows",
     )
 
-    def __init__(self, region: Region, num_rows: int, token: str) -> None:
-        status = os.fstat(region.descriptor)
-        self._region: Region | None = region
+    def __init__(self, regions: tuple[Region, ...], num_rows: int, token: str) -> None:
+        self._regions: tuple[Region, ...] | None = regions
         self._is_closed = False
         self._process = Process.current()
-        self._descriptor = region.descriptor
-        self._identity = (status.st_dev, status.st_ino)
+        self._places = tuple(map(_Place.of, regions))
         self._token = token
         self.num_rows = num_rows
-        self.nbytes = region.size_bytes
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of shared memory."""
+        return sum(place.size_bytes for place in self._places)
 
     @property
     def is_closed(self) -> bool:
@@ -70,27 +87,44 @@ class Handle(Closing):
     @property
     def schema(self) -> Schema:
         """The table's schema. Attaches to read it; errors as `attach`."""
-        return open_region(self.region()).schema
+        return self._tables()[0].schema
 
-    def region(self) -> Region:
-        """The shared memory, for whoever wants to map or pass it; the caller owns the object. Errors as `attach`."""
+    def regions(self) -> tuple[Region, ...]:
+        """The shared memory, for whoever wants to map or pass it: Arrow files, whose batches follow one another.
+
+        The caller owns the objects. Errors as `attach`.
+        """
         if self._is_closed:
             raise ClosedError(f"{self!r}: the handle was used after it was closed")
-        return self._region.duplicate() if self._region is not None else self._open()
+        with ExitStack() as undone:
+            ours = self._regions
+            makers = map(self._open, self._places) if ours is None else (region.duplicate() for region in ours)
+            found = tuple(undone.enter_context(region) for region in makers)
+            undone.pop_all()
+            return found
 
     def close(self) -> None:
         """Let go. Where `share` made the handle, nobody can attach any more; tables that were attached stay valid.
         Idempotent.
         """
         self._is_closed = True
-        region, self._region = self._region, None
-        if region is not None:
+        regions, self._regions = self._regions, None
+        for region in regions or ():
             region.close()
 
-    def _open(self) -> Region:
+    def _tables(self) -> list[Table]:
+        """What lies in each region; nothing is copied."""
+        with ExitStack() as held:
+            try:
+                regions = [held.enter_context(region) for region in self.regions()]
+                return [open_region(region).read_all() for region in regions]
+            except InvalidDataError as error:
+                raise type(error)(f"{self!r}: {error}") from error
+
+    def _open(self, place: _Place) -> Region:
         process = self._process
         process.check_reachable(f"{self!r}")
-        path = f"/proc/{process.pid}/fd/{self._descriptor}"
+        path = f"/proc/{process.pid}/fd/{place.descriptor}"
         try:
             if self._token not in os.readlink(path):  # opening something else, a terminal or a pipe, could have effects
                 raise self._refusal(None)
@@ -101,10 +135,10 @@ class Handle(Closing):
             raise self._refusal(error) from None
         status = os.fstat(descriptor)
         name = os.readlink(f"/proc/self/fd/{descriptor}")
-        if (status.st_dev, status.st_ino) != self._identity or self._token not in name:
+        if (status.st_dev, status.st_ino) != (place.device, place.inode) or self._token not in name:
             os.close(descriptor)
             raise self._refusal(None)
-        return Region.attach(descriptor, self.nbytes, name=f"share {self._token[:8]}")
+        return Region.attach(descriptor, place.size_bytes, name=f"share {self._token[:8]}")
 
     def _refusal(self, error: OSError | None) -> Exception:
         if not self._process.is_alive():
@@ -125,11 +159,11 @@ class Handle(Closing):
     def __getstate__(self) -> tuple[Any, ...]:
         if self._is_closed:
             raise ClosedError(f"{self!r}: the handle was used after it was closed")
-        return (self._process, self._descriptor, self._identity, self._token, self.num_rows, self.nbytes)
+        return (self._process, self._places, self._token, self.num_rows)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self._region, self._is_closed = None, False
-        self._process, self._descriptor, self._identity, self._token, self.num_rows, self.nbytes = state
+        self._regions, self._is_closed = None, False
+        self._process, self._places, self._token, self.num_rows = state
 
     def __repr__(self) -> str:
         state = ", closed" if self._is_closed else ""
@@ -141,12 +175,13 @@ def share(data: Batches) -> Handle:
     """Copy a table (of Bowstring or another library), record batches or what a reader gives once into shared memory:
     a handle that can be pickled.
 
-    What is read batch by batch is written batch by batch, so it is never there twice. Raises `UsageError` for anything
+    What is read batch by batch is written batch by batch, so it is never there twice; the batches of a large table are
+    copied by several processors, each into memory of its own. Raises `UsageError` for anything
     else, `ResourceError` where memory or descriptors are short; then nothing is left behind.
     """
     token = secrets.token_hex(16)
-    region, num_rows = store(data, f"share-{token}")
-    return Handle(region, num_rows, token)
+    regions, num_rows = store_in_parts(data, f"share-{token}")
+    return Handle(regions, num_rows, token)
 
 
 def attach(handle: Handle) -> Table:
@@ -158,8 +193,4 @@ def attach(handle: Handle) -> Table:
     """
     if not isinstance(handle, Handle):
         raise UsageError(f"attach: expected the handle that bowstring.share gave, not {type(handle).__name__}")
-    with handle.region() as region:
-        try:
-            return open_region(region).read_all()
-        except InvalidDataError as error:
-            raise type(error)(f"{handle!r}: {error}") from error
+    return concat_tables(handle._tables())

@@ -1,8 +1,11 @@
-"""Batches as a region, and a region as messages: what is served always lies in memory that can be passed.
+"""Batches as regions, and a region as messages: what is served always lies in memory that can be passed.
 
-Whatever is given becomes one region with an uncompressed Arrow file in it, buffers at multiples of 64 bytes. A file
+Whatever is given becomes a region with an uncompressed Arrow file in it, buffers at multiples of 64 bytes. A file
 that exists is such a region already. Batches whose dictionaries change on the way can't be a file; they become a
 stream, which is laid out alike.
+
+A large table becomes several regions, each a file with some of its batches: the system lets one thread at a time write
+to a memfd, so that this is how several processors copy it in.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
+
+import numpy as np
 
 from bowstring.datatypes.field import Schema
 from bowstring.dissociated.wire import AddressBody
@@ -43,6 +48,8 @@ Batches: TypeAlias = RecordBatch | Table | FileReader | StreamReader | SupportsA
 """What can be written into a region: ours, or another library's table."""
 
 _FIRST_MESSAGE = len(framing.FILE_START)
+_PART_BYTES = 32 << 20
+_MOST_PARTS = 8
 
 
 def store(source: Batches, name: str = "table") -> tuple[Region, int]:
@@ -61,6 +68,46 @@ def store(source: Batches, name: str = "table") -> tuple[Region, int]:
             batches = as_batches(source)[1]
     kind = StreamWriter if any(map(_has_dictionary, schema)) else FileWriter
     return _write(kind, schema, batches, name)
+
+
+def store_in_parts(source: Batches, name: str = "table") -> tuple[tuple[Region, ...], int]:
+    """As `store`, but a large table is copied by as many threads as there are processors, each into its own region.
+
+    The regions, whose batches follow one another, and the number of rows. What has dictionaries is one region.
+    """
+    if hasattr(source, "__arrow_c_stream__") and not isinstance(source, RecordBatch | FileReader | StreamReader):
+        source = table(source)
+    if not isinstance(source, Table) or len(shares := _shares(source)) < 2:
+        region, rows = store(source, name)
+        return (region,), rows
+    from concurrent.futures import ThreadPoolExecutor  # it is only loaded where there is work for it
+
+    refuse_what_does_not_fit(source.nbytes, name)
+    schema = source.schema
+    with ThreadPoolExecutor(len(shares), "bowstring-copy") as pool:
+        written = [pool.submit(_write, FileWriter, schema, share, name) for share in shares]
+    try:
+        return tuple(one.result()[0] for one in written), source.num_rows
+    except BaseException:
+        for one in written:
+            if one.exception() is None:
+                one.result()[0].close()
+        raise
+
+
+def _shares(whole: Table) -> list[list[RecordBatch]]:
+    """A table's batches in runs of about the same size, one for each processor where there is enough to copy."""
+    if any(map(_has_dictionary, whole.schema)):
+        return []
+    batches = whole.to_batches()
+    sizes = np.array([batch.nbytes for batch in batches], np.int64)
+    total = int(sizes.sum())
+    count = min(os.cpu_count() or 1, _MOST_PARTS, total // _PART_BYTES)
+    if count < 2:
+        return []
+    middles = np.cumsum(sizes) - sizes / 2
+    owners = (middles * count / total).astype(np.int64).tolist()
+    return [[b for b, owner in zip(batches, owners, strict=True) if owner == n] for n in sorted(set(owners))]
 
 
 def as_batches(source: Batches) -> tuple[Schema, Iterable[RecordBatch]]:
