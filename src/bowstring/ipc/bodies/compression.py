@@ -7,36 +7,26 @@ there is enough to do.
 
 from __future__ import annotations
 
-import os
 import struct
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from bowstring.errors import InvalidDataError, LimitError
 from bowstring.ipc import codecs
 from bowstring.ipc.codecs import Compress
 from bowstring.ipc.limits import Limits
 from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer, Memory, allocate
-
-if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
+from bowstring.memory.threads import in_groups, in_threads
 
 PREFIX = struct.Struct("<q")
 RAW = -1
 
-_CHUNK_BYTES = 1 << 18
 _ROOM_BYTES = 1 << 25
 _LARGE_PAGE_BYTES = 1 << 21
 _WORTH_PAGES_BYTES = 1 << 23
-_MOST_THREADS = 16
-_WORTH_THREADS_BYTES = 1 << 20
 _IN_ANY_CASE_BYTES = 256 << 20
 _LARGEST_WINDOW = 1 << 23
-
-_Job = TypeVar("_Job")
-_Result = TypeVar("_Result")
 
 
 def packed(buffers: Sequence[Buffer | None], compress: Compress) -> list[list[Any]]:
@@ -134,7 +124,7 @@ def unpack(jobs: Sequence[Packed]) -> list[Buffer]:
 def _rooms(sizes_bytes: Sequence[int]) -> list[Buffer]:
     """Memory of each of the sizes, not filled, cut out of some that is large enough for the system's large pages."""
     rooms: list[Buffer] = []
-    for group in _chunks(sizes_bytes, sizes_bytes, _ROOM_BYTES):
+    for group in in_groups(sizes_bytes, sizes_bytes, _ROOM_BYTES):
         *starts, total = accumulate((-(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES for size in group), initial=0)
         try:
             if total < _WORTH_PAGES_BYTES:
@@ -178,59 +168,3 @@ def beginning(codec: str, data: bytes, size_bytes: int) -> bytes:
 
 
 # Threads
-
-
-def in_threads(work: Callable[[_Job], _Result], jobs: Sequence[_Job], sizes_bytes: Sequence[int]) -> list[_Result]:
-    """`work` done on each of the jobs, by several threads where there is enough of it; raises the first error."""
-    chunks = (
-        _chunks(jobs, sizes_bytes, _CHUNK_BYTES) if len(jobs) > 1 and sum(sizes_bytes) >= _WORTH_THREADS_BYTES else []
-    )
-    pool = _threads.pool() if len(chunks) > 1 else None
-    if pool is None:
-        return [work(job) for job in jobs]
-    try:
-        done = pool.map(lambda chunk: [work(job) for job in chunk], chunks)
-    except RuntimeError:  # the interpreter is shutting down
-        return [work(job) for job in jobs]
-    return [result for chunk in done for result in chunk]
-
-
-def _chunks(jobs: Sequence[_Job], sizes_bytes: Sequence[int], least_bytes: int) -> list[list[_Job]]:
-    """Jobs in groups, in their order, of at least so many bytes each but the last."""
-    chunks: list[list[_Job]] = [[]]
-    held = 0
-    for job, size_bytes in zip(jobs, sizes_bytes, strict=True):
-        if held >= least_bytes:
-            chunks.append([])
-            held = 0
-        chunks[-1].append(job)
-        held += size_bytes
-    return chunks
-
-
-class _Threads:
-    """The threads of this process, begun when there is work for them."""
-
-    def __init__(self) -> None:
-        self.forget()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self.forget)
-
-    def forget(self) -> None:
-        """A forked child has none of its parent's threads."""
-        self._lock = threading.Lock()
-        self._pool: ThreadPoolExecutor | None = None
-
-    def pool(self) -> ThreadPoolExecutor | None:
-        cores = os.cpu_count() or 1
-        if cores < 2:
-            return None
-        from concurrent.futures import ThreadPoolExecutor  # it is only loaded where there is work for it
-
-        with self._lock:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(min(cores, _MOST_THREADS), "bowstring-codec")
-            return self._pool
-
-
-_threads = _Threads()

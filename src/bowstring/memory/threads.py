@@ -1,0 +1,77 @@
+"""Work on bytes, shared out among threads: for what lets go of the interpreter lock, such as codecs and NumPy."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+_CHUNK_BYTES = 1 << 18
+_MOST_THREADS = 16
+_WORTH_THREADS_BYTES = 1 << 20
+
+_Job = TypeVar("_Job")
+_Result = TypeVar("_Result")
+
+
+def in_threads(work: Callable[[_Job], _Result], jobs: Sequence[_Job], sizes_bytes: Sequence[int]) -> list[_Result]:
+    """`work` done on each of the jobs, by several threads where there is enough of it; raises the first error.
+
+    Work that is itself done here must not come here again: all threads could wait for one another.
+    """
+    groups = (
+        in_groups(jobs, sizes_bytes, _CHUNK_BYTES) if len(jobs) > 1 and sum(sizes_bytes) >= _WORTH_THREADS_BYTES else []
+    )
+    pool = _threads.pool() if len(groups) > 1 else None
+    if pool is None:
+        return [work(job) for job in jobs]
+    try:
+        done = pool.map(lambda group: [work(job) for job in group], groups)
+    except RuntimeError:  # the interpreter is shutting down
+        return [work(job) for job in jobs]
+    return [result for group in done for result in group]
+
+
+def in_groups(jobs: Sequence[_Job], sizes_bytes: Sequence[int], least_bytes: int) -> list[list[_Job]]:
+    """Jobs in groups, in their order, of at least so many bytes each but the last."""
+    groups: list[list[_Job]] = [[]]
+    held = 0
+    for job, size_bytes in zip(jobs, sizes_bytes, strict=True):
+        if held >= least_bytes:
+            groups.append([])
+            held = 0
+        groups[-1].append(job)
+        held += size_bytes
+    return groups
+
+
+class _Threads:
+    """The threads of this process, begun when there is work for them."""
+
+    def __init__(self) -> None:
+        self.forget()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.forget)
+
+    def forget(self) -> None:
+        """A forked child has none of its parent's threads."""
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+
+    def pool(self) -> ThreadPoolExecutor | None:
+        cores = os.cpu_count() or 1
+        if cores < 2:
+            return None
+        from concurrent.futures import ThreadPoolExecutor  # it is only loaded where there is work for it
+
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(min(cores, _MOST_THREADS), "bowstring")
+            return self._pool
+
+
+_threads = _Threads()
