@@ -25,6 +25,10 @@ from bowstring.ipc.metadata.schema_tables import V4, V5
 
 SCHEMA, DICTIONARY_BATCH, RECORD_BATCH = "Schema", "DictionaryBatch", "RecordBatch"
 CODECS = ("lz4", "zstd")
+V4_COMPRESSION_KEY = b"ARROW:experimental_compression"
+"""In a message's custom metadata of version 4: the codec of its body, as Arrow 0.17 wrote it before there was a field
+for that.
+"""
 _MAX_SHAPES = 32
 _MAX_PIECES = 8
 _LONG = struct.Struct("<q")
@@ -202,11 +206,12 @@ def _shape_of(root: Table, inner: Table, raw: HeaderBytes, skip: int) -> Shape:
         raise InvalidDataError(f"{root.message.where}: nodes, buffers and lengths overlap")
     fixed = tuple((end, start, bytes(raw[end:start])) for end, start in zip(ends, starts, strict=True) if start > end)
     (nodes, buffers, variadic), (body_length, length) = spans, numbers
+    pairs, codec = _pairs_and_codec(root, batch)
     return Shape(
         kind,
         root["version"],
-        _codec(batch["compression"]),
-        schema_tables.read_pairs(root),
+        codec,
+        pairs,
         inner["id"] if kind == DICTIONARY_BATCH else 0,
         kind == DICTIONARY_BATCH and inner["isDelta"],
         length[0] + skip if length[1] else 0,
@@ -219,6 +224,24 @@ def _shape_of(root: Table, inner: Table, raw: HeaderBytes, skip: int) -> Shape:
         variadic[1],
         fixed,
     )
+
+
+def _pairs_and_codec(root: Table, batch: Table) -> tuple[Metadata, str | None]:
+    """A message's custom metadata, and what its body is compressed with: metadata of version 4 may say that, too."""
+    pairs, codec = schema_tables.read_pairs(root), _codec(batch["compression"])
+    told = [value for key, value in pairs if key == V4_COMPRESSION_KEY] if root["version"] == V4 else []
+    if not told:
+        return pairs, codec
+    name, where = told[0].decode("ascii", "replace").lower(), root.message.where
+    if name not in (*CODECS, "uncompressed"):
+        raise UnsupportedError(f"{where}: compression codec {name!r:.60} is not known")
+    if codec not in (None, name):
+        raise InvalidDataError(f"{where}: says that its body is compressed with {codec}, and with {name}")
+    return _without_codec(pairs), None if name == "uncompressed" else name
+
+
+def _without_codec(pairs: Metadata) -> Metadata:
+    return tuple(pair for pair in pairs if pair[0] != V4_COMPRESSION_KEY)
 
 
 def _codec(compression: Table | None) -> str | None:
@@ -262,10 +285,11 @@ class HeaderWriter:
     They are of one metadata version, for bodies that are compressed with one codec or not at all.
     """
 
-    __slots__ = ("_compression", "_made", "_version")
+    __slots__ = ("_codec", "_compression", "_made", "_version")
 
     def __init__(self, version: int = V5, compression: str | None = None) -> None:
         self._version = version
+        self._codec = compression
         self._compression = None if compression is None else {"codec": CODECS.index(compression), "method": 0}
         self._made: dict[tuple[object, ...], tuple[bytearray, Shape]] = {}
 
@@ -304,6 +328,10 @@ class HeaderWriter:
         kind = RECORD_BATCH
         if dictionary is not None:
             kind, record = DICTIONARY_BATCH, {"id": dictionary.id, "data": record, "isDelta": dictionary.is_delta}
+        if self._version == V4:  # where readers take the key for what it was
+            pairs = _without_codec(pairs)
+            if self._codec is not None:
+                pairs = (*pairs, (V4_COMPRESSION_KEY, self._codec.upper().encode()))
         raw = build(SPECS, "Message", _message(kind, Built(kind, record), self._version, pairs))
         root = Message(raw, SPECS, "header").root("Message")
         inner = root.union("header", kind)

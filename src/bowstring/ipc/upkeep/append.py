@@ -155,11 +155,11 @@ class _Before:
         self.end += -self.end % 8
 
     def form(self, compression: str | None, level: int | None) -> WireForm:
-        """How the file was written, and what is to be otherwise."""
+        """How the file was written, and what is to be otherwise; in metadata version 4 bodies are not compressed."""
         reader = self.reader
         if compression == AS_BEFORE:
             compression = None
-            if reader.num_record_batches:
+            if reader.num_record_batches and reader.footer["version"] != V4:
                 compression = reader.batch_message(reader.num_record_batches - 1)[0].shape.compression
         return WireForm(
             "big" if reader.known.wire.is_big_endian else "little",

@@ -1,0 +1,135 @@
+"""Compressed bodies under metadata of version 4: as the specification's field says, and as Arrow 0.17 said it."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import bowstring as bs
+from bowstring import errors
+from bowstring.flatbuf.codec import Built, build
+from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS
+from bowstring.ipc import framing
+from bowstring.ipc.bodies.flatten import flatten
+from bowstring.ipc.codecs import compressor
+from bowstring.ipc.metadata.header import CODECS, V4_COMPRESSION_KEY, schema_message
+from bowstring.ipc.metadata.schema_tables import V4, V5
+from bowstring.ipc.written import written_schema
+
+NOISE = np.random.default_rng(17).integers(0, 1 << 62, 500)
+BATCH = bs.record_batch({"n": np.arange(500), "noise": NOISE, "word": ["three"] * 500})
+NAMES = pytest.mark.parametrize(("codec", "name"), [("lz4", b"LZ4"), ("zstd", b"ZSTD"), ("zstd", b"zstd")])
+
+
+def stream(codec: str, field: str | None, told: bytes | None, version: int = V4) -> bytes:
+    """A stream of `BATCH`, compressed; `field` is the codec in the header's own field, `told` the one in the message's
+    custom metadata.
+    """
+    form = bs.WireForm(metadata_version="V4" if version == V4 else "V5")
+    body = flatten(BATCH.num_rows, BATCH.columns, 64, form, compressor(codec))
+    record = {
+        "length": BATCH.num_rows,
+        "nodes": np.array([tuple(node) for node in body.numbers.nodes.tolist()], FIELD_NODE),
+        "buffers": np.array([tuple(span) for span in body.numbers.buffers.tolist()], BUFFER),
+        "compression": None if field is None else {"codec": CODECS.index(field), "method": 0},
+    }
+    pairs = [(b"mine", b"too")] + ([] if told is None else [(V4_COMPRESSION_KEY, told)])
+    message = {
+        "version": version,
+        "header_type": HEADERS.index("RecordBatch"),
+        "header": Built("RecordBatch", record),
+        "bodyLength": body.size_bytes,
+        "custom_metadata": [{"key": key, "value": value} for key, value in pairs],
+    }
+    out = framing.framed(schema_message(written_schema(BATCH.schema, form).table, version), 0)
+    out += framing.framed(build(SPECS, "Message", message), len(out), 64)
+    return out + b"".join(bytes(memoryview(part)) for part in body.parts) + framing.END_OF_STREAM
+
+
+def read(data: bytes) -> bs.RecordBatch:
+    """The only batch of a stream."""
+    (batch,) = bs.open_stream(data)
+    batch.validate(full=True)
+    return batch
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_field_means_in_version_4_what_it_means_in_version_5(codec: str) -> None:
+    assert read(stream(codec, codec, None)).equals(BATCH)
+    assert read(stream(codec, codec, None, V5)).equals(BATCH)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_pyarrow_refuses_the_field_alone_in_version_4(codec: str) -> None:
+    with pytest.raises(pa.ArrowInvalid, match=r"too small|compression allowed"):
+        pa.ipc.open_stream(stream(codec, codec, None)).read_all().validate(full=True)
+
+
+@NAMES
+def test_what_arrow_0_17_compressed_is_read_as_pyarrow_reads_it(codec: str, name: bytes) -> None:
+    data = stream(codec, None, name)
+    assert read(data).equals(BATCH)
+    assert pa.table(bs.open_stream(data).read_all()).equals(pa.ipc.open_stream(data).read_all())
+
+
+@NAMES
+def test_the_codec_is_no_custom_metadata_of_the_batch(codec: str, name: bytes) -> None:
+    held = read(stream(codec, None, name))
+    assert held.custom_metadata == {b"mine": b"too"}
+    sink = io.BytesIO()
+    with bs.new_stream(sink, held.schema, form=bs.WireForm(metadata_version="V4")) as writer:
+        writer.write(held)
+    assert read(sink.getvalue()).equals(BATCH)
+
+
+def test_a_user_s_metadata_of_that_name_does_not_make_a_body_unreadable() -> None:
+    held = BATCH.with_metadata(((V4_COMPRESSION_KEY, b"ZSTD"),))
+    sink = io.BytesIO()
+    with bs.new_stream(sink, held.schema, form=bs.WireForm(metadata_version="V4")) as writer:
+        writer.write(held)
+    assert read(sink.getvalue()).equals(BATCH)
+    assert pa.ipc.open_stream(sink.getvalue()).read_all().equals(pa.table(BATCH))
+
+
+@NAMES
+def test_commands_see_the_codec_and_files_are_put_together(codec: str, name: bytes) -> None:
+    data = stream(codec, None, name)
+    assert bs.inspect(data).encoding.codecs == (codec,)
+    sink = io.BytesIO()
+    bs.concat_files([data, data], sink)
+    assert bs.open_file(sink.getvalue()).read_all().equals(bs.Table.from_batches([BATCH, BATCH]))
+    assert pa.ipc.open_file(sink.getvalue()).read_all().num_rows == 2 * BATCH.num_rows
+
+
+def test_what_is_appended_to_such_a_file_is_not_compressed(tmp_path: Path) -> None:
+    path = tmp_path / "old.arrow"
+    bs.concat_files([stream("zstd", None, b"ZSTD")], path)
+    with bs.append_file(path) as writer:
+        writer.write(BATCH)
+    assert bs.inspect(path).encoding.compressed_batches == 1
+    assert bs.open_file(path).read_all().equals(bs.Table.from_batches([BATCH, BATCH]))
+
+
+@pytest.mark.parametrize(
+    ("field", "told", "error", "message"),
+    [
+        ("zstd", b"LZ4", errors.InvalidDataError, "compressed with zstd, and with lz4"),
+        ("zstd", b"uncompressed", errors.InvalidDataError, "compressed with zstd, and with uncompressed"),
+        (None, b"LZ4_RAW", errors.UnsupportedError, "codec 'lz4_raw' is not known"),
+        (None, b"\xff" * 1000, errors.UnsupportedError, "is not known"),
+    ],
+)
+def test_codecs_that_contradict_or_are_unknown_are_told(field: Any, told: bytes, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        read(stream("zstd", field, told))
+
+
+def test_in_version_5_the_key_is_metadata_like_any_other() -> None:
+    held = read(stream("zstd", "zstd", b"LZ4", V5))
+    assert held.equals(BATCH)
+    assert held.custom_metadata[V4_COMPRESSION_KEY] == b"LZ4"
