@@ -1,7 +1,8 @@
-"""`--keep-written FOLDER`: what the tests of this process write as streams and files is kept there, for other readers.
+"""`--keep-written FOLDER`: what the tests write as streams and files is kept there, for other readers.
 
 Only what is whole and valid is kept: tests also write what must not be, to see that readers tell. Each content is kept
-once, and of each test a few.
+once, and of each test a few. Processes that tests start write it, too: commands, servers, Spark's workers. Python reads
+a `sitecustomize` of ours when they begin.
 """
 
 from __future__ import annotations
@@ -9,16 +10,22 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections import Counter
+import sys
 from collections.abc import Callable
 from hashlib import sha256
+from importlib.abc import MetaPathFinder
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
+if TYPE_CHECKING:
+    import pytest
 
 MAX_BYTES = 4 << 20
 MAX_PER_TEST = 12
+CHILDREN_KEY = "BOWSTRING_TESTS_KEEP_WRITTEN"
+_SINKS = "bowstring.ipc.places.sinks"
+_HOME = Path(__file__).resolve().parent
 
 
 class Keeper:
@@ -28,13 +35,13 @@ class Keeper:
         self._folder = folder
         self._written: dict[int, bytearray] = {}
         self._seen: set[bytes] = set()
-        self._per_test: Counter[str] = Counter()
         self._busy = False
         folder.mkdir(parents=True, exist_ok=True)
 
-    def listen(self) -> None:
-        """Hear what is written from now on."""
-        from bowstring.ipc.places import sinks
+    def listen(self, sinks: Any = None) -> None:
+        """Hear what is written from now on, to the sinks of this module."""
+        if sinks is None:
+            from bowstring.ipc.places import sinks
 
         for kind in (sinks.VectorSink, sinks.ObjectSink):
             for name, parts_of in (
@@ -69,21 +76,29 @@ class Keeper:
         def finished(sink: Any) -> None:
             finish(sink)
             data = bytes(self._written.pop(id(sink), b""))
-            test = os.environ.get("PYTEST_CURRENT_TEST", "")
-            name = re.sub(r"\W+", "-", test.partition(" ")[0].rpartition("/")[2]).strip("-")[:90]
+            path = Path(getattr(sink, "_path", ""))
+            if path.is_file():  # not all that is in a file went through its sink
+                data = path.read_bytes() if path.stat().st_size <= MAX_BYTES else b""
             digest = sha256(data).digest()
-            if 0 < len(data) <= MAX_BYTES and digest not in self._seen and self._per_test[name] < MAX_PER_TEST:
+            if 0 < len(data) <= MAX_BYTES and digest not in self._seen:
                 self._seen.add(digest)
-                self._busy = True
-                try:
-                    if _is_sound(data):
-                        self._per_test[name] += 1
-                        suffix = "arrow" if data.startswith(b"ARROW1") else "arrows"
-                        (self._folder / f"{name}-{self._per_test[name]}.{suffix}").write_bytes(data)
-                finally:
-                    self._busy = False
+                self._keep(data, digest.hex()[:12])
 
         return finished
+
+    def _keep(self, data: bytes, digest: str) -> None:
+        test = os.environ.get("PYTEST_CURRENT_TEST", "")
+        name = re.sub(r"\W+", "-", test.partition(" ")[0].rpartition("/")[2]).strip("-")[:90]
+        is_known = next(self._folder.glob(f"*-{digest}.*"), None) is not None
+        if is_known or len(list(self._folder.glob(f"{name}-*"))) >= MAX_PER_TEST:
+            return
+        self._busy = True
+        try:
+            if _is_sound(data):
+                suffix = "arrow" if data.startswith(b"ARROW1") else "arrows"
+                (self._folder / f"{name}-{digest}.{suffix}").write_bytes(data)
+        finally:
+            self._busy = False
 
     def _abandoned(self, abandon: Callable[[Any], None]) -> Callable[[Any], None]:
         @functools.wraps(abandon)
@@ -113,4 +128,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     folder = config.getoption("--keep-written")
     if folder:
-        Keeper(Path(folder).resolve()).listen()
+        kept = Path(folder).resolve()
+        Keeper(kept).listen()
+        os.environ[CHILDREN_KEY] = str(kept)
+        os.environ["PYTHONPATH"] = os.pathsep.join(
+            [str(_HOME / "started_by_tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        )
+
+
+class Late(MetaPathFinder):
+    """Listens in a process that a test started, from when it imports the sinks: many tests look at what is imported."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        """Find the sinks' module; no other."""
+        if name != _SINKS:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        assert spec is not None
+        loader: Any = spec.loader
+        execute = loader.exec_module
+
+        def execute_and_listen(module: Any) -> None:
+            execute(module)
+            Keeper(Path(os.environ[CHILDREN_KEY])).listen(module)
+
+        loader.exec_module = execute_and_listen
+        return spec
