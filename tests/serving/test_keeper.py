@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from bowstring.serving.processes import Process
 from bowstring.serving.storing import store
 from bowstring.transports.unix import UnixTransport
 from tests.serving.other_process import Other, run
+from tests.waiting import soon
 
 PUT = """
 import bowstring as bs
@@ -67,15 +68,6 @@ def read(uri: str) -> list[int]:
 
 def is_running(pid: int) -> bool:
     return Process.of(pid).start_time >= 0
-
-
-def soon(condition: Callable[[], bool], within_s: float = 15.0) -> bool:
-    end = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def test_what_a_process_gave_can_be_read_after_its_end(key: KeeperKey) -> None:
@@ -158,7 +150,7 @@ def test_it_stays_when_processes_that_gave_memory_are_killed(key: KeeperKey) -> 
     with Other(PUT + "\nhear()", key=key, values=[7], place=(0, 0)) as other:
         uri = other.hear()
         other.kill()
-    time.sleep(1.5)
+    time.sleep(1.5)  # the keeper looks once a second for who has ended
     with Keeper.open(key, start=False) as keeper:
         keeper.commit("d", {0: 0})
     assert read(uri) == [7]

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from bowstring.serving import storing
 from bowstring.serving.server import ServerOptions
 from bowstring.serving.storing import store
 from tests.serving.other_process import Other, run
+from tests.waiting import soon
 
 READ = "import bowstring as bs\nwith bs.connect(uri) as data: say(data.read_all().to_pydict())"
 SERVE = (
@@ -50,15 +51,6 @@ def example() -> bs.Table:
 def server() -> Iterator[bs.Server]:
     with bs.serve({"t": example()}) as made:
         yield made
-
-
-def soon(condition: Callable[[], bool], within_s: float = 10.0) -> bool:
-    end = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def lent(data: bs.Dataset) -> int:

@@ -8,8 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -22,6 +20,7 @@ from bowstring.cli.demo import corpus, demo, inputs
 from bowstring.cli.demo.facts import ColumnFacts, Facts, batch_facts, spark_facts
 from bowstring.cli.demo.roads import by_driver, by_parquet, by_publishing
 from bowstring.errors import NotFoundError, UsageError
+from tests.waiting import soon
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,13 +117,6 @@ def commands_of(session: int) -> list[str]:
         except OSError:
             continue
     return found
-
-
-def soon(condition: Callable[[], bool], within_s: float) -> bool:
-    end = time.monotonic() + within_s
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.1)
-    return condition()
 
 
 def test_facts_differ_where_rows_nulls_or_sums_do() -> None:

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Timer
@@ -16,6 +15,7 @@ import pytest
 from bowstring.errors import EnvironmentProblemError
 from bowstring.spark import java
 from bowstring.spark.java import find_java
+from tests.waiting import soon
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the scripts are for a POSIX shell")
 
@@ -139,10 +139,7 @@ def test_a_java_that_hangs_is_killed_with_all_that_it_started(
     with pytest.raises(EnvironmentProblemError, match=r"did not end within 0\.5 s"):
         find_java({"JAVA_HOME": str(hanging), "PATH": ""})
     status = Path("/proc", (tmp_path / "child").read_text().strip(), "stat")
-    deadline = time.monotonic() + 10  # a signal takes its time to arrive
-    while (is_alive := status.exists() and ") Z " not in status.read_text()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not is_alive
+    assert soon(lambda: not status.exists() or ") Z " in status.read_text())  # a signal takes its time to arrive
 
 
 SPARK_WITHOUT_JAVA = """

@@ -6,7 +6,6 @@ import json
 import pickle
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 import bowstring as bs
 from bowstring.errors import ConnectionLostError
 from bowstring.serving.processes import start_time
+from tests.waiting import soon
 
 pytest.importorskip("pyspark")
 
@@ -92,10 +92,7 @@ def test_nothing_is_left_when_the_driver_is_killed(cluster_report: Job) -> None:
     table = bs.connect(cluster_report.published).read_all()
     cluster_report.process.kill()
     cluster_report.process.wait(30)
-    end = time.monotonic() + 20
-    while start_time(cluster_report.report["keeper"]) >= 0:
-        assert time.monotonic() < end, "the keeper outlives its driver"
-        time.sleep(0.05)
+    assert soon(lambda: start_time(cluster_report.report["keeper"]) < 0, 20), "the keeper outlives its driver"
     with pytest.raises(ConnectionLostError):
         bs.connect(cluster_report.published)
     assert table.num_rows == ROWS

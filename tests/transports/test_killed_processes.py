@@ -7,8 +7,7 @@ import select
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from bowstring.transports.base import TransportOptions
 from bowstring.transports.regions import address_of, addresses_of
 from bowstring.transports.unix import UnixTransport
 from bowstring.transports.unix_listener import UnixListener
+from tests.waiting import soon
 
 OPTIONS = TransportOptions(timeout_s=20)
 SIZE_BYTES, BODY_BYTES = 64 << 20, 256 << 20
@@ -101,13 +101,6 @@ def pointed_at(link: Path) -> str:
         return ""
 
 
-def wait_until(condition: Callable[[], object], timeout_s: float = 10) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)
-
-
 def transport_has_input(transport: UnixTransport) -> bool:
     return bool(select.select([transport], [], [], 0)[0])
 
@@ -137,7 +130,7 @@ def test_memory_of_a_killed_publisher_stays_for_its_reader_and_then_goes(listene
 
 def test_memory_that_nobody_received_goes_with_the_killed_publisher(listener: UnixListener) -> None:
     with process(PUBLISHER, listener.address) as child, listener.accept() as transport:
-        wait_until(lambda: transport_has_input(transport))
+        assert soon(lambda: transport_has_input(transport))
         assert holders(PUBLISHED) == [str(child.pid)]
         assert not [place for place in ("fd", "maps") if "/dev/shm" in described(Path(f"/proc/{child.pid}/{place}"))]
         child.send_signal(signal.SIGKILL)
@@ -168,7 +161,7 @@ def test_a_killed_client_gives_its_leases_back(listener: UnixListener) -> None:
 
 def test_a_sender_killed_in_the_middle_of_a_body_is_lost_and_its_memory_given_back(listener: UnixListener) -> None:
     with process(SENDER, listener.address) as child, listener.accept() as transport:
-        wait_until(lambda: transport_has_input(transport))
+        assert soon(lambda: transport_has_input(transport))
         child.send_signal(signal.SIGKILL)
         with pytest.raises(ConnectionLostError, match=f"of {BODY_BYTES} bytes"):
             transport.receive()
