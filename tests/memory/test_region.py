@@ -21,23 +21,18 @@ import pytest
 from bowstring.errors import ClosedError, InvalidDataError, LimitError, ResourceError, TruncatedError, UsageError
 from bowstring.memory import descriptors
 from bowstring.memory.region import Region, RegionWriter
+from bowstring.testing.descriptors import no_descriptor_left
 
 F_ADD_SEALS = 1033
 SEAL_SEAL, SEAL_SHRINK, SEAL_GROW, SEAL_WRITE, SEAL_FUTURE_WRITE = 1, 2, 4, 8, 16
 ALLOW_SEALING = 2
 
 
-def open_descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 @pytest.fixture(autouse=True)
 def no_descriptor_is_left() -> Iterator[None]:
-    gc.collect()
-    before = open_descriptors()
-    yield
-    gc.collect()
-    assert open_descriptors() == before
+    with no_descriptor_left():
+        yield
+        gc.collect()
 
 
 def a_memfd(content: bytes = b"content", seals: int = 0, size: int | None = None) -> int:

@@ -18,7 +18,7 @@ from bowstring.dissociated.states import State
 from bowstring.dissociated.wire import AddressBody
 from bowstring.errors import ConnectionLostError
 from bowstring.memory.region import Region
-from bowstring.testing.transport_conformance import open_descriptors
+from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.regions import address_of, addresses_of
 from bowstring.transports.unix import UnixTransport
@@ -107,10 +107,8 @@ def transport_has_input(transport: UnixTransport) -> bool:
 
 @pytest.fixture
 def listener() -> Iterator[UnixListener]:
-    before = open_descriptors()
-    with UnixListener(options=OPTIONS) as own:
+    with no_descriptor_left(), UnixListener(options=OPTIONS) as own:
         yield own
-    assert open_descriptors() == before
 
 
 def test_memory_of_a_killed_publisher_stays_for_its_reader_and_then_goes(listener: UnixListener) -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError, ResourceError, UsageError
-from bowstring.testing.transport_conformance import in_thread, open_descriptors
+from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.transport_conformance import in_thread
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.unix import UnixTransport
 from bowstring.transports.unix_address import new_abstract_address, runtime_directory
@@ -25,9 +26,8 @@ OPTIONS = TransportOptions(timeout_s=10)
 
 @pytest.fixture(autouse=True)
 def no_descriptor_is_left() -> Iterator[None]:
-    before = open_descriptors()
-    yield
-    assert open_descriptors() == before
+    with no_descriptor_left():
+        yield
 
 
 def greet(address: str, listener: UnixListener) -> None:

@@ -17,7 +17,7 @@ from hypothesis import given, settings, strategies as st
 
 from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError, LimitError, ProtocolError, UsageError
 from bowstring.memory.region import Region
-from bowstring.testing.transport_conformance import open_descriptors
+from bowstring.testing.descriptors import no_descriptor_left, open_descriptors
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.unix import UnixTransport
 
@@ -37,14 +37,18 @@ def send(peer: socket.socket, data: bytes, descriptors: list[int] | None = None)
     peer.sendmsg([data], rights)
 
 
+@pytest.fixture(autouse=True)
+def no_descriptor_is_left() -> Iterator[None]:
+    with no_descriptor_left():
+        yield
+
+
 @pytest.fixture
 def peer() -> Iterator[tuple[socket.socket, UnixTransport]]:
-    """A hostile peer's bare socket, and our end; nothing may be left open afterwards."""
-    before = open_descriptors()
+    """A hostile peer's bare socket, and our end."""
     hostile, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with hostile, UnixTransport(ours, OPTIONS) as transport:
         yield hostile, transport
-    assert open_descriptors() == before
 
 
 Peer = tuple[socket.socket, UnixTransport]
@@ -219,6 +223,23 @@ def test_when_no_descriptor_is_left_a_passed_region_is_a_clean_error(peer: Peer)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def hear_out(*sent: tuple[bytes, bool]) -> None:
+    """Receive what a hostile peer sends, some of it with a descriptor, until an error of ours."""
+    before = open_descriptors()
+    hostile, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with hostile, UnixTransport(ours, OPTIONS) as transport:
+        descriptor = memfd()
+        for data, with_descriptor in sent:
+            if data:
+                send(hostile, data, [descriptor] if with_descriptor else None)
+        os.close(descriptor)
+        hostile.shutdown(socket.SHUT_WR)
+        with pytest.raises(BowstringError):
+            while True:
+                transport.receive()
+    assert open_descriptors() == before
+
+
 @settings(max_examples=60)
 @given(
     st.lists(
@@ -231,41 +252,18 @@ def test_when_no_descriptor_is_left_a_passed_region_is_a_clean_error(peer: Peer)
     st.booleans(),
 )
 def test_any_bytes_are_messages_or_clean_errors(frames: list[bytes], with_descriptor: bool) -> None:
-    before = open_descriptors()
-    hostile, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    with hostile, UnixTransport(ours, OPTIONS) as transport:
-        data = b"".join(frames)
-        descriptor = memfd()
-        if data:
-            send(hostile, data, [descriptor] if with_descriptor else None)
-        os.close(descriptor)
-        hostile.shutdown(socket.SHUT_WR)
-        with pytest.raises(BowstringError):
-            while True:
-                transport.receive()
-    assert open_descriptors() == before
+    hear_out((b"".join(frames), with_descriptor))
 
 
 def test_a_conversation_with_flipped_bits_is_messages_or_clean_errors() -> None:
     good = frame(0, 0, b"plain message") + frame(1, 1 << 56 | 3, b"tagged") + region_frame() + frame(3, 0) + frame(0)
-    before = open_descriptors()
+    cut = good.index(region_frame())
     source = random.Random(5)
     for _ in range(300):
         data = bytearray(good)
         place = source.randrange(len(data))
         data[place] ^= 1 << source.randrange(8)
-        hostile, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        with hostile, UnixTransport(ours, OPTIONS) as transport:
-            descriptor = memfd()
-            cut = good.index(region_frame())
-            send(hostile, bytes(data[:cut]))
-            send(hostile, bytes(data[cut:]), [descriptor])
-            os.close(descriptor)
-            hostile.shutdown(socket.SHUT_WR)
-            with pytest.raises(BowstringError):
-                while True:
-                    transport.receive()
-    assert open_descriptors() == before
+        hear_out((bytes(data[:cut]), False), (bytes(data[cut:]), True))
 
 
 def test_a_destination_that_does_not_fit_is_the_caller_s_fault(peer: Peer) -> None:

@@ -25,17 +25,13 @@ from bowstring.dissociated.events import AddressesFreed, DataRequested, MessageR
 from bowstring.dissociated.wire import AddressBody, PackedBody
 from bowstring.errors import BowstringError, ClosedError, ConnectionLostError, DeadlineError, LimitError, ProtocolError
 from bowstring.memory.region import Region
+from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.transports.base import Transport, TransportOptions
 from bowstring.transports.regions import address_of, addresses_of
 
 Ends: TypeAlias = tuple[Transport, Transport]
 QUICK = TransportOptions(timeout_s=20.0)
 WANT_DATA, FREE_DATA = 11, 12
-
-
-def open_descriptors() -> int:
-    """How many descriptors this process has open."""
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 @contextmanager
@@ -70,11 +66,10 @@ class TransportConformance(ABC):
     @pytest.fixture
     def ends(self) -> Iterator[Ends]:
         """A pair that is closed after the test, which may leave no descriptor behind."""
-        before = open_descriptors()
-        one, other = self.connected()
-        with one, other:
-            yield one, other
-        assert open_descriptors() == before
+        with no_descriptor_left():
+            one, other = self.connected()
+            with one, other:
+                yield one, other
 
     # Messages
 
@@ -290,26 +285,23 @@ class TransportConformance(ABC):
 
     def test_regions_beyond_the_limit_are_refused_and_leak_nothing(self) -> None:
         self._needs_regions()
-        before = open_descriptors()
-        one, other = self.connected(TransportOptions(timeout_s=20, max_regions=3))
-        with one, other, Region.copy_of([b"x"]) as region:
-            for _ in range(4):
-                one.send_region(region)
-            one.send([b"go"])
-            with pytest.raises(LimitError):
-                other.receive()
-        assert open_descriptors() == before
+        with no_descriptor_left():
+            one, other = self.connected(TransportOptions(timeout_s=20, max_regions=3))
+            with one, other, Region.copy_of([b"x"]) as region:
+                for _ in range(4):
+                    one.send_region(region)
+                one.send([b"go"])
+                with pytest.raises(LimitError):
+                    other.receive()
 
     def test_regions_that_nobody_received_leak_nothing(self) -> None:
         self._needs_regions()
-        before = open_descriptors()
-        one, other = self.connected()
-        with Region.copy_of([b"x"]) as region:
-            one.send_region(region)
-        one.close()
-        other.close()
-        del one, other
-        assert open_descriptors() == before
+        with no_descriptor_left():
+            one, other = self.connected()
+            with Region.copy_of([b"x"]) as region:
+                one.send_region(region)
+            one.close()
+            other.close()
 
     # The whole protocol
 
