@@ -7,7 +7,7 @@ from itertools import islice
 
 import click
 
-from bowstring.cli.rows import column_option, limited, write_csv, write_json_lines, write_table
+from bowstring.cli.rows import column_option, limited, one_by_one, write_csv, write_json_lines, write_table
 from bowstring.cli.streams import forgive_letters, given, max_piped_option
 from bowstring.ipc.opening import open_any
 
@@ -37,7 +37,7 @@ def cat(file: str | None, *, form: str | None, columns: tuple[str, ...], whole: 
     is_terminal = sys.stdout.isatty()
     limit = _ROWS_SHOWN if is_terminal and not whole else None
     with open_any(given(file), columns or None, max_piped_bytes=max_piped_bytes) as reader:
-        rows = limited(reader, None)
+        rows = limited(reader if limit is None else one_by_one(reader), None)
         some = rows if limit is None else islice(rows, limit)
         if form == "table" or (form is None and is_terminal):
             write_table(reader.schema, some, whole)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from bowstring.cli.rows import column_option, limited, write_csv, write_json_lines, write_table
+from bowstring.cli.rows import column_option, limited, one_by_one, write_csv, write_json_lines, write_table
 from bowstring.cli.streams import forgive_letters, given, max_piped_option
 from bowstring.ipc.opening import open_any
 
@@ -26,7 +26,7 @@ def head(
     """
     forgive_letters()
     with open_any(given(file), columns or None, max_piped_bytes=max_piped_bytes) as reader:
-        rows = limited(reader, count)
+        rows = limited(one_by_one(reader), count)
         if form == "table":
             write_table(reader.schema, rows, whole)
         else:

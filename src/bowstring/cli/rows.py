@@ -17,6 +17,8 @@ from bowstring.datatypes.field import Schema
 from bowstring.errors import UsageError
 from bowstring.inspection.text import printable
 from bowstring.inspection.values import csv_line, json_line, rows_of, text_of
+from bowstring.ipc.file import FileReader
+from bowstring.ipc.stream import StreamReader
 from bowstring.tabular.batch import RecordBatch
 
 CELL_CHARACTERS = 40
@@ -30,6 +32,11 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def column_option(command: _Command) -> _Command:
     """The option that chooses columns."""
     return click.option("-c", "--column", "columns", multiple=True, help="Only this column; may be repeated.")(command)
+
+
+def one_by_one(reader: FileReader | StreamReader) -> Iterable[RecordBatch]:
+    """The batches of a reader; from afar none is fetched before it is asked for, where iterating looks ahead."""
+    return map(reader.get_batch, range(len(reader))) if isinstance(reader, FileReader) else reader
 
 
 def limited(batches: Iterable[RecordBatch], limit: int | None) -> Iterator[_Row]:

@@ -26,7 +26,8 @@ from bowstring.inspection.sizes import DictionaryTally, Tally
 from bowstring.inspection.text import share_of
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata.schema_tables import V4, V5, DictionaryId, WireSchema, read_fields
-from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence, recognised
+from bowstring.ipc.opening import MAX_PIPED_BYTES, near_or_far, recognised
+from bowstring.ipc.places.ranges import RangeSource
 from bowstring.ipc.places.sources import MemorySource, PulledSource
 from bowstring.ipc.upkeep.scan import FileScan, Outside, Scan, StreamScan
 
@@ -39,14 +40,15 @@ def inspect(source: Any, limits: Limits = DEFAULT_LIMITS, max_piped_bytes: int =
     («Serialization and Interprocess Communication (IPC)»); the two are told apart by their first bytes.
 
     `source` is a path (mapped), bytes or anything with the buffer protocol, a binary file object or a descriptor
-    (mapped where it is a regular file), or a socket. Only headers are read, so compressed and big-endian data can be
-    inspected, too. A stream that can't be rewound is read through in small pieces, which takes as long as it takes to
+    (mapped where it is a regular file), a socket, or a URL and what `fsspec.open` gives (read by ranges: of a file the
+    footer and all headers, at once). Only headers are read, so compressed and big-endian data can be inspected, too. A
+    stream that can't be rewound is read through in small pieces, which takes as long as it takes to
     come. A file that can't be rewound is kept in memory: `LimitError` where it is larger than `max_piped_bytes`.
 
     Raises `FormatMismatchError` for anything but Arrow, `TruncatedError` for what is cut off, other `InvalidDataError`s
     for headers that contradict themselves, `NotFoundError` for a path that is not there.
     """
-    opened = in_sequence(source)
+    opened = near_or_far(source)
     try:
         scan, name = _scan(opened, limits, max_piped_bytes)
         return inspected(scan, name, limits)
@@ -54,10 +56,10 @@ def inspect(source: Any, limits: Limits = DEFAULT_LIMITS, max_piped_bytes: int =
         opened.close()
 
 
-def _scan(source: MemorySource | PulledSource, limits: Limits, max_piped_bytes: int) -> tuple[Scan, str]:
+def _scan(source: MemorySource | PulledSource | RangeSource, limits: Limits, max_piped_bytes: int) -> tuple[Scan, str]:
     is_file, ready = recognised(source, max_piped_bytes)
     if is_file:
-        assert isinstance(ready, MemorySource)
+        assert isinstance(ready, MemorySource | RangeSource)
         return FileScan(ready, limits), source.name
     return StreamScan(ready, limits), source.name
 

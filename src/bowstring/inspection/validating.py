@@ -10,8 +10,7 @@ from bowstring.errors import InvalidDataError
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata.schema_tables import DictionaryId
-from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence, recognised
-from bowstring.ipc.places.sources import MemorySource
+from bowstring.ipc.opening import MAX_PIPED_BYTES, file_reader, near_or_far, recognised
 from bowstring.ipc.stream import StreamReader
 from bowstring.layouts.array import Array
 from bowstring.layouts.validation import faults
@@ -126,12 +125,11 @@ class Validator:
                 yield from self._stream(reader)
 
     def _open(self) -> FileReader | _PatientReader:
-        opened = in_sequence(self._source)
+        opened = near_or_far(self._source)
         try:
             is_file, ready = recognised(opened, self._max_piped_bytes)
             if is_file:
-                assert isinstance(ready, MemorySource)
-                return FileReader(ready, None, self._limits)
+                return file_reader(ready, None, self._limits)
             return _PatientReader(ready, None, self._limits)
         except BaseException:
             opened.close()
@@ -149,7 +147,7 @@ class Validator:
             yield from self._dictionary(reader, node)
         for index in range(reader.num_record_batches):
             try:
-                batch = reader.get_batch(index)
+                batch = reader.whole_batch(index)
             except InvalidDataError as error:
                 yield _fault(error, (index, None, None))
             else:

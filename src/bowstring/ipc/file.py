@@ -211,6 +211,22 @@ class FileReader(Closing):
 
     # Messages
 
+    def spans(self) -> Iterator[tuple[BatchHeader, int, int, tuple[object, ...]]]:
+        """The header of each dictionary batch, then of each record batch; the first byte of its body and its length in
+        bytes; how errors name it. Nothing of bodies is read.
+        """
+        for at, kind, where in self._places():
+            yield (*self._message(at, kind, where), where)
+
+    def _places(self) -> Iterator[tuple[int, str, tuple[object, ...]]]:
+        """Where the footer says where each batch is, what it has to be, and its name."""
+        for kind, word, first, count in (
+            (headers.DICTIONARY_BATCH, "dictionary batch", self._dictionaries_at, self.num_dictionary_batches),
+            (headers.RECORD_BATCH, "record batch", self._batches_at, self.num_record_batches),
+        ):
+            for index in range(count):
+                yield first + BLOCK.itemsize * index, kind, (word, index)
+
     def batch_message(self, index: int) -> tuple[BatchHeader, Buffer]:
         """The header of record batch `index`, and where its body is in the file; nothing of the body is read."""
         try:
@@ -282,7 +298,13 @@ class FileReader(Closing):
 
         Raises `NotFoundError` where there is none, `InvalidDataError` where its header is malformed.
         """
-        header, body = self._located(index)
+        return self._batch(index, *self._located(index), self._columns)
+
+    def whole_batch(self, index: int) -> RecordBatch:
+        """Record batch `index`, of which all columns will be asked for; errors as of `get_batch`."""
+        return self.get_batch(index)
+
+    def _batch(self, index: int, header: BatchHeader, body: Buffer, kind: type[BatchColumns]) -> RecordBatch:
         if self._statistics is not None and header.length != self._statistics.row_counts[index]:
             raise InvalidDataError(
                 f"{self._source.name}: record batch {index}: has {header.length} rows, but the file's statistics say "
@@ -294,7 +316,7 @@ class FileReader(Closing):
             selected = self._selections[version] = (known.plan(version), known.selected(self._positions, version))
         dictionaries = self._dictionaries or self._all_dictionaries()
         where = ("record batch", index)
-        columns = self._columns(selected[0], header, body, dictionaries, where, selected[1])
+        columns = kind(selected[0], header, body, dictionaries, where, selected[1])
         return make_batch(self._schema or self._late(), header, columns)
 
     def _all_dictionaries(self) -> FileDictionaries:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 from bowstring.errors import FormatMismatchError, LimitError, TruncatedError
 from bowstring.ipc import framing
@@ -41,15 +41,30 @@ def in_sequence(source: Any) -> MemorySource | PulledSource:
     return in_order(source)
 
 
+def near_or_far(source: Any) -> MemorySource | PulledSource | RangeSource:
+    """A source as of `in_sequence`; but a URL, and what `fsspec.open` gives, to be read by ranges."""
+    return by_ranges(source) if stores.place_of(source) else in_sequence(source)
+
+
+@overload
+def recognised(source: RangeSource, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[bool, RangeSource]: ...
+@overload
 def recognised(
     source: MemorySource | PulledSource, max_piped_bytes: int = MAX_PIPED_BYTES
-) -> tuple[bool, MemorySource | PulledSource | Replayed]:
-    """Whether a source is a file, by its first bytes, and what to read it from: of a file all of its bytes.
+) -> tuple[bool, MemorySource | PulledSource | Replayed]: ...
+@overload
+def recognised(
+    source: MemorySource | PulledSource | RangeSource, max_piped_bytes: int = MAX_PIPED_BYTES
+) -> tuple[bool, MemorySource | PulledSource | RangeSource | Replayed]: ...
+def recognised(
+    source: MemorySource | PulledSource | RangeSource, max_piped_bytes: int = MAX_PIPED_BYTES
+) -> tuple[bool, MemorySource | PulledSource | RangeSource | Replayed]:
+    """Whether a source is a file, by its first bytes, and what to read it from: of a file all of its bytes, or ranges.
 
     Raises `FormatMismatchError` for anything but Arrow, `LimitError` for a file that can't be rewound and is larger
     than `max_piped_bytes`.
     """
-    if isinstance(source, MemorySource):
+    if isinstance(source, MemorySource | RangeSource):
         head = source.read_at(source.position, max(0, min(16, source.size - source.position)))
     else:
         head = source.read(16)
@@ -57,7 +72,7 @@ def recognised(
         return True, _whole(head, source, max_piped_bytes) if isinstance(source, PulledSource) else source
     if not framing.looks_like_stream(head) and not _may_begin_a_stream(head):
         raise _no_arrow(source.name, head)
-    return False, source if isinstance(source, MemorySource) else Replayed(head, source)
+    return False, Replayed(head, source) if isinstance(source, PulledSource) else source
 
 
 def open_any(
@@ -69,19 +84,23 @@ def open_any(
     """Open an Arrow file or stream, told apart by its first bytes; sources and errors as of `bowstring.inspect`, and
     URLs, which are read by ranges.
     """
-    opened = by_ranges(source) if stores.place_of(source) else in_sequence(source)
+    opened = near_or_far(source)
     try:
-        if isinstance(opened, RangeSource):
-            is_far_file = framing.is_file(opened.read_at(0, min(16, opened.size)))
-            return (RangedReader if is_far_file else StreamReader)(opened, columns, limits)
         is_file, ready = recognised(opened, max_piped_bytes)
-        if is_file:
-            assert isinstance(ready, MemorySource)
-            return FileReader(ready, columns, limits)
-        return StreamReader(ready, columns, limits)
+        if not is_file:
+            return StreamReader(ready, columns, limits)
+        return file_reader(ready, columns, limits)
     except BaseException:
         opened.close()
         raise
+
+
+def file_reader(source: Any, columns: Sequence[str | int] | None = None, limits: Limits = DEFAULT_LIMITS) -> FileReader:
+    """A reader of a source that was recognised as a file."""
+    if isinstance(source, RangeSource):
+        return RangedReader(source, columns, limits)
+    assert isinstance(source, MemorySource)
+    return FileReader(source, columns, limits)
 
 
 def _may_begin_a_stream(head: bytes) -> bool:

@@ -16,7 +16,7 @@ from bowstring.errors import InvalidDataError, LimitError
 from bowstring.flatbuf.codec import Message
 from bowstring.flatbuf.tables import BLOCK, SPECS
 from bowstring.ipc import framing
-from bowstring.ipc.bodies.columns import belong_together
+from bowstring.ipc.bodies.columns import BatchColumns, belong_together
 from bowstring.ipc.bodies.far import FarBody, FarColumns, FarHeader, entries_of, make_group
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
@@ -68,11 +68,39 @@ class RangedReader(FileReader):
         return header, body_at, body_bytes
 
     def batch_message(self, index: int) -> tuple[BatchHeader, Buffer]:
-        """The header and the body of record batch `index`, both fetched as a whole."""
+        """The header and the body of record batch `index`, both fetched as a whole, at once."""
+        found = Pieces()
+        if -len(self) <= index < len(self):
+            offset, metadata_bytes, body_bytes = self._block(self._batches_at + BLOCK.itemsize * (index % len(self)))
+            if self._is_sound(offset, metadata_bytes, body_bytes) and body_bytes <= self._limits.max_body_bytes:
+                found = self._far.fetch([(offset, metadata_bytes + body_bytes)])
+                self._far.begin(offset, metadata_bytes, found)
         header, body = super().batch_message(index)
-        found = self._far.fetch([(body.offset, body.size)]).find(body.offset, body.size)
-        assert found is not None
-        return BatchHeader(header.raw[:], header.shape), found
+        here = found.find(body.offset, body.size)
+        assert here is not None
+        return BatchHeader(header.raw[:], header.shape), here
+
+    def whole_batch(self, index: int) -> RecordBatch:
+        """Record batch `index`, fetched as a whole; errors as of `get_batch`."""
+        return self._batch(index, *self.batch_message(index), BatchColumns)
+
+    def spans(self) -> Iterator[tuple[BatchHeader, int, int, tuple[object, ...]]]:
+        """As of `FileReader`; many headers are fetched at once."""
+        places = list(self._places())
+        blocks = [self._block(at) for at, _, _ in places]
+        done = 0
+        while done < len(places):
+            stop, held = done, 0
+            while stop < len(places) and (stop == done or held + blocks[stop][1] <= ROUND_BYTES):
+                held += blocks[stop][1]
+                stop += 1
+            sound = [block[:2] for block in blocks[done:stop] if self._is_sound(*block)]
+            found = self._far.fetch(sound)
+            for offset, metadata_bytes in sound:
+                self._far.begin(offset, metadata_bytes, found)
+            for at, kind, where in places[done:stop]:
+                yield (*self._message(at, kind, where), where)
+            done = stop
 
     def dictionary_messages(self) -> Iterator[tuple[BatchHeader, Any, tuple[object, ...]]]:
         """The header and body of each dictionary batch; all headers are fetched at once, and small bodies with them."""

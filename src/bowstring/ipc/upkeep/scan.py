@@ -15,8 +15,10 @@ from bowstring.ipc.limits import Limits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema_tables import read_pairs
+from bowstring.ipc.places.ranges import RangeSource
 from bowstring.ipc.places.replaying import Replayed
 from bowstring.ipc.places.sources import MemorySource, PulledSource
+from bowstring.ipc.ranged import RangedReader
 from bowstring.memory.buffer import Buffer
 
 _AT_ONCE = 1 << 20
@@ -90,10 +92,11 @@ class Scan(Protocol):
 class FileScan:
     """A file, by its footer."""
 
-    def __init__(self, source: MemorySource, limits: Limits) -> None:
+    def __init__(self, source: MemorySource | RangeSource, limits: Limits) -> None:
         self._source = source
         self._limits = limits
-        self.reader = FileReader(source, None, limits)  # has checked magic, trailer and the footer's place
+        kind = RangedReader if isinstance(source, RangeSource) else FileReader
+        self.reader = kind(source, None, limits)  # type: ignore[arg-type]  # checks magic and the footer's place
         footer = self.reader.footer
         self._footer_bytes = footer.message.size
         self._footer_at = source.size - _TRAILER_BYTES - self._footer_bytes
@@ -107,17 +110,15 @@ class FileScan:
 
     def batches(self) -> Iterator[BatchSpan]:
         """Every dictionary batch, then every record batch, each header read once."""
-        reader, name = self.reader, self._source.name
-        for header, body, where in reader.dictionary_messages():
-            yield self._span(header, body.offset, body.size, f"{name}: {where[0]} {where[1]}")
-        for index in range(reader.num_record_batches):
-            header, body = reader.batch_message(index)
-            yield self._span(header, body.offset, body.size, f"{name}: record batch {index}")
+        for header, body_at, body_bytes, (word, index) in self.reader.spans():
+            yield self._span(header, body_at, body_bytes, f"{self._source.name}: {word} {index}")
 
     def _span(self, header: BatchHeader, body_at: int, body_bytes: int, where: str) -> BatchSpan:
         self._end = max(self._end, body_at + body_bytes)
         legacy = header.raw[:4] != framing.CONTINUATION
-        body = Buffer(self._source.memory, body_at, body_bytes)
+        body = None
+        if isinstance(self._source, MemorySource):
+            body = Buffer(self._source.memory, body_at, body_bytes)
         return BatchSpan(header, body_at, body_bytes, len(header.raw), legacy, where, body)
 
     def outside(self) -> Outside:
@@ -141,7 +142,7 @@ class StreamScan:
     """
 
     def __init__(
-        self, source: MemorySource | PulledSource | Replayed, limits: Limits, keeps_bodies: bool = False
+        self, source: MemorySource | PulledSource | RangeSource | Replayed, limits: Limits, keeps_bodies: bool = False
     ) -> None:
         self._source = source
         self._keeps_bodies = keeps_bodies or isinstance(source, MemorySource)
@@ -184,7 +185,8 @@ class StreamScan:
 
     def outside(self) -> Outside:
         """The schema message, the end marker, and what follows it where that is known."""
-        total = self._source.size if isinstance(self._source, MemorySource) else self._source.position
+        source = self._source
+        total = source.size if isinstance(source, MemorySource | RangeSource) else source.position
         ending = self._ending_bytes
         return Outside(total, self._schema_bytes, 0, ending, ending > 0, self._is_legacy)
 
@@ -217,8 +219,12 @@ class StreamScan:
         )
 
 
-def _skip(source: MemorySource | PulledSource | Replayed, size_bytes: int) -> int:
+def _skip(source: MemorySource | PulledSource | RangeSource | Replayed, size_bytes: int) -> int:
     """Leave bytes behind; how many there were. What can't be skipped is read in small pieces and dropped."""
+    if isinstance(source, RangeSource):
+        there = min(size_bytes, source.size - source.position)
+        source.position += there
+        return there
     left = size_bytes
     while left:
         got = len(source.read(min(left, _AT_ONCE)))

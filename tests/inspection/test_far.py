@@ -1,0 +1,172 @@
+"""Looking into what is behind a URL: few questions and few bytes, and the same answers as for a file beside us."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+import bowstring as bs
+from bowstring import errors
+from bowstring.cli.main import main
+from bowstring.inspection.validating import Fault, Validator
+from bowstring.ipc.places import ranges
+from tests.ipc import samples
+from tests.ipc.remote import SlowFileSystem, serving
+
+MAKE = {"file": samples.as_file, "stream": samples.as_stream}
+FORMATS = pytest.mark.parametrize("format_", MAKE)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _stores() -> Iterator[None]:
+    fsspec.register_implementation("slow", SlowFileSystem, clobber=True)
+    yield
+    MemoryFileSystem.store.clear()
+
+
+@pytest.fixture
+def put() -> Callable[[bytes], str]:
+    def put(data: bytes) -> str:
+        MemoryFileSystem.store.pop("/held.arrow", None)
+        fsspec.filesystem("memory").pipe_file("/held.arrow", data)
+        SlowFileSystem.reset()
+        return "slow://held.arrow"
+
+    return put
+
+
+@pytest.fixture(scope="module")
+def large() -> dict[str, bytes]:
+    """40 batches of 800 KB, 32 MB in all."""
+    part = bs.record_batch({"n": np.arange(50_000), "x": np.arange(50_000) / 2})
+    return {name: make(*[part] * 40) for name, make in MAKE.items()}
+
+
+def faults(source: Any) -> tuple[list[Fault], int]:
+    """What is wrong with a source, and its rows."""
+    validator = Validator(source)
+    return list(validator.faults()), validator.result.rows
+
+
+def test_a_large_file_is_told_by_its_ends_and_its_headers(large: dict[str, bytes], put: Callable[[bytes], str]) -> None:
+    found = bs.inspect(put(large["file"]))
+    assert found == replace(bs.inspect(large["file"]), source="slow://held.arrow")
+    assert SlowFileSystem.questions <= 4
+    assert SlowFileSystem.sent_bytes < len(large["file"]) // 6  # an eighth are the ends
+
+
+def test_of_a_large_stream_the_bodies_are_skipped(put: Callable[[bytes], str]) -> None:
+    part = bs.record_batch({"n": np.arange(1 << 20)})
+    data = samples.as_stream(*[part] * 4)
+    found = bs.inspect(put(data))
+    assert found == replace(bs.inspect(data), source="slow://held.arrow")
+    assert SlowFileSystem.sent_bytes < len(data) // 4
+
+
+def test_a_web_server_sends_a_file_s_ends_and_headers(
+    large: dict[str, bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(large=large["file"]) as site:
+        for command in ("info", "sizes", "head"):
+            site.requests.clear()
+            assert main([command, f"{site.url}/large"]) == 0
+            asked = [ask for verb, _, ask in site.requests if verb == "GET"]
+            assert all(asked)
+            assert sum(map(span_bytes, asked)) < len(large["file"]) // 4
+            assert len(asked) <= 3 + (3 if command == "head" else 40)
+    said = capsys.readouterr().out
+    assert "2,000,000 in 40 record batches" in said
+
+
+def span_bytes(asked: str | None) -> int:
+    """How many bytes a header "Range" asks for."""
+    assert asked is not None
+    first, last = asked.removeprefix("bytes=").split("-")
+    return int(last) - int(first) + 1 if first else int(last)
+
+
+@FORMATS
+@pytest.mark.parametrize("columns", [(), ("dictionary", "view", "int")])
+@pytest.mark.parametrize("compression", [None, "lz4"])
+def test_everything_is_told_as_it_is_of_a_file_beside_us(
+    format_: str, columns: tuple[str, ...], compression: str | None, put: Callable[[bytes], str]
+) -> None:
+    batch = samples.batch(*columns)
+    data = MAKE[format_](batch, batch.slice(1), compression=compression)
+    url = put(data)
+    assert bs.inspect(url) == replace(bs.inspect(data), source=url)
+    assert faults(url) == faults(data) == ([], 5)
+
+
+def test_wide_headers_are_fetched_as_a_whole(put: Callable[[bytes], str]) -> None:
+    batch = bs.record_batch({f"c{number}": np.arange(3) for number in range(9000)})
+    data = samples.as_file(batch, batch, batch)
+    url = put(data)
+    assert bs.inspect(url) == replace(bs.inspect(data), source=url)
+    assert SlowFileSystem.questions <= 5
+
+
+def test_a_file_larger_than_what_a_pipe_may_bring_is_told_and_validated(put: Callable[[bytes], str]) -> None:
+    batch = samples.batch("int", "text")
+    url = put(samples.as_file(batch))
+    assert bs.inspect(url, max_piped_bytes=10).rows == 3
+    assert list(Validator(url, max_piped_bytes=10).faults()) == []
+
+
+def test_validating_a_file_takes_a_question_a_batch(large: dict[str, bytes], put: Callable[[bytes], str]) -> None:
+    assert faults(put(large["file"])) == ([], 2_000_000)
+    assert SlowFileSystem.questions <= 40 + 4
+
+
+@FORMATS
+def test_faults_are_found_where_they_are(format_: str, put: Callable[[bytes], str]) -> None:
+    batch = bs.record_batch({"n": [1, 2, 3], "text": ["first", "second", "third"]})
+    data = bytearray(MAKE[format_](batch, batch))
+    data[data.rindex(b"second")] = 0xFF
+    found, rows = faults(put(bytes(data)))
+    assert (found, rows) == faults(bytes(data))
+    assert [(fault.record_batch, fault.column_name) for fault in found] == [(1, "text")]
+
+
+def told(source: Any) -> Any:
+    """What is told of a source, without its name, or the kind of error."""
+    try:
+        return replace(bs.inspect(source), source="it")
+    except errors.BowstringError as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("edge_bytes", [16, 1 << 16])
+@FORMATS
+def test_damaged_data_is_told_as_it_is_of_a_file_beside_us(
+    format_: str, edge_bytes: int, put: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SlowFileSystem, "latency_s", 0.0)
+    monkeypatch.setattr(ranges, "_EDGE_BYTES", edge_bytes)
+    data = MAKE[format_](samples.batch("int", "dictionary"), samples.batch("int", "dictionary"))
+    random = np.random.default_rng(11)
+    damaged = [data[:size] for size in range(0, len(data), 29)]
+    for _ in range(150):
+        broken = bytearray(data)
+        for at in random.integers(0, len(data), 3):
+            broken[at] ^= 1 << random.integers(0, 8)
+        damaged.append(bytes(broken))
+    outcomes = [(told(held), told(put(held))) for held in damaged]
+    assert all(near == far for near, far in outcomes)
+    assert any(isinstance(near, type) for near, _ in outcomes)
+    assert not all(isinstance(near, type) for near, _ in outcomes)
+
+
+def test_what_is_no_arrow_data_or_not_there_is_told(put: Callable[[bytes], str]) -> None:
+    with pytest.raises(errors.FormatMismatchError, match=r"slow://held.arrow: .*text, perhaps CSV"):
+        bs.inspect(put(b"a,b\n1,2\n3,4\n5,6\n"))
+    with pytest.raises(errors.TruncatedError, match="empty"):
+        bs.inspect(put(b""))
+    with pytest.raises(errors.NotFoundError):
+        bs.inspect("slow://nowhere.arrow")
