@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError, ResourceError, UsageError
+from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError, UsageError
 from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.testing.transport_conformance import in_thread
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.unix import UnixTransport
-from bowstring.transports.unix_address import new_abstract_address, runtime_directory
+from bowstring.transports.unix_address import new_abstract_address
 from bowstring.transports.unix_listener import UnixListener
 
 OPTIONS = TransportOptions(timeout_s=10)
@@ -66,6 +66,15 @@ def test_the_file_of_a_killed_server_is_replaced_but_not_that_of_a_living_one(tm
         with listener.accept() as probe, pytest.raises(ConnectionLostError):
             probe.receive()
         greet(path, listener)
+
+
+def test_closing_a_listener_leaves_a_socket_that_took_its_path_alone(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    first = UnixListener(str(path), options=OPTIONS)
+    path.unlink()
+    with UnixListener(str(path), options=OPTIONS) as second:
+        first.close()
+        greet(str(path), second)
 
 
 def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
@@ -172,17 +181,3 @@ def test_a_server_of_another_user_is_not_trusted() -> None:
             UnixTransport.connect(address, options=OPTIONS)
         with UnixTransport.connect(address, options=TransportOptions(allow_other_users=True)):
             pass
-
-
-def test_the_runtime_directory_is_this_user_s_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    directory = runtime_directory()
-    assert directory == runtime_directory() == tmp_path / "bowstring"
-    assert directory.stat().st_mode & 0o777 == 0o700
-    directory.chmod(0o755)
-    with pytest.raises(ResourceError, match="only user"):
-        runtime_directory()
-    directory.rmdir()
-    directory.symlink_to(tmp_path)
-    with pytest.raises(ResourceError, match="only user"):
-        runtime_directory()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError, LimitError, ProtocolError, UsageError
+from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError, LimitError, ProtocolError
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import no_descriptor_left, open_descriptors
 from bowstring.transports.base import TransportOptions
@@ -264,13 +264,6 @@ def test_a_conversation_with_flipped_bits_is_messages_or_clean_errors() -> None:
         place = source.randrange(len(data))
         data[place] ^= 1 << source.randrange(8)
         hear_out((bytes(data[:cut]), False), (bytes(data[cut:]), True))
-
-
-def test_a_destination_that_does_not_fit_is_the_caller_s_fault(peer: Peer) -> None:
-    hostile, transport = peer
-    send(hostile, frame(1, 5, b"12345"))
-    with pytest.raises(UsageError, match="expected 5 writable bytes, found 4"):
-        transport.receive(allocate=lambda tag, length: bytearray(length - 1))
 
 
 def test_a_body_is_not_copied_on_the_sending_side() -> None:

@@ -23,7 +23,15 @@ import pytest
 from bowstring.dissociated.connection import ClientConnection, ServerConnection
 from bowstring.dissociated.events import AddressesFreed, DataRequested, MessageReady, StreamComplete
 from bowstring.dissociated.wire import AddressBody, PackedBody
-from bowstring.errors import BowstringError, ClosedError, ConnectionLostError, DeadlineError, LimitError, ProtocolError
+from bowstring.errors import (
+    BowstringError,
+    ClosedError,
+    ConnectionLostError,
+    DeadlineError,
+    LimitError,
+    ProtocolError,
+    UsageError,
+)
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.transports.base import Transport, TransportOptions
@@ -112,6 +120,17 @@ class TransportConformance(ABC):
         assert asked == [(5, len(body))]
         assert hashlib.sha256(place).digest() == hashlib.sha256(body).digest()
         assert received.data.obj is place
+
+    @pytest.mark.parametrize(
+        ("place", "found"), [(bytearray(4), "4 writable"), (bytearray(6), "6 writable"), (bytes(5), "5 read-only")]
+    )
+    def test_a_place_that_does_not_take_the_message_is_the_caller_s_fault(
+        self, ends: Ends, place: bytes | bytearray, found: str
+    ) -> None:
+        one, other = ends
+        one.send([b"12345"], tag=5)
+        with pytest.raises(UsageError, match=f"expected 5 writable bytes, found {found} ones"):
+            other.receive(allocate=lambda _tag, _length: place)
 
     def test_both_directions_work_at_the_same_time(self, ends: Ends) -> None:
         one, other = ends

@@ -10,12 +10,12 @@ What an implementation promises, and `bowstring.testing.transport_conformance` t
 * a body is not joined, copied or looked at on the sending side;
 * a received message takes memory in proportion to what the limits allow, and only as its bytes arrive;
 * a peer that is gone is a `ConnectionLostError`, one that is silent a `DeadlineError`; after a `DeadlineError` of
-`receive` the
-  transport goes on where it was, after one of `send` it is closed if a part of the message was on its way;
+  `receive` the transport goes on where it was, after one of `send` it is closed if a part of the message was on its
+  way;
 * bytes that break the transport's own format are a `ProtocolError`, and the connection is closed;
 * a region that was passed is there when a message sent after it arrives; descriptors never leak;
 * `close` may be called from any thread, any number of times; calls that are blocked end with an error of
-`bowstring.errors`.
+  `bowstring.errors`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from bowstring.dissociated.wire import BytesLike, Message
-from bowstring.errors import DeadlineError
+from bowstring.errors import DeadlineError, UsageError
 from bowstring.memory.closing import Closing
 from bowstring.memory.region import Region
-from bowstring.transports.regions import RegionTable
+from bowstring.transports.regions import MAX_REGIONS, RegionTable
 
 Allocate: TypeAlias = Callable[[int | None, int], Any]
 """Called with tag and length before a message's bytes arrive: a writable buffer of that length to receive them in, or
@@ -68,6 +68,10 @@ class TransportOptions:
     queue_messages: int = 1024
     """Loopback: how many messages wait at the most before `send` blocks."""
 
+    def deadline(self, timeout_s: float | None) -> Deadline:
+        """The deadline of a call that begins now and may have brought its own."""
+        return Deadline(self.timeout_s if timeout_s is None else timeout_s)
+
 
 DEFAULT_OPTIONS = TransportOptions()
 _LONGEST_WAIT_S = 1e6
@@ -101,6 +105,7 @@ class Transport(Closing, ABC):
         self.options = options
         self.regions = RegionTable(options.max_regions)
         """The regions that the peer passed."""
+        self._regions_sent = 0
 
     @abstractmethod
     def send(self, parts: Sequence[BytesLike], *, tag: int | None = None, timeout_s: float | None = None) -> None:
@@ -142,6 +147,28 @@ class Transport(Closing, ABC):
         """Send what a `ServerConnection` or `ClientConnection` gave."""
         self.send(message.parts, tag=message.tag, timeout_s=timeout_s)
 
-    def deadline(self, timeout_s: float | None) -> Deadline:
-        """The deadline of a call that begins now."""
-        return Deadline(self.options.timeout_s if timeout_s is None else timeout_s)
+    def _next_region(self) -> int:
+        """The index of the next region that this end passes. Raises `UsageError` where there are no more."""
+        if self._regions_sent >= MAX_REGIONS:
+            raise UsageError(f"this connection passed {MAX_REGIONS} regions already: open another one")
+        return self._regions_sent
+
+    def _check_passed(self, index: int) -> None:
+        """Raise `UsageError` unless this end passed a region with this index."""
+        if not 0 <= index < self._regions_sent:
+            raise UsageError(f"region {index}: this end passed {self._regions_sent} regions")
+
+
+def allocated(allocate: Allocate | None, tag: int | None, length_bytes: int) -> memoryview | None:
+    """Where the caller of `receive` wants a message; None where it leaves that to the transport.
+
+    Raises `UsageError` where the place that it gives is no writable one of that length.
+    """
+    given = None if allocate is None else allocate(tag, length_bytes)
+    if given is None:
+        return None
+    view = memoryview(given).cast("B")
+    if view.readonly or view.nbytes != length_bytes:
+        what = "read-only" if view.readonly else "writable"
+        raise UsageError(f"allocate: expected {length_bytes} writable bytes, found {view.nbytes} {what} ones")
+    return view

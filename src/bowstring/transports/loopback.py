@@ -9,10 +9,17 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 from bowstring.dissociated.wire import BytesLike
-from bowstring.errors import BowstringError, ClosedError, ConnectionLostError, LimitError, ProtocolError, UsageError
+from bowstring.errors import BowstringError, ClosedError, ConnectionLostError, LimitError, ProtocolError
 from bowstring.memory.region import Region
-from bowstring.transports.base import DEFAULT_OPTIONS, Allocate, Deadline, Received, Transport, TransportOptions
-from bowstring.transports.regions import MAX_REGIONS
+from bowstring.transports.base import (
+    DEFAULT_OPTIONS,
+    Allocate,
+    Deadline,
+    Received,
+    Transport,
+    TransportOptions,
+    allocated,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +99,6 @@ class LoopbackTransport(Transport):
         self._outbound = outbound
         self._inbound = inbound
         self._lock = threading.Lock()
-        self._regions_sent = 0
         self._is_closed = False
 
     @classmethod
@@ -113,9 +119,7 @@ class LoopbackTransport(Transport):
     def send_region(self, region: Region, *, timeout_s: float | None = None) -> int:
         """As `Transport.send_region`: passes a duplicate of the descriptor."""
         with self._lock:
-            index = self._regions_sent
-            if index >= MAX_REGIONS:
-                raise UsageError(f"this connection passed {MAX_REGIONS} regions already: open another one")
+            index = self._next_region()
             passed = region.duplicate()
             try:
                 self._put(_Passed(index, passed), timeout_s)
@@ -127,13 +131,12 @@ class LoopbackTransport(Transport):
 
     def retire_region(self, index: int, *, timeout_s: float | None = None) -> None:
         """As `Transport.retire_region`."""
-        if not 0 <= index < self._regions_sent:
-            raise UsageError(f"region {index}: this end passed {self._regions_sent} regions")
+        self._check_passed(index)
         self._put(_Retired(index), timeout_s)
 
     def receive(self, *, timeout_s: float | None = None, allocate: Allocate | None = None) -> Received:
         """As `Transport.receive`."""
-        deadline = self.deadline(timeout_s)
+        deadline = self.options.deadline(timeout_s)
         while True:
             self._refuse_closed("receive")
             try:
@@ -162,7 +165,7 @@ class LoopbackTransport(Transport):
     def _put(self, item: _Item, timeout_s: float | None) -> None:
         self._refuse_closed("send")
         try:
-            self._outbound.put(item, self.deadline(timeout_s))
+            self._outbound.put(item, self.options.deadline(timeout_s))
         except ConnectionLostError:
             self._refuse_closed("send")
             raise
@@ -184,12 +187,9 @@ class LoopbackTransport(Transport):
         limit = self.options.max_plain_bytes if item.tag is None else self.options.max_tagged_bytes
         if length > limit:
             raise LimitError(f"loopback: a message of {length} bytes; at most {limit} are received")
-        given = None if allocate is None else allocate(item.tag, length)
-        if given is None:
+        view = allocated(allocate, item.tag, length)
+        if view is None:
             return Received(item.tag, memoryview(item.data))
-        view = memoryview(given).cast("B")
-        if view.readonly or view.nbytes != length:
-            raise UsageError(f"allocate: expected {length} writable bytes, found {view.nbytes}")
         view[:] = item.data
         return Received(item.tag, view)
 

@@ -21,7 +21,7 @@ import struct
 import threading
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from bowstring.dissociated.wire import BytesLike
 from bowstring.errors import (
@@ -32,12 +32,18 @@ from bowstring.errors import (
     LimitError,
     ProtocolError,
     ResourceError,
-    UsageError,
 )
 from bowstring.memory.descriptors import IOV_MAX
 from bowstring.memory.region import Region
-from bowstring.transports.base import DEFAULT_OPTIONS, Allocate, Deadline, Received, Transport, TransportOptions
-from bowstring.transports.regions import MAX_REGIONS
+from bowstring.transports.base import (
+    DEFAULT_OPTIONS,
+    Allocate,
+    Deadline,
+    Received,
+    Transport,
+    TransportOptions,
+    allocated,
+)
 from bowstring.transports.unix_address import connect_socket, peer_uid
 
 FRAME = struct.Struct("<4sBBHQQ")
@@ -98,7 +104,6 @@ class UnixTransport(Transport):
         self._send_lock = threading.Lock()
         self._receive_lock = threading.Lock()
         self._inbound = _Inbound()
-        self._regions_sent = 0
         self._is_closed = False
         self._lost: str | None = None
         connected.setblocking(False)
@@ -116,8 +121,7 @@ class UnixTransport(Transport):
         cls, address: str, *, timeout_s: float | None = None, options: TransportOptions = DEFAULT_OPTIONS
     ) -> UnixTransport:
         """Connect to a listener. Raises `ConnectionLostError` where nobody listens, `DeadlineError`."""
-        deadline = Deadline(options.timeout_s if timeout_s is None else timeout_s)
-        return cls(connect_socket(address, deadline), options)
+        return cls(connect_socket(address, options.deadline(timeout_s)), options)
 
     @classmethod
     def pair(cls, options: TransportOptions = DEFAULT_OPTIONS) -> tuple[UnixTransport, UnixTransport]:
@@ -137,16 +141,14 @@ class UnixTransport(Transport):
     def send(self, parts: Sequence[BytesLike], *, tag: int | None = None, timeout_s: float | None = None) -> None:
         """As `Transport.send`: one vectored call for up to 1023 parts, nothing joined."""
         kind = Kind.PLAIN if tag is None else Kind.TAGGED
-        self._send_frame(kind, tag or 0, parts, self.deadline(timeout_s))
+        self._send_frame(kind, tag or 0, parts, self.options.deadline(timeout_s))
 
     def send_region(self, region: Region, *, timeout_s: float | None = None) -> int:
         """As `Transport.send_region`: passes the descriptor."""
-        deadline = self.deadline(timeout_s)
+        deadline = self.options.deadline(timeout_s)
         self._take(self._send_lock, deadline, "send_region")
         try:
-            index = self._regions_sent
-            if index >= MAX_REGIONS:
-                raise UsageError(f"this connection passed {MAX_REGIONS} regions already: open another one")
+            index = self._next_region()
             body = REGION.pack(region.size_bytes, region.is_sealed)
             self._send_locked(Kind.REGION, index, (body,), deadline, region.descriptor)
             self._regions_sent += 1
@@ -156,13 +158,12 @@ class UnixTransport(Transport):
 
     def retire_region(self, index: int, *, timeout_s: float | None = None) -> None:
         """As `Transport.retire_region`."""
-        if not 0 <= index < self._regions_sent:
-            raise UsageError(f"region {index}: this end passed {self._regions_sent} regions")
-        self._send_frame(Kind.RETIRE, index, (), self.deadline(timeout_s))
+        self._check_passed(index)
+        self._send_frame(Kind.RETIRE, index, (), self.options.deadline(timeout_s))
 
     def receive(self, *, timeout_s: float | None = None, allocate: Allocate | None = None) -> Received:
         """As `Transport.receive`; the bytes go straight to their destination."""
-        deadline = self.deadline(timeout_s)
+        deadline = self.options.deadline(timeout_s)
         self._take(self._receive_lock, deadline, "receive")
         try:
             while True:
@@ -295,13 +296,10 @@ class UnixTransport(Transport):
 
     def _destination(self, frame: _Inbound, allocate: Allocate | None) -> memoryview:
         length = frame.length_bytes
-        if allocate is not None and frame.kind in (Kind.PLAIN, Kind.TAGGED):
-            given: Any = allocate(frame.tag if frame.kind is Kind.TAGGED else None, length)
+        if frame.kind in (Kind.PLAIN, Kind.TAGGED):
+            given = allocated(allocate, frame.tag if frame.kind is Kind.TAGGED else None, length)
             if given is not None:
-                view = memoryview(given).cast("B")
-                if view.readonly or view.nbytes != length:
-                    raise UsageError(f"allocate: expected {length} writable bytes, found {view.nbytes}")
-                return view
+                return given
         if length < _LAZY_BYTES:
             return memoryview(bytearray(length))
         try:

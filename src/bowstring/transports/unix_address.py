@@ -6,11 +6,8 @@ import errno
 import os
 import secrets
 import socket
-import stat
 import struct
-import tempfile
 import time
-from pathlib import Path
 
 from bowstring.errors import ConnectionLostError, ResourceError, UsageError
 from bowstring.transports.base import Deadline
@@ -18,26 +15,11 @@ from bowstring.transports.base import Deadline
 MAX_ADDRESS_BYTES = 107
 _RETRY_S = 0.01
 _CREDENTIALS = struct.Struct("iII")
-_SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 
 
 def new_abstract_address() -> str:
     """An abstract address that nobody used before."""
     return f"@bowstring-{secrets.token_hex(16)}"
-
-
-def runtime_directory() -> Path:
-    """A directory for sockets that only this user can enter: below XDG_RUNTIME_DIR, else in the temporary directory.
-
-    Made where it is missing. Raises `ResourceError` where somebody else owns it or can enter it.
-    """
-    base = os.environ.get("XDG_RUNTIME_DIR")
-    directory = Path(base, "bowstring") if base else Path(tempfile.gettempdir(), f"bowstring-{os.getuid()}")
-    directory.mkdir(mode=0o700, exist_ok=True)
-    status = directory.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise ResourceError(errno.EPERM, f"{directory}: expected a directory that only user {os.getuid()} can enter")
-    return directory
 
 
 def socket_name(address: str) -> bytes:

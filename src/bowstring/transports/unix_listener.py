@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bowstring.errors import ClosedError, ConnectionLostError, ResourceError, UsageError
 from bowstring.memory.closing import Closing
-from bowstring.transports.base import DEFAULT_OPTIONS, Deadline, TransportOptions
+from bowstring.transports.base import DEFAULT_OPTIONS, TransportOptions
 from bowstring.transports.unix import UnixTransport
 from bowstring.transports.unix_address import new_abstract_address, socket_name
 
@@ -58,7 +58,7 @@ class UnixListener(Closing):
 
         Raises `DeadlineError` where nobody came in time, `ClosedError`, `ResourceError`.
         """
-        deadline = Deadline(self.options.timeout_s if timeout_s is None else timeout_s)
+        deadline = self.options.deadline(timeout_s)
         while not self._is_closed:
             try:
                 connected, _ = self._socket.accept()
