@@ -7,16 +7,19 @@ import select
 import socket
 import stat
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError, NotFoundError, ResourceError, UsageError
 from bowstring.ipc.places import stores
 from bowstring.ipc.places.faults import fault
-from bowstring.memory.descriptors import IOV_MAX
+from bowstring.memory.descriptors import IOV_MAX, reserve
 from bowstring.memory.parts import Parts, after, write_vectors
 
 _SMALL = 1 << 15
 _GATHER = 1 << 20
+_WORTH_RESERVING = 1 << 22
+
+_Result = TypeVar("_Result")
 
 
 class Sink(Protocol):
@@ -94,7 +97,7 @@ class VectorSink:
                 if left:
                     some = _rest(some, sent)
 
-    def _call(self, send: Callable[[Any], int], parts: Any) -> int:
+    def _call(self, send: Callable[[Any], _Result], parts: Any) -> _Result:
         try:
             return send(parts)
         except TimeoutError:
@@ -138,6 +141,12 @@ class PathSink(VectorSink):
         except OSError as error:
             raise ResourceError(f"{os.fspath(path)}: cannot be created: {error.strerror}") from None
         super().__init__(lambda parts: os.writev(self._descriptor, parts), os.fspath(path), self._descriptor)
+
+    def write_message(self, head: bytes, body: Sequence[Any], body_bytes: int) -> None:
+        """Take a message; for a large one room is made beforehand."""
+        if body_bytes >= _WORTH_RESERVING:
+            self._call(lambda size_bytes: reserve(self._descriptor, self.position, size_bytes), len(head) + body_bytes)
+        super().write_message(head, body, body_bytes)
 
     def leave_room(self, size_bytes: int) -> tuple[int, int]:
         """Go on after so many bytes, which the caller writes itself: the file's descriptor, and where they belong."""

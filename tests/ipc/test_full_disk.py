@@ -1,0 +1,51 @@
+"""A disk that is too small: a small file system of the test's own, where the system lets us mount one."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+IN_A_ROOM_OF_4_MB = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+MOUNTED = 'mount -t tmpfs -o size=4m none "$0" && exec "$@"'
+WRITE = """
+import os, sys
+import numpy as np
+import bowstring as bs
+
+path, rows = sys.argv[1], int(sys.argv[2])
+with bs.new_file(path, bs.schema({"a": bs.int64()})) as writer:
+    writer.write(bs.record_batch({"a": np.arange(3)}))
+try:
+    with bs.new_file(path, bs.schema({"a": bs.int64()})) as writer:
+        for _ in range(3):
+            writer.write(bs.record_batch({"a": np.arange(rows)}))
+except bs.errors.ResourceError as error:
+    print(error)
+print(bs.open_file(path).read_all().to_pydict(), os.listdir(os.path.dirname(path)))
+"""
+
+
+@pytest.mark.parametrize("rows", [1_000_000, 200_000, 20_000], ids=["at once", "in the second batch", "fits"])
+def test_a_file_that_does_not_fit_leaves_the_old_one_and_nothing_else(tmp_path: Path, rows: int) -> None:
+    if shutil.which("unshare") is None:
+        pytest.skip("there is no unshare to mount a small file system with")
+    command = [*IN_A_ROOM_OF_4_MB, MOUNTED, str(tmp_path)]
+    if subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("the system lets this user mount nothing")
+    ended = subprocess.run(
+        [*command, sys.executable, "-c", WRITE, str(tmp_path / "t.arrow"), str(rows)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    if rows == 20_000:
+        assert "No space" not in ended.stdout
+        assert "19999]} ['t.arrow']" in ended.stdout
+    else:
+        message, table = ended.stdout.splitlines()
+        assert "t.arrow: cannot be written: No space left on device" in message
+        assert table == "{'a': [0, 1, 2]} ['t.arrow']"
