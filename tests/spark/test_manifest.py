@@ -8,11 +8,13 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bowstring.errors import InvalidDataError, ResourceError, UsageError
+from bowstring.serving.processes import Process
 from bowstring.spark import staging
 from bowstring.spark.manifest import (
     KEPT_S,
@@ -123,12 +125,11 @@ def test_only_paths_of_a_mounted_file_system_are_taken(tmp_path: Path, monkeypat
         local_path("")
 
 
-def owned_by(folder: Path, pid: int, started: int | None, machine: str | None = None) -> None:
+def staged_by(folder: Path, owner: Process) -> None:
     staged = staging.create(folder, JOB)
     (staged / part_name(JOB, 0, 1)).touch()
     (folder / part_name(JOB, 1, 2)).touch()
-    owner = {"machine": staging._machine() if machine is None else machine, "pid": pid, "started": started}
-    (staged / staging.OWNER).write_text(json.dumps(owner))
+    (staged / staging.OWNER).write_text(staging.owned_by(owner))
 
 
 def names(folder: Path) -> list[str]:
@@ -137,7 +138,7 @@ def names(folder: Path) -> list[str]:
 
 def test_what_a_dead_driver_left_is_swept(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    owned_by(tmp_path, child.pid, staging._start_time(child.pid))
+    staged_by(tmp_path, Process.of(child.pid))
     staging.sweep(tmp_path)
     assert names(tmp_path) == ["_staging", part_name(JOB, 1, 2)]
     child.communicate(b"\n", timeout=30)
@@ -146,13 +147,14 @@ def test_what_a_dead_driver_left_is_swept(tmp_path: Path) -> None:
 
 
 def test_a_process_that_got_the_dead_drivers_number_is_not_the_driver(tmp_path: Path) -> None:
-    owned_by(tmp_path, os.getpid(), (staging._start_time(os.getpid()) or 0) - 1)
+    own = Process.current()
+    staged_by(tmp_path, replace(own, start_time=own.start_time - 1))
     staging.sweep(tmp_path)
     assert names(tmp_path) == []
 
 
 def test_what_a_driver_elsewhere_left_is_swept_only_after_a_day_without_a_change(tmp_path: Path) -> None:
-    owned_by(tmp_path, os.getpid(), 1, machine="another")
+    staged_by(tmp_path, replace(Process.current(), host="another"))
     staging.sweep(tmp_path)
     assert (tmp_path / "_staging" / JOB).is_dir()
     long_ago = time.time() - staging.STALE_S - 1
@@ -163,7 +165,7 @@ def test_what_a_driver_elsewhere_left_is_swept_only_after_a_day_without_a_change
 
 
 def test_a_dead_jobs_files_stay_where_its_commit_was_done(tmp_path: Path) -> None:
-    owned_by(tmp_path, os.getpid(), 1)
+    staged_by(tmp_path, replace(Process.current(), start_time=1))
     place(tmp_path, manifest(1, part_name(JOB, 1, 2)))
     staging.sweep(tmp_path)
     assert names(tmp_path) == ["_manifest", part_name(JOB, 1, 2)]

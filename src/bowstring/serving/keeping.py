@@ -24,7 +24,7 @@ from bowstring.errors import ConnectionLostError, ProtocolError, ResourceError
 from bowstring.memory.closing import Closing
 from bowstring.memory.region import Region
 from bowstring.serving.addresses import decode_error
-from bowstring.serving.processes import Process, parent_of
+from bowstring.serving.processes import Process, java_above
 from bowstring.transports.base import Deadline, TransportOptions
 from bowstring.transports.unix import UnixTransport
 from bowstring.transports.unix_address import socket_name
@@ -60,14 +60,7 @@ class KeeperKey:
         """Whose end is the keeper's end: the owner's if it is of this host, else that of the Java process that we
         descend from.
         """
-        if self.owner.is_local:
-            return self.owner
-        pid = os.getpid()
-        while pid > 1:
-            pid = parent_of(pid)
-            if _command(pid) == "java":
-                return Process.of(pid)
-        return Process.current()
+        return self.owner if self.owner.is_local else java_above() or Process.current()
 
 
 class Keeper(Closing):
@@ -184,11 +177,3 @@ def launch(address: str) -> bool:
 
 def _as_json(process: Process) -> list[Any]:
     return [process.pid, process.start_time, process.host]
-
-
-def _command(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/comm") as file:
-            return file.read().strip()
-    except OSError:
-        return ""

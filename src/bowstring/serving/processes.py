@@ -43,6 +43,14 @@ def parent_of(pid: int) -> int:
         return 0
 
 
+def _command(pid: int) -> str:
+    """The name of the program that a process runs; empty where it can't be told."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
 def end_children(words: Sequence[str], timeout_s: float) -> None:
     """End the children of this process whose command line has one of the words: politely, and after `timeout_s` not."""
     watched = [(pid, os.pidfd_open(pid)) for pid in _children() if any(word in _command_line(pid) for word in words)]
@@ -117,6 +125,16 @@ class Process:
             return descriptor
         os.close(descriptor)
         return None
+
+
+def java_above() -> Process | None:
+    """The nearest Java process that this one descends from, which is Spark's own: the driver or an executor."""
+    pid = os.getpid()
+    while pid > 1:
+        pid = parent_of(pid)
+        if _command(pid) == "java":
+            return Process.of(pid)
+    return None
 
 
 def has_ended(watched: int, timeout_s: float = 0) -> bool:

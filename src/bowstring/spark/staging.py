@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import time
 from pathlib import Path
 
 from bowstring.errors import ResourceError
+from bowstring.serving.processes import Process, java_above
 from bowstring.spark.manifest import STAGING, is_part_of, latest
 
 STALE_S = 24 * 3600.0
@@ -31,7 +31,7 @@ def create(folder: Path, job: str) -> Path:
     staging = folder / STAGING / job
     try:
         staging.mkdir(parents=True)
-        (staging / OWNER).write_text(json.dumps(_own_driver()))
+        (staging / OWNER).write_text(owned_by(java_above()))
     except OSError as problem:
         raise ResourceError(f"{problem.filename or staging}: cannot be written: {problem.strerror}") from problem
     return staging
@@ -64,52 +64,22 @@ def sweep(folder: Path) -> None:
 
 def _is_orphan(staging: Path) -> bool:
     try:
-        owner = json.loads((staging / OWNER).read_text())
-        machine, pid, started = str(owner["machine"]), int(owner["pid"]), int(owner["started"])
+        said = json.loads((staging / OWNER).read_text())
+        owner = Process(int(said["pid"]), int(said["started"]), str(said["machine"]))
     except (OSError, ValueError, KeyError, TypeError):
-        machine, pid, started = "", 0, 0
-    if pid > 0 and machine and machine == _machine():
-        return _start_time(pid) != started
+        owner = _UNKNOWN
+    if owner.pid > 0 and owner.is_local:
+        return not owner.is_alive()
     with contextlib.suppress(OSError):
         changes_s = [path.stat().st_mtime for path in (staging, *staging.iterdir())]
         return max(changes_s) < time.time() - STALE_S
     return False
 
 
-def _own_driver() -> dict[str, object]:
-    """The nearest JVM above this process, which runs on the driver; pid 0 where there is none to see."""
-    pid = os.getppid()
-    while pid > 1:
-        status = _status(pid)
-        if status is None:
-            break
-        command, parent, started = status
-        if command == "java":
-            return {"machine": _machine(), "pid": pid, "started": started}
-        pid = parent
-    return {"machine": _machine(), "pid": 0, "started": 0}
+def owned_by(owner: Process | None) -> str:
+    """What a staging folder says of its owner; None where there is no telling."""
+    known = owner or _UNKNOWN
+    return json.dumps({"machine": known.host, "pid": known.pid, "started": known.start_time})
 
 
-def _machine() -> str:
-    """What tells this boot of this machine and this process namespace from any other; empty where it can't be told."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
-    except OSError:
-        return ""
-
-
-def _start_time(pid: int) -> int | None:
-    status = _status(pid)
-    return None if status is None else status[2]
-
-
-def _status(pid: int) -> tuple[str, int, int] | None:
-    """Command, parent and start time (in clock ticks since boot) of a living process."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    command, _, rest = text[text.index("(") + 1 :].rpartition(") ")
-    state, parent, *others = rest.split()
-    return None if state in "ZX" else (command, int(parent), int(others[17]))
+_UNKNOWN = Process(0, 0, "")
