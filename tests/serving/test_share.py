@@ -28,6 +28,7 @@ try:
 except bs.BowstringError as error:
     say((type(error).__name__, str(error)))
 """
+CODED = bs.dictionary(bs.int8(), bs.string())
 SHARE = "import bowstring as bs; handle = bs.share(bs.table({'a': [1, 2, 3]})); say(handle); hear()"
 
 
@@ -117,14 +118,20 @@ def test_an_empty_table_is_shared_with_its_schema() -> None:
         assert bs.attach(handle).num_rows == 0
 
 
-def test_dictionaries_that_change_between_batches_are_kept() -> None:
-    made = [
-        bs.array(["a", "b"], bs.dictionary(bs.int8(), bs.string())),
-        bs.array(["c"], bs.dictionary(bs.int8(), bs.string())),
-    ]
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (CODED, ["a", "b", "c"]),
+        (bs.opaque(CODED, "colour", "us"), ["a", "b", "c"]),
+        (bs.struct({"in": CODED}), [{"in": "a"}, {"in": "b"}, {"in": "c"}]),
+    ],
+    ids=["column", "extension", "struct"],
+)
+def test_dictionaries_that_change_between_batches_are_kept(kind: bs.DataType, values: list[Any]) -> None:
+    made = [bs.array(values[:2], kind), bs.array(values[2:], kind)]
     table = bs.Table.from_batches([bs.RecordBatch.from_arrays([array], ["d"]) for array in made])
     with bs.share(table) as handle:
-        assert run(ATTACH, handle=handle) == {"d": ["a", "b", "c"]}
+        assert run(ATTACH, handle=handle) == {"d": values}
 
 
 def test_attached_arrays_lie_in_the_shared_memory_and_cannot_be_written() -> None:

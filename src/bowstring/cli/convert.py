@@ -14,7 +14,6 @@ import click
 
 from bowstring.cli import parquet, text_input
 from bowstring.cli.streams import binary_output, given, max_piped_option, named, progress
-from bowstring.compute.unifying import has_dictionary
 from bowstring.datatypes.field import Schema
 from bowstring.datatypes.types import Dictionary
 from bowstring.errors import LimitError, UsageError
@@ -25,9 +24,8 @@ from bowstring.ipc.form import DictionaryDeltas, WireForm
 from bowstring.ipc.opening import open_any
 from bowstring.ipc.places.sinks import Sink, sink_for
 from bowstring.layouts.array import Array
-from bowstring.layouts.registry import layout_of
 from bowstring.tabular.batch import RecordBatch
-from bowstring.tabular.table import Table, unified_batches
+from bowstring.tabular.table import Table, has_dictionaries, unified_batches
 
 SOURCES = ("arrow", "parquet", "csv", "jsonl")
 TARGETS = ("file", "stream", "parquet", "csv", "jsonl")
@@ -171,8 +169,9 @@ def _prepared(found: _Input, kind: str, options: dict[str, Any]) -> _Input:
         schema, batches = _decoded(schema, batches)
     if options["batch_rows"]:
         batches, count, is_steady = _recut(schema, batches, options["batch_rows"]), None, False
-    coded = any(map(has_dictionary, map(layout_of, schema.types)))
-    if coded and (options["unify_dictionaries"] or (kind == "file" and not is_steady)):  # a file replaces none
+    if has_dictionaries(schema) and (
+        options["unify_dictionaries"] or (kind == "file" and not is_steady)
+    ):  # a file replaces none
         held = list(batches)
         batches, count = unified_batches(schema, held), len(held)
     return _Input(schema, batches, count, is_steady)

@@ -15,15 +15,13 @@ import click
 
 from bowstring.cli.settings import FAILED
 from bowstring.cli.streams import binary_output, given
-from bowstring.compute.unifying import has_dictionary
 from bowstring.datatypes.types import DataType, Date, Decimal, Dictionary, Time
 from bowstring.exchange import integration as exchange
 from bowstring.ipc.api import new_file, new_stream, open_file, open_stream
 from bowstring.ipc.opening import open_any
 from bowstring.layouts.base import place
-from bowstring.layouts.registry import layout_of
 from bowstring.tabular.batch import RecordBatch
-from bowstring.tabular.table import unified_batches
+from bowstring.tabular.table import has_dictionaries, unified_batches
 
 _DIFFERENCES_SHOWN = 20
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -224,8 +222,7 @@ def _stream_to_file(stream_path: str, file_path: str) -> int:
         new_file(sink, reader.schema) as writer,
     ):
         # A file holds one dictionary for all batches, a stream may change it.
-        coded = any(map(has_dictionary, map(layout_of, reader.schema.types)))
-        for batch in unified_batches(reader.schema, list(reader)) if coded else reader:
+        for batch in unified_batches(reader.schema, list(reader)) if has_dictionaries(reader.schema) else reader:
             writer.write_batch(batch)
     return 0
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from bowstring.memory.descriptors import refuse_what_does_not_fit
 from bowstring.memory.region import Region
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.build import table
-from bowstring.tabular.table import Table
+from bowstring.tabular.table import Table, has_dictionaries
 from bowstring.transports.regions import addresses_of
 
 
@@ -63,10 +63,10 @@ def store(source: Batches, name: str = "table") -> tuple[Region, int]:
         try:
             return _write(FileWriter, schema, batches, name)
         except UsageError:
-            if not any(map(_has_dictionary, schema)):
+            if not has_dictionaries(schema):
                 raise
             batches = as_batches(source)[1]
-    kind = StreamWriter if any(map(_has_dictionary, schema)) else FileWriter
+    kind = StreamWriter if has_dictionaries(schema) else FileWriter
     return _write(kind, schema, batches, name)
 
 
@@ -97,7 +97,7 @@ def store_in_parts(source: Batches, name: str = "table") -> tuple[tuple[Region, 
 
 def _shares(whole: Table) -> list[list[RecordBatch]]:
     """A table's batches in runs of about the same size, one for each processor where there is enough to copy."""
-    if any(map(_has_dictionary, whole.schema)):
+    if has_dictionaries(whole.schema):
         return []
     batches = whole.to_batches()
     sizes = np.array([batch.nbytes for batch in batches], np.int64)
@@ -133,15 +133,6 @@ def as_batches(source: Batches) -> tuple[Schema, Iterable[RecordBatch]]:
 def _chained(first: RecordBatch, rest: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
     yield first
     yield from rest
-
-
-def _has_dictionary(field: Any) -> bool:
-    from bowstring.datatypes.types import Dictionary
-
-    def inside(type_: Any) -> bool:
-        return isinstance(type_, Dictionary) or any(inside(child.type) for child in type_.fields)
-
-    return inside(field.type)
 
 
 def _write(

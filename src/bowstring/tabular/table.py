@@ -275,6 +275,11 @@ class Table(Columns):
         return Table, (self.schema, self._batches)
 
 
+def has_dictionaries(schema: Schema) -> bool:
+    """Whether there is a dictionary-encoded type anywhere in the columns of a schema."""
+    return any(has_dictionary(layout_of(field.type)) for field in schema.fields)
+
+
 def unified_batches(schema: Schema, batches: Sequence[RecordBatch]) -> Iterator[RecordBatch]:
     """Batches of the same values in which each column has the same dictionaries throughout; columns without
     dictionaries are taken when their batch is. Raises `UsageError`, naming the column, where a union is too large.
