@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import bowstring as bs
 from bowstring.memory import descriptors
 from bowstring.memory.descriptors import reserve
 
@@ -15,34 +16,40 @@ needs_the_call = pytest.mark.skipif(descriptors._fallocate() is None, reason="th
 
 
 @needs_the_call
-def test_room_is_there_and_the_file_is_no_longer_than_before(tmp_path: Path) -> None:
+def test_room_is_there_before_anything_is_written(tmp_path: Path) -> None:
     with open(tmp_path / "file", "wb") as file:
-        reserve(file.fileno(), 0, 1 << 22)
-        status = os.fstat(file.fileno())
-        assert status.st_size == 0
-        if not status.st_blocks:
+        if not reserve(file.fileno(), 0, 1 << 22):
             pytest.skip("this file system does not reserve")
-        assert status.st_blocks * 512 >= 1 << 22
+        status = os.fstat(file.fileno())
+    assert status.st_size == 1 << 22
+    assert status.st_blocks * 512 >= 1 << 22
 
 
-@needs_the_call
-def test_a_room_that_no_file_can_have_is_an_error(tmp_path: Path) -> None:
-    with open(tmp_path / "file", "wb") as file, pytest.raises(OSError) as caught:
-        reserve(file.fileno(), (1 << 63) - (1 << 20), 1 << 19)
-    assert caught.value.errno in (errno.EFBIG, errno.ENOSPC)
-
-
-def test_what_is_no_file_is_left_alone() -> None:
+def test_what_cannot_be_reserved_is_told(tmp_path: Path) -> None:
     read, write = os.pipe()
     try:
-        reserve(write, 0, 4096)
+        assert not reserve(write, 0, 4096)
     finally:
         os.close(read)
         os.close(write)
+    with open(tmp_path / "file", "wb") as file:
+        assert not reserve(file.fileno(), (1 << 63) - (1 << 20), 1 << 19)
+        assert os.fstat(file.fileno()).st_size == 0
 
 
 def test_without_such_a_call_nothing_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(descriptors, "_fallocate", lambda: None)
     with open(tmp_path / "file", "wb") as file:
-        reserve(file.fileno(), 0, 4096)
-        assert os.fstat(file.fileno()).st_blocks == 0
+        assert not reserve(file.fileno(), 0, 4096)
+        assert os.fstat(file.fileno()).st_size == 0
+
+
+def test_a_large_file_keeps_no_more_room_than_it_needs(tmp_path: Path) -> None:
+    path, batch = tmp_path / "file.arrow", bs.record_batch({"a": np.arange(400_000)})
+    with bs.new_file(path, batch.schema) as writer:
+        for _ in range(12):
+            writer.write(batch)
+    status = path.stat()
+    assert 12 * batch.nbytes < status.st_size < 12 * batch.nbytes + 10_000
+    assert status.st_blocks * 512 < status.st_size + (1 << 20)
+    assert bs.open_file(path).read_all().num_rows == 12 * 400_000

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import socket
 import stat
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError, NotFoundError, ResourceError, UsageError
 from bowstring.ipc.places import stores
@@ -18,14 +20,20 @@ from bowstring.memory.parts import Parts, after, write_vectors
 _SMALL = 1 << 15
 _GATHER = 1 << 20
 _WORTH_RESERVING = 1 << 22
-
-_Result = TypeVar("_Result")
+_RESERVED_AT_ONCE = 1 << 25
 
 
 class Sink(Protocol):
     """Takes bytes in order."""
 
     position: int
+
+    @property
+    def can_go_back(self) -> bool:
+        """Whether `write_again` can be called."""
+
+    def write_again(self, at: int, data: bytes) -> None:
+        """Put other bytes in the place of some that have been written, `at` bytes from where the sink began."""
 
     def write(self, parts: Sequence[Any], size_bytes: int) -> None:
         """Take the parts, `size_bytes` in all. Nothing of the caller's memory is kept."""
@@ -55,6 +63,15 @@ class VectorSink:
         self._file = file
         self._held = bytearray()
         self.position = 0
+
+    @property
+    def can_go_back(self) -> bool:
+        """No: what is behind a descriptor or a socket may be a pipe, or somebody reads along."""
+        return False
+
+    def write_again(self, at: int, data: bytes) -> None:
+        """Not here."""
+        raise NotImplementedError
 
     def write(self, parts: Sequence[Any], size_bytes: int) -> None:
         """Take the parts, `size_bytes` in all."""
@@ -97,7 +114,7 @@ class VectorSink:
                 if left:
                     some = _rest(some, sent)
 
-    def _call(self, send: Callable[[Any], _Result], parts: Any) -> _Result:
+    def _call(self, send: Callable[[Any], int], parts: Any) -> int:
         try:
             return send(parts)
         except TimeoutError:
@@ -128,11 +145,12 @@ def _rest(parts: Sequence[Any], sent: int) -> list[Any]:
 class PathSink(VectorSink):
     """A file that appears under its name when it is complete, and not at all if something fails."""
 
-    __slots__ = ("_descriptor", "_path", "_temporary")
+    __slots__ = ("_descriptor", "_path", "_room", "_temporary")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.path.realpath(os.fspath(path))
         folder, name = os.path.split(self._path)
+        self._room = 0
         self._temporary = os.path.join(folder, f".{name[:200]}.{os.getpid()}.{os.urandom(6).hex()}.part")
         try:
             self._descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -142,11 +160,27 @@ class PathSink(VectorSink):
             raise ResourceError(f"{os.fspath(path)}: cannot be created: {error.strerror}") from None
         super().__init__(lambda parts: os.writev(self._descriptor, parts), os.fspath(path), self._descriptor)
 
+    def write(self, parts: Sequence[Any], size_bytes: int) -> None:
+        """Take the parts, `size_bytes` in all."""
+        self.make_room(size_bytes)
+        super().write(parts, size_bytes)
+
     def write_message(self, head: bytes, body: Sequence[Any], body_bytes: int) -> None:
-        """Take a message; for a large one room is made beforehand."""
-        if body_bytes >= _WORTH_RESERVING:
-            self._call(lambda size_bytes: reserve(self._descriptor, self.position, size_bytes), len(head) + body_bytes)
+        """Take a message."""
+        self.make_room(len(head) + body_bytes)
         super().write_message(head, body, body_bytes)
+
+    @property
+    def can_go_back(self) -> bool:
+        """Yes: nobody sees the file yet."""
+        return True
+
+    def write_again(self, at: int, data: bytes) -> None:
+        """Put other bytes in the place of some that have been written."""
+        self._flush()
+        sent = 0
+        while sent < len(data):
+            sent += self._call(lambda start: os.pwrite(self._descriptor, data[start:], at + start), sent)
 
     def leave_room(self, size_bytes: int) -> tuple[int, int]:
         """Go on after so many bytes, which the caller writes itself: the file's descriptor, and where they belong."""
@@ -156,11 +190,25 @@ class PathSink(VectorSink):
         os.lseek(self._descriptor, self.position, os.SEEK_SET)
         return self._descriptor, at
 
+    def make_room(self, size_bytes: int) -> None:
+        """Have a disk reserve room for what comes next, in large steps, where the file is a large one.
+
+        `finish` gives back what is left of it. In memory, where device numbers have no major part, it does not pay.
+        """
+        end = self.position + size_bytes
+        if end > self._room and end >= _WORTH_RESERVING:
+            length_bytes = size_bytes + _RESERVED_AT_ONCE
+            is_on_disk = os.major(os.fstat(self._descriptor).st_dev) != 0
+            is_reserved = is_on_disk and reserve(self._descriptor, self.position, length_bytes)
+            self._room = self.position + length_bytes if is_reserved else sys.maxsize
+
     def finish(self) -> None:
         """Write what was gathered and put the file in its place."""
         super().finish()
         descriptor, self._descriptor = self._descriptor, -1
         try:
+            if self._room > self.position:
+                os.ftruncate(descriptor, self.position)
             os.close(descriptor)
             os.replace(self._temporary, self._path)
         except OSError as error:
@@ -187,6 +235,19 @@ class ObjectSink:
         self._file = file
         self._held = bytearray()
         self.position = 0
+
+    @property
+    def can_go_back(self) -> bool:
+        """Memory can; a file that can seek may still be one that is appended to."""
+        return isinstance(self._file, io.BytesIO)
+
+    def write_again(self, at: int, data: bytes) -> None:
+        """Put other bytes in the place of some that have been written."""
+        self._flush()
+        end = self._file.tell()
+        self._file.seek(end - self.position + at)
+        self._file.write(data)
+        self._file.seek(end)
 
     def write(self, parts: Sequence[Any], size_bytes: int) -> None:
         """Take the parts, `size_bytes` in all."""

@@ -49,6 +49,7 @@ class Copier:
         if not isinstance(sink, PathSink):
             sink.write([held.bytes.data], size_bytes)
             return
+        sink.make_room(size_bytes)
         target, at = sink.leave_room(size_bytes)
         for start in range(0, size_bytes, _PIECE):
             self._begin(_Piece(source, held.offset + start, target, at + start, min(_PIECE, size_bytes - start)))
