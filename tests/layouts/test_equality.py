@@ -45,6 +45,44 @@ def test_minus_zero_equals_zero() -> None:
     assert bs.array([-0.0]).equals(bs.array([0.0]))
 
 
+MANY = 3_000_000
+"""So many 8-byte values are looked at by several threads."""
+
+
+@pytest.mark.parametrize("type_", [bs.int64(), bs.float64(), bs.duration("s"), bs.binary(8)], ids=str)
+@pytest.mark.parametrize("place", [0, 1, MANY // 2, MANY - 1])
+@pytest.mark.parametrize("has_nulls", [False, True])
+def test_one_slot_among_many_counts(type_: bs.DataType, place: int, has_nulls: bool) -> None:
+    mask = np.full(MANY + 1, 0xFF, np.uint8)
+    mask[0] = 0xFF if not has_nulls else 0xF7
+    slots = np.arange(MANY + 3, dtype=np.float64)
+    others = slots.copy()
+    left, right = (bs.Array.from_buffers(type_, MANY + 3, [mask, held]).slice(3) for held in (slots, others))
+    assert left.null_count == has_nulls
+    assert left.equals(right)
+    others[3 + place] = -1
+    assert left.equals(right) == (has_nulls and place == 0)
+
+
+def test_nan_and_zero_among_many_are_no_others_than_among_few() -> None:
+    slots = np.zeros(MANY)
+    others = slots.copy()
+    others[MANY // 2] = -0.0
+    assert bs.array(slots).equals(bs.array(others))
+    slots[-1] = others[-1] = NAN
+    array, other = bs.array(slots), bs.array(others)
+    assert not array.equals(other)
+    assert not array.equals(array)
+    assert array.equals(other, nans_equal=True)
+
+
+def test_slots_at_odd_addresses_are_compared() -> None:
+    raw = bytes(range(256)) * 64
+    left, right = (bs.Buffer.of(b"x" * skip + raw).slice(skip) for skip in (1, 3))
+    arrays = [bs.Array.from_buffers(bs.int64(), len(raw) // 8, [None, held]) for held in (left, right)]
+    assert arrays[0].equals(arrays[1])
+
+
 @pytest.mark.parametrize(
     ("left", "right"),
     [

@@ -33,7 +33,7 @@ from bowstring.layouts.base import (
     taken_validity,
     validity_of,
 )
-from bowstring.layouts.equality import differences, same
+from bowstring.layouts.equality import same, throughout
 from bowstring.layouts.gather import gather
 from bowstring.layouts.joining import joined_bytes, joined_validity, joined_values, lengths_of
 from bowstring.layouts.ranking import byte_ranks
@@ -140,7 +140,10 @@ def same_cuts(left: Values, right: Values) -> bool:
     """Whether offsets cut up the same lengths."""
     if left[0] == right[0]:
         return same(left, right)
-    return next(differences(left, right, lambda a, b: a - left[0] != b - right[0]), None) is None
+    base, other = left[0], right[0]
+    return throughout(
+        lambda first, last: not (left[first:last] - base != right[first:last] - other).any(), len(left), left.itemsize
+    )
 
 
 def check_ends(array: Array, limit: int, of: str) -> None:
@@ -234,7 +237,7 @@ class BinaryLayout(Layout):
         first, last = offsets[ends - slots - 1], offsets[ends - 1]
         first[slots == 0] = last[slots == 0] = 0
         lengths = np.delete(np.diff(offsets), ends[:-1] - 1)
-        data = [self.data(array) for array in arrays]
+        data = [EMPTY if (held := array.buffers[2]) is None else held for array in arrays]
         if (first < 0).any() or (lengths < 0).any() or any(map(lt, [held.size for held in data], last.tolist())):
             for array in arrays:
                 self.cuts(array)  # raises

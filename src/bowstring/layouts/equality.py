@@ -5,20 +5,26 @@ Values that are *stored alike* are equal and have the same form: every NaN is al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import ctypes
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bowstring.datatypes.types import FloatingPoint
 from bowstring.memory import bitmap
+from bowstring.memory.threads import in_threads
 
 if TYPE_CHECKING:
     from bowstring.layouts.array import Array
     from bowstring.layouts.base import Layout, Values
 
+_COPIED_BYTES = 1 << 12
+_BLOCK_BYTES = 1 << 21
+_WORTH_THREADS_BYTES = 1 << 23
 
-_BLOCK_BYTES = 1 << 20
+_memcmp = ctypes.CDLL(None).memcmp
+_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
 def arrays_equal(left: Array, right: Array, nans_equal: bool) -> bool:
@@ -41,24 +47,36 @@ def arrays_equal(left: Array, right: Array, nans_equal: bool) -> bool:
 
 
 def same(left: Values, right: Values) -> bool:
-    """Whether two NumPy arrays of one shape (n,) hold the same elements; looks at a block after the other."""
-    return next(differences(left, right, np.not_equal), None) is None
+    """Whether two contiguous NumPy arrays of one shape (n,) and one type hold the same bytes."""
+    size_bytes = left.nbytes
+    if size_bytes <= _COPIED_BYTES:
+        return left.tobytes() == right.tobytes()
+    mine, theirs = (array.__array_interface__["data"][0] for array in (left, right))
+    return mine == theirs or throughout(
+        lambda first, last: not _memcmp(mine + first, theirs + first, last - first), size_bytes, 1
+    )
 
 
-def differences(
-    left: Values, right: Values, differ: Callable[[Values, Values], Values]
-) -> Iterator[tuple[int, Values]]:
-    """The blocks of two NumPy arrays of one shape (n,) that are not the same: where each begins, and which of its
-    elements `differ`. Elements without bytes are the same, however many there are.
+def throughout(holds: Callable[[int, int], bool], length: int, width_bytes: int) -> bool:
+    """Whether something holds for all of `length` elements: asks for a block after the other, from its first to behind
+    its last element, in several threads where blocks are many; soon after one where it does not for no more.
+
+    Elements without bytes are not asked about, however many there are.
     """
-    width = left.dtype.itemsize
-    if not width:
-        return
-    step = max(_BLOCK_BYTES // width, 1)
-    for at in range(0, len(left), step):
-        bad = differ(left[at : at + step], right[at : at + step])
-        if bad.any():
-            yield at, bad
+    if not width_bytes:
+        return True
+    step = max(_BLOCK_BYTES // width_bytes, 1)
+    firsts = range(0, length, step)
+    if length * width_bytes < _WORTH_THREADS_BYTES:
+        return all(holds(first, min(first + step, length)) for first in firsts)
+    failed: list[int] = []
+
+    def look(first: int) -> None:
+        if not failed and not holds(first, min(first + step, length)):
+            failed.append(first)
+
+    in_threads(look, firsts, [step * width_bytes] * len(firsts))
+    return not failed
 
 
 def begins_with(array: Array, start: Array) -> bool:

@@ -12,7 +12,7 @@ b'\x1d'
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -34,7 +34,7 @@ from bowstring.layouts.base import (
     taken_validity,
     validity_of,
 )
-from bowstring.layouts.equality import differences
+from bowstring.layouts.equality import same, throughout
 from bowstring.layouts.joining import joined_validity, joined_values
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
@@ -155,18 +155,25 @@ class PrimitiveLayout(Layout):
         return Array(self, len(slots), (joined_validity(arrays), buffer_of(slots)))
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
-        return next(self._differences(left, right, nans_equal), None) is None
-
-    def equal_where_valid(self, left: Array, right: Array, nans_equal: bool) -> bool:
-        validity = left.buffers[0] or EMPTY
-        return not any(
-            (bad & bitmap.unpack(validity, left.offset + at, len(bad))).any()
-            for at, bad in self._differences(left, right, nans_equal)
+        mine, theirs = left.values(1), right.values(1)
+        if self.scalars.BYTES_DECIDE:
+            return same(mine, theirs)
+        differ = self.scalars.differ
+        return throughout(
+            lambda first, last: not differ(mine[first:last], theirs[first:last], nans_equal).any(),
+            left.length,
+            self.dtype.itemsize,
         )
 
-    def _differences(self, left: Array, right: Array, nans_equal: bool) -> Iterator[tuple[int, Mask]]:
-        scalars = self.scalars
-        return differences(left.values(1), right.values(1), lambda a, b: scalars.differ(a, b, nans_equal))
+    def equal_where_valid(self, left: Array, right: Array, nans_equal: bool) -> bool:
+        mine, theirs, validity = left.values(1), right.values(1), left.buffers[0] or EMPTY
+        differ = self.scalars.differ
+
+        def holds(first: int, last: int) -> bool:
+            bad = differ(mine[first:last], theirs[first:last], nans_equal)
+            return not bad.any() or not (bad & bitmap.unpack(validity, left.offset + first, last - first)).any()
+
+        return throughout(holds, left.length, self.dtype.itemsize)
 
     def order(self, array: Array) -> tuple[Values, ...] | None:
         return self.scalars.order(array.values(1))

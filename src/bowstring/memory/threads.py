@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 _CHUNK_BYTES = 1 << 18
 _MOST_THREADS = 16
@@ -19,9 +21,10 @@ _Result = TypeVar("_Result")
 
 
 def in_threads(work: Callable[[_Job], _Result], jobs: Sequence[_Job], sizes_bytes: Sequence[int]) -> list[_Result]:
-    """`work` done on each of the jobs, by several threads where there is enough of it; raises the first error.
+    """`work` done on each of the jobs, by several threads where there is enough of it; raises the error of the first
+    job that has one.
 
-    Work that is itself done here must not come here again: all threads could wait for one another.
+    The caller's thread works too and waits for no other but those that are at work, so that work may come here again.
     """
     groups = (
         in_groups(jobs, sizes_bytes, _CHUNK_BYTES) if len(jobs) > 1 and sum(sizes_bytes) >= _WORTH_THREADS_BYTES else []
@@ -29,10 +32,34 @@ def in_threads(work: Callable[[_Job], _Result], jobs: Sequence[_Job], sizes_byte
     pool = _threads.pool() if len(groups) > 1 else None
     if pool is None:
         return [work(job) for job in jobs]
-    try:
-        done = pool.map(lambda group: [work(job) for job in group], groups)
-    except RuntimeError:  # the interpreter is shutting down
-        return [work(job) for job in jobs]
+    waiting = deque(range(len(groups)))
+    done: list[list[_Result]] = [[]] * len(groups)
+    errors: dict[int, BaseException] = {}
+
+    def take_turns() -> None:
+        while True:
+            try:
+                place = waiting.popleft()
+            except IndexError:
+                return
+            try:
+                done[place] = [work(job) for job in groups[place]]
+            except BaseException as error:  # noqa: BLE001 -- the caller raises it
+                errors[place] = error
+                waiting.clear()
+
+    helpers: list[Future[None]] = []
+    with suppress(RuntimeError):  # the interpreter is shutting down
+        helpers.extend(pool.submit(take_turns) for _ in range(min(_cores(), len(groups)) - 1))
+    take_turns()
+    for helper in helpers:
+        if not helper.cancel():
+            helper.result()
+    if errors:
+        try:
+            raise errors[min(errors)]
+        finally:
+            errors.clear()  # or the error would keep itself, and the jobs
     return [result for group in done for result in group]
 
 
@@ -49,6 +76,10 @@ def in_groups(jobs: Sequence[_Job], sizes_bytes: Sequence[int], least_bytes: int
     return groups
 
 
+def _cores() -> int:
+    return min(os.cpu_count() or 1, _MOST_THREADS)
+
+
 class _Threads:
     """The threads of this process, begun when there is work for them."""
 
@@ -63,14 +94,13 @@ class _Threads:
         self._pool: ThreadPoolExecutor | None = None
 
     def pool(self) -> ThreadPoolExecutor | None:
-        cores = os.cpu_count() or 1
-        if cores < 2:
+        if _cores() < 2:
             return None
         from concurrent.futures import ThreadPoolExecutor  # it is only loaded where there is work for it
 
         with self._lock:
             if self._pool is None:
-                self._pool = ThreadPoolExecutor(min(cores, _MOST_THREADS), "bowstring")
+                self._pool = ThreadPoolExecutor(_cores() - 1, "bowstring")
             return self._pool
 
 

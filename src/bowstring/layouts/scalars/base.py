@@ -25,6 +25,8 @@ class Scalars(ABC):
     """Whether slots are strings of bytes, which have no byte order."""
     IS_TOTAL: ClassVar[bool] = False
     """Whether any bytes are a slot that `decode` takes."""
+    BYTES_DECIDE: ClassVar[bool] = True
+    """Whether slots hold equal values exactly where they hold the same bytes."""
 
     def __init__(self, dtype: Any, fill: Any = 0) -> None:
         self.dtype: np.dtype[Any] = np.dtype(dtype)

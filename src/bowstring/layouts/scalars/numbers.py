@@ -113,6 +113,7 @@ class Floats(Scalars):
     __slots__ = ()
 
     IS_TOTAL: ClassVar[bool] = True
+    BYTES_DECIDE: ClassVar[bool] = False
 
     def __init__(self, type: FloatingPoint) -> None:
         super().__init__(f"f{type.bit_width // 8}")

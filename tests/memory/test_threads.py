@@ -1,0 +1,60 @@
+"""Work shared out among threads comes back in order, fails as the first job does, and may share out its own work."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from bowstring.memory.threads import in_threads
+
+MANY = range(64)
+LARGE = [1 << 20] * len(MANY)
+
+
+def test_results_come_in_the_order_of_the_jobs() -> None:
+    def work(job: int) -> int:
+        time.sleep(0.001 * (job % 3))
+        return job * job
+
+    assert in_threads(work, MANY, LARGE) == [job * job for job in MANY]
+
+
+def test_work_may_share_out_its_own_work() -> None:
+    found: list[list[int]] = []
+
+    def outer(job: int) -> int:
+        return sum(in_threads(lambda inner: job * inner, MANY, LARGE))
+
+    caller = threading.Thread(target=lambda: found.append(in_threads(outer, MANY, LARGE)), daemon=True)
+    caller.start()
+    caller.join(60)
+    assert found == [[job * sum(MANY) for job in MANY]]
+
+
+def test_the_error_of_the_first_job_that_has_one_is_raised_and_few_more_are_begun() -> None:
+    begun: list[int] = []
+
+    def work(job: int) -> None:
+        begun.append(job)
+        if job >= 5:
+            time.sleep(0.05 * (job == 5))
+            raise ValueError(f"job {job}")
+
+    with pytest.raises(ValueError, match="job 5"):
+        in_threads(work, MANY, LARGE)
+    assert len(begun) < len(MANY)
+
+
+def test_an_index_error_of_the_work_is_an_error() -> None:
+    def work(job: int) -> None:
+        raise IndexError(job)
+
+    with pytest.raises(IndexError, match="0"):
+        in_threads(work, MANY, LARGE)
+
+
+def test_small_work_stays_with_its_caller() -> None:
+    threads = in_threads(lambda _: threading.get_ident(), MANY, [1] * len(MANY))
+    assert set(threads) == {threading.get_ident()}
