@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +15,14 @@ import pytest
 import bowstring as bs
 from bowstring.dissociated.connection import ServerConnection
 from bowstring.dissociated.wire import AddressBody, Message, PackedBody
-from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError, InvalidDataError, ProtocolError
+from bowstring.errors import (
+    BowstringError,
+    ConnectionLostError,
+    DeadlineError,
+    InvalidDataError,
+    LimitError,
+    ProtocolError,
+)
 from bowstring.memory.region import Region
 from bowstring.serving.addresses import FREE_DATA, WANT_DATA, uri_for
 from bowstring.serving.server import ServerOptions
@@ -115,6 +123,23 @@ def test_buffers_of_several_regions_are_gathered() -> None:
         assert data.read_all() == TABLE
 
 
+def test_more_bytes_at_addresses_than_all_regions_have_are_not_gathered() -> None:
+    def overlapping(transport: UnixTransport, connection: ServerConnection, held: Stored) -> None:
+        (message,) = held.messages
+        send(transport, connection.send(held.schema))
+        size = int(message.buffers.lengths.max())
+        indexes = [transport.send_region(Region.copy_of([bytes(size)])) for _ in range(2)]
+        count = message.buffers.lengths.size
+        assert count * size > len(indexes) * size
+        addresses = [indexes[number % 2] << 48 for number in range(count)]
+        send(transport, connection.send(message.metadata, AddressBody.of(addresses, [size] * count)))
+        send(transport, connection.end())
+
+    limit = pytest.raises(LimitError, match="more than all regions have")
+    with false_server(overlapping) as uri, bs.connect(uri, timeout_s=5) as data, limit:
+        data.read_all()
+
+
 @pytest.mark.parametrize("beyond", [1 << 20, 1 << 47, 1 << 48, 7 << 48])
 def test_addresses_outside_what_was_passed_are_refused(beyond: int) -> None:
     error = lie(lambda body: AddressBody.of(body.addresses + np.uint64(beyond), body.lengths))
@@ -172,6 +197,18 @@ def test_a_server_that_goes_in_the_middle_is_a_lost_connection() -> None:
     lost = pytest.raises(ConnectionLostError, match="gone before the end")
     with false_server(half) as uri, bs.connect(uri) as data, lost:
         data.read_all()
+
+
+def test_a_stream_that_ends_within_a_batch_is_not_served() -> None:
+    sink = io.BytesIO()
+    with bs.new_stream(sink, TABLE.schema) as writer:
+        writer.write_table(TABLE)
+    whole = sink.getvalue()
+    with Region.copy_of([whole]) as region, bs.serve({"t": region}) as server:
+        assert bs.connect(server.uri("t")).read_all() == TABLE
+    cut = Region.copy_of([whole[:-72]])
+    with cut, pytest.raises(InvalidDataError, match="no batch that ends within the stream"):
+        bs.serve({"t": cut})
 
 
 def raw(address: str) -> socket.socket:

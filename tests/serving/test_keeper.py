@@ -43,6 +43,17 @@ keeper.commit("d", {0: 0})
 say((uri, keeper.status()["pid"]))
 hear()
 """
+QUICK = """
+import socket
+from bowstring.serving import agent
+from bowstring.transports.unix_address import socket_name
+setattr(agent, setting, 0.2)
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+listener.bind(socket_name(address))
+listener.listen()
+say("ready")
+agent.main(listener.detach())
+"""
 
 
 @pytest.fixture
@@ -110,6 +121,8 @@ def test_a_dropped_data_set_cannot_be_read_and_its_memory_goes(key: KeeperKey) -
             bs.connect(uri)
         with pytest.raises(NotFoundError, match="no data set 'd'"):
             keeper.drop("d")
+        with pytest.raises(UsageError, match="no more partitions"):
+            put(keeper, [3], (0, 2))
         assert table.to_pydict() == {"a": [1, 2]}
         pid = keeper.status()["pid"]
         del table
@@ -203,6 +216,24 @@ def test_memory_that_is_not_sealed_or_is_no_arrow_file_is_refused(key: KeeperKey
         assert keeper.status()["datasets"] == {}
         with Region.from_file(path) as region, pytest.raises(ConnectionLostError):
             keeper.put("d", (0, 0), region, rows=1)
+
+
+def test_memory_with_other_rows_than_were_announced_is_refused(key: KeeperKey) -> None:
+    region, rows = store(bs.table({"a": [1, 2]}))
+    with region, Keeper.open(key) as keeper:
+        with pytest.raises(UsageError, match="3 rows were announced, 2 are there"):
+            keeper.put("d", (0, 0), region, rows=rows + 1)
+        assert keeper.status()["datasets"] == {}
+
+
+@pytest.mark.parametrize("setting", ["_IDLE_S", "_FIRST_OWNER_S"])
+def test_a_keeper_that_nobody_uses_ends_though_its_owner_lives(key: KeeperKey, setting: str) -> None:
+    with Other(QUICK, address=key.address, setting=setting) as keepers_process:
+        keepers_process.hear()
+        if setting == "_IDLE_S":
+            Keeper.open(key, start=False).close()
+        assert soon(lambda: keepers_process.process.poll() is not None)
+        assert keepers_process.process.returncode == 0
 
 
 def test_requests_that_make_no_sense_are_refused_and_it_goes_on(key: KeeperKey) -> None:

@@ -84,6 +84,17 @@ def test_a_java_without_the_vector_module_gets_a_script_before_it(tmp_path: Path
     assert output.stdout.splitlines()[-4:] == ["[-Dname=a b]", "[]", "[-cp]", "[it's;$HOME*]"]
 
 
+def test_no_script_is_put_where_others_can_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    jre = make_java(tmp_path / "jre", LACKS_THE_MODULE + GOOD.format(home=tmp_path / "jre", version=21))
+    everybodys = tmp_path / "everybodys"
+    everybodys.mkdir()
+    everybodys.chmod(0o777)
+    found = find_java({"JAVA_HOME": str(jre), "XDG_CACHE_HOME": str(everybodys)})
+    assert found.home.is_relative_to(tmp_path / "home" / ".cache")
+    assert not [path for path in everybodys.rglob("*") if path.is_file()]
+
+
 def test_the_script_is_made_once_and_whole_by_many_at_the_same_time(tmp_path: Path) -> None:
     jre = make_java(tmp_path / "jre", LACKS_THE_MODULE + GOOD.format(home=tmp_path / "jre", version=21))
     environment = {"JAVA_HOME": str(jre), "XDG_CACHE_HOME": str(tmp_path / "cache")}

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from bowstring.errors import InvalidDataError, ResourceError, UsageError
+from bowstring.errors import InvalidDataError, LimitError, ResourceError, UsageError
 from bowstring.serving.processes import Process
-from bowstring.spark import staging
+from bowstring.spark import manifest as manifests, staging
 from bowstring.spark.manifest import (
     KEPT_S,
     MANIFESTS,
@@ -104,6 +104,13 @@ def test_a_manifest_names_nothing_outside_its_folder(tmp_path: Path, name: objec
     (tmp_path / MANIFESTS).mkdir()
     (tmp_path / MANIFESTS / f"{1:020d}.json").write_text(json.dumps({**record, "files": files}))
     with pytest.raises(InvalidDataError, match="not the name of a file in the folder"):
+        latest(tmp_path)
+
+
+def test_a_manifest_that_is_too_long_is_not_read_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place(tmp_path, manifest(1, part_name(JOB, 0, 1)))
+    monkeypatch.setattr(manifests, "MAX_LENGTH_BYTES", 100)
+    with pytest.raises(LimitError, match="more than 100 bytes"):
         latest(tmp_path)
 
 

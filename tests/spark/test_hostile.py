@@ -1,0 +1,66 @@
+"""Files that are not what they should be: on the driver and on an executor, but without a Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+from pyspark.sql.types import LongType, StructField, StructType  # noqa: E402
+
+from bowstring.errors import InvalidDataError, NotFoundError, ResourceError  # noqa: E402
+from bowstring.spark._batches import read_batches  # noqa: E402
+from bowstring.spark.manifest import Entry, Manifest, latest, part_name, place  # noqa: E402
+from bowstring.spark.sink import ArrowWriter, PartMessage  # noqa: E402
+from bowstring.spark.source import ArrowDataSource  # noqa: E402
+
+SCHEMA = StructType([StructField("a", LongType())])
+
+
+def test_values_that_spark_would_believe_are_refused_with_path_and_batch(tmp_path: Path) -> None:
+    buffers = [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")]
+    broken = pa.record_batch([pa.Array.from_buffers(pa.string(), 1, buffers)], names=["s"])
+    path = tmp_path / "broken.arrow"
+    with pa.ipc.new_file(path, broken.schema) as writer:
+        writer.write_batch(pa.record_batch({"s": ["sound"]}))
+        writer.write_batch(broken)
+    batches = read_batches(path, range(2), ["s"])
+    assert next(batches)[1].column(0).to_pylist() == ["sound"]
+    with pytest.raises(InvalidDataError, match=r"broken\.arrow, record batch 1: .*UTF-8"):
+        next(batches)
+
+
+def a_job(folder: Path) -> tuple[ArrowWriter, Path, str]:
+    """A writer, and the file that one of its tasks wrote."""
+    writer = ArrowWriter(folder, SCHEMA, overwrite=False, fsync=False)
+    name = part_name(writer._job, 0, 1)
+    (writer._staging / name).write_bytes(b"12345678")
+    return writer, writer._staging / name, name
+
+
+def test_a_file_that_is_shorter_than_its_task_said_is_not_committed(tmp_path: Path) -> None:
+    writer, _, name = a_job(tmp_path / "data")
+    with pytest.raises(ResourceError, match="9 bytes were written, 8 are there"):
+        writer.commit([PartMessage(0, Entry(name, 9, 1, 1))])
+    assert latest(tmp_path / "data") is None
+    writer.abort([])
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+def test_a_file_that_is_gone_is_not_committed(tmp_path: Path) -> None:
+    writer, path, name = a_job(tmp_path / "data")
+    path.unlink()
+    with pytest.raises(NotFoundError, match="is not there to be committed"):
+        writer.commit([PartMessage(0, Entry(name, 8, 1, 1))])
+    assert latest(tmp_path / "data") is None
+
+
+def test_a_file_that_the_manifest_lists_with_another_length_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "part.arrow").write_bytes(b"12345678")
+    place(tmp_path, Manifest(1, SCHEMA.jsonValue(), (Entry("part.arrow", 9, 1, 1),)))
+    reader = ArrowDataSource({"path": str(tmp_path)}).reader(SCHEMA)
+    with pytest.raises(InvalidDataError, match="has 8 bytes, and manifest 1 says 9"):
+        reader.partitions()
