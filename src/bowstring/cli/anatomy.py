@@ -7,11 +7,10 @@ from pathlib import Path
 
 import click
 
-from bowstring.cli.streams import binary_output, given, max_piped_option, named, progress
+from bowstring.cli.streams import binary_output, given, max_piped_option, named, progress, sink_to
 from bowstring.errors import UsageError
 from bowstring.inspection.anatomy.page import anatomy_page
 from bowstring.inspection.text import human_bytes, printable
-from bowstring.ipc.places.sinks import sink_for
 
 
 @click.command()
@@ -38,13 +37,7 @@ def anatomy(file: str | None, *, output: str | None, max_piped_bytes: int) -> No
     name = Path(file).name if is_path and file else named(file)
     with progress("reading") as advance:
         page = anatomy_page(source, name, max_piped_bytes=max_piped_bytes, advance=advance).encode("utf-8")
-    with binary_output(target) as out:
-        sink = sink_for(out)
-        try:
-            sink.write([page], len(page))
-            sink.finish()
-        except BaseException:
-            sink.abandon()
-            raise
+    with binary_output(target) as out, sink_to(out) as sink:
+        sink.write([page], len(page))
     if target != "-":
         click.echo(f"{printable(target)}: {human_bytes(len(page))}")

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, get_args
 import click
 
 from bowstring.cli import parquet, text_input
-from bowstring.cli.streams import binary_output, given, max_piped_option, named, progress
+from bowstring.cli.streams import binary_output, given, max_piped_option, named, progress, sink_to
 from bowstring.datatypes.field import Schema
 from bowstring.datatypes.types import Dictionary
 from bowstring.errors import LimitError, UsageError
@@ -22,7 +22,7 @@ from bowstring.ipc.api import new_file, new_stream
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.form import DictionaryDeltas, WireForm
 from bowstring.ipc.opening import open_any
-from bowstring.ipc.places.sinks import Sink, sink_for
+from bowstring.ipc.places.sinks import Sink
 from bowstring.layouts.array import Array
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.table import Table, has_dictionaries, unified_batches
@@ -234,17 +234,12 @@ def _write_arrow(out: Any, kind: str, schema: Schema, batches: Iterable[RecordBa
 
 
 def _write_other(out: Any, kind: str, schema: Schema, batches: Iterable[RecordBatch], options: dict[str, Any]) -> None:
-    sink = sink_for(out)
-    try:
+    with sink_to(out) as sink:
         if kind == "parquet":
             compression = None if options["compression"] == "none" else options["compression"]
             parquet.write(sink, schema, batches, compression)
         else:
             _write_text(sink, kind, schema, batches)
-        sink.finish()
-    except BaseException:
-        sink.abandon()
-        raise
 
 
 def _write_text(sink: Sink, kind: str, schema: Schema, batches: Iterable[RecordBatch]) -> None:

@@ -17,6 +17,7 @@ from bowstring.cli.settings import FAILED
 from bowstring.cli.streams import binary_output, given
 from bowstring.datatypes.types import DataType, Date, Decimal, Dictionary, Time
 from bowstring.exchange import integration as exchange
+from bowstring.inspection.text import printable
 from bowstring.ipc.api import new_file, new_stream, open_file, open_stream
 from bowstring.ipc.opening import open_any
 from bowstring.layouts.base import place
@@ -248,7 +249,7 @@ def _validate(json_path: str, arrow_path: str, quirks: _Quirks) -> int:
         found = exchange.differences(expected.schema, expected.batches, reader.schema, batches)
         shown = list(islice(found, _DIFFERENCES_SHOWN + 1))
     for difference in shown[:_DIFFERENCES_SHOWN]:
-        click.echo(f"{arrow_path}: {_printable(difference)}", err=True)
+        click.echo(f"{arrow_path}: {printable(difference)}", err=True)
     if len(shown) > _DIFFERENCES_SHOWN:
         click.echo(f"{arrow_path}: and more", err=True)
     if not shown:
@@ -262,7 +263,3 @@ def _validate_batches(batches: Sequence[RecordBatch], quirks: _Quirks) -> None:
         for index, field in enumerate(batch.schema):
             with place(f"record batch {number}: column {field.name!r}"):
                 batch.column(index).validate(full=quirks.allow(field.type))
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from bowstring.cli.settings import FAILED, INTERRUPTED, Settings
 from bowstring.errors import BowstringError, MissingExtraError
+from bowstring.inspection.text import printable
 
 _CLI_PACKAGES = ("click", "rich")
 
@@ -52,9 +53,8 @@ def one_line(error: Exception) -> str:
     A message may quote bytes of a hostile file, so control characters are shown as escapes.
     """
     text = " ".join(str(error).split()) or type(error).__name__
-    printable = "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
     hint = "" if isinstance(error, MissingExtraError) else " (bowstring --debug shows where)"
-    return f"bowstring: {printable}{hint}"
+    return f"bowstring: {printable(text)}{hint}"
 
 
 def _run(arguments: Sequence[str] | None, settings: Settings) -> int:

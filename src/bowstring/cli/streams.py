@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bowstring.ipc.opening import MAX_PIPED_BYTES
+from bowstring.ipc.places.sinks import Sink, sink_for
 
 _WIDE = 1000
 
@@ -60,6 +61,18 @@ def binary_output(path: str) -> Iterator[str | BinaryIO]:
         raise click.UsageError("standard output is a terminal: give a path, or send the bytes through a pipe")
     yield sys.stdout.buffer
     sys.stdout.buffer.flush()
+
+
+@contextmanager
+def sink_to(out: str | BinaryIO) -> Iterator[Sink]:
+    """A sink for the bytes that the block makes: it is finished where the block ends well, else a path gets no file."""
+    sink = sink_for(out)
+    try:
+        yield sink
+        sink.finish()
+    except BaseException:
+        sink.abandon()
+        raise
 
 
 def terminal_width() -> int | None:
