@@ -161,6 +161,9 @@ if TYPE_CHECKING:
     from bowstring.memory.buffer import (
         Buffer as Buffer,
     )
+    from bowstring.memory.pool import (
+        release_unused_memory as release_unused_memory,
+    )
     from bowstring.serving.client import (
         Dataset as Dataset,
         connect as connect,
@@ -289,6 +292,7 @@ _EXPORTS = {
     "bowstring.inspection.inspector": ("inspect",),
     "bowstring.layouts.array": ("Array",),
     "bowstring.memory.buffer": ("Buffer",),
+    "bowstring.memory.pool": ("release_unused_memory",),
     "bowstring.ipc.api": ("open_file", "open_stream", "new_file", "new_stream"),
     "bowstring.ipc.upkeep.append": ("AppendWriter", "append_file"),
     "bowstring.ipc.upkeep.concat": ("Concatenated", "concat_files"),

@@ -96,3 +96,59 @@ def test_flipped_bits_in_the_head_of_a_frame_give_the_bytes_or_an_error(bit: int
         assert filled(codecs.decompress_lz4, bytes(frame), len(data)) == data
     except InvalidDataError:
         pass
+
+
+@pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 129])
+@pytest.mark.parametrize("rest", [0, 1, BLOCK - 1])
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_blocks_that_are_as_they_were_may_follow_each_other(count: int, rest: int, is_linked: bool) -> None:
+    random = np.random.default_rng(count)
+    noise = random.bytes(count * BLOCK)
+    for data in (noise + random.bytes(rest), bytes(BLOCK) + noise + bytes(rest), noise + bytes(BLOCK) + noise[:rest]):
+        frame = lz4.frame.compress(data, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=is_linked)
+        assert filled(codecs.decompress_lz4, frame, len(data)) == data
+        for wrong in (len(data) - 1, len(data) + 1, len(data) - BLOCK):
+            if wrong > 0:
+                with pytest.raises(InvalidDataError, match="frame"):
+                    filled(codecs.decompress_lz4, frame, wrong)
+        with pytest.raises(InvalidDataError, match="frame"):
+            filled(codecs.decompress_lz4, frame[: len(frame) - BLOCK // 2], len(data))
+
+
+def outcome(decompress: Callable[[memoryview, memoryview], None], frame: bytes, size: int, byte: int) -> bytes | None:
+    out = bytearray([byte]) * size
+    try:
+        decompress(memoryview(frame), memoryview(out))
+    except InvalidDataError:
+        return None
+    return bytes(out)
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_what_was_in_memory_before_never_comes_out_whatever_the_frame_is_like(codec: str) -> None:
+    chance = np.random.default_rng(17)
+    data = mixture(3 * BLOCK + 5)
+    if codec == "lz4":
+        decompress = codecs.decompress_lz4
+        frames = [
+            lz4.frame.compress(data, store_size=False, block_linked=is_linked, block_size=size)
+            for is_linked in (True, False)
+            for size in (lz4.frame.BLOCKSIZE_MAX64KB, lz4.frame.BLOCKSIZE_MAX256KB)
+        ]
+    else:
+        decompress = codecs.decompress_zstd
+        frames = [zstandard.ZstdCompressor(write_content_size=known).compress(data) for known in (True, False)]
+    told = 0
+    for frame in frames:
+        for turn in range(150):
+            damaged = bytearray(frame)
+            for _ in range(1 + turn % 2):
+                at = int(chance.integers(0, 40 if turn % 3 == 0 else len(frame)))
+                damaged[at] ^= 1 << int(chance.integers(0, 8))
+            if turn % 5 == 0:
+                cut, length = (int(n) for n in chance.integers(1, len(frame), 2))
+                del damaged[cut : cut + length]
+            zeros = outcome(decompress, bytes(damaged), len(data), 0)
+            assert zeros == outcome(decompress, bytes(damaged), len(data), 0xA5)
+            told += zeros is None
+    assert told > 60

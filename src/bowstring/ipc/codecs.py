@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from bowstring.errors import InvalidDataError, MissingExtraError, UsageError
 
 EXTRA = "compression"
@@ -24,6 +26,7 @@ _LZ4_MAGIC = (0x184D2204).to_bytes(4, "little")
 _VERSION, _LINKED, _SIZED = 0b0100_0000, 0b0010_0000, 0b0000_1000
 _BLOCK = struct.Struct("<I")
 _AS_IT_IS = 1 << 31
+_BLOCKS_AT_ONCE = 64
 _WINDOW_BYTES = 1 << 16
 _PIECE_BYTES = 1 << 18
 
@@ -106,6 +109,9 @@ def _lz4_blocks(data: memoryview, out: memoryview) -> bool:
         block, room = data[first:place], min(most, len(out) - at)
         if place > len(data) or not room:
             return False
+        if word == most | _AS_IT_IS and (count := _copied(data[first - _BLOCK.size :], out[at:], most)):
+            place, at = first + (most + _BLOCK.size) * count - _BLOCK.size, at + most * count
+            continue
         if not word & _AS_IT_IS:
             window = out[max(at - _WINDOW_BYTES, 0) : at] if is_linked else b""
             try:
@@ -117,6 +123,18 @@ def _lz4_blocks(data: memoryview, out: memoryview) -> bool:
         out[at : at + len(block)] = block
         at += len(block)
     return False
+
+
+def _copied(data: memoryview, out: memoryview, block_bytes: int) -> int:
+    """Copy the blocks at the beginning of `data` that are whole and as they were, some of them at once; how many."""
+    stride = _BLOCK.size + block_bytes
+    most = min(len(data) // stride, len(out) // block_bytes, _BLOCKS_AT_ONCE)
+    is_like_them = np.ndarray(most, "<u4", data, 0, stride) == block_bytes | _AS_IT_IS
+    count = most if is_like_them.all() else int(is_like_them.argmin())
+    if count:
+        blocks = np.ndarray((count, block_bytes), np.uint8, data, _BLOCK.size, (stride, 1))
+        np.frombuffer(out, np.uint8, count * block_bytes).reshape(blocks.shape)[:] = blocks
+    return count
 
 
 def _lz4_pieces(data: memoryview, out: memoryview) -> None:

@@ -17,14 +17,14 @@ from bowstring.ipc import codecs
 from bowstring.ipc.codecs import Compress
 from bowstring.ipc.limits import Limits
 from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer, Memory, allocate
+from bowstring.memory.pool import POOL
 from bowstring.memory.threads import in_groups, in_threads
 
 PREFIX = struct.Struct("<q")
 RAW = -1
 
-_ROOM_BYTES = 1 << 25
-_LARGE_PAGE_BYTES = 1 << 21
-_WORTH_PAGES_BYTES = 1 << 23
+_ROOM_BYTES = 1 << 23
+_WORTH_POOL_BYTES = 1 << 20
 _IN_ANY_CASE_BYTES = 256 << 20
 _LARGEST_WINDOW = 1 << 23
 
@@ -122,16 +122,12 @@ def unpack(jobs: Sequence[Packed]) -> list[Buffer]:
 
 
 def _rooms(sizes_bytes: Sequence[int]) -> list[Buffer]:
-    """Memory of each of the sizes, not filled, cut out of some that is large enough for the system's large pages."""
+    """Memory of each of the sizes, not filled, cut out of stretches that are used again where they are large."""
     rooms: list[Buffer] = []
     for group in in_groups(sizes_bytes, sizes_bytes, _ROOM_BYTES):
         *starts, total = accumulate((-(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES for size in group), initial=0)
         try:
-            if total < _WORTH_PAGES_BYTES:
-                memory = Memory(allocate(total, is_zeroed=False))
-            else:
-                whole = -(-total // _LARGE_PAGE_BYTES) * _LARGE_PAGE_BYTES
-                memory = Memory(allocate(whole, is_zeroed=False, alignment_bytes=_LARGE_PAGE_BYTES))
+            memory = Memory(POOL.take(total) if total >= _WORTH_POOL_BYTES else allocate(total, is_zeroed=False))
         except (MemoryError, ValueError):
             raise LimitError(f"no memory for the {total} bytes that compressed buffers claim to hold") from None
         rooms += [Buffer(memory, start, size) for start, size in zip(starts, group, strict=True)]

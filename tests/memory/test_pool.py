@@ -1,0 +1,314 @@
+"""Memory that is used again: it comes back when nobody sees it, and not a moment before."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import io
+import pickle
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import bowstring as bs
+from bowstring.memory.buffer import Bytes, Memory
+from bowstring.memory.pool import LARGE_PAGE_BYTES, POOL, Pool
+
+PAGE = LARGE_PAGE_BYTES
+
+
+def address(array: Bytes) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def filled(pool: Pool, size_bytes: int, byte: int) -> Bytes:
+    array = pool.take(size_bytes)
+    array[:] = byte
+    return array
+
+
+@pytest.mark.parametrize("size_bytes", [0, 1, PAGE - 1, PAGE, PAGE + 1, 5 * PAGE])
+def test_memory_is_as_long_as_asked_for_and_begins_with_a_large_page(size_bytes: int) -> None:
+    array = filled(Pool(), size_bytes, 3)
+    assert array.shape == (size_bytes,)
+    assert address(array) % PAGE == 0
+    assert array.flags.writeable
+
+
+def test_what_was_let_go_is_used_again() -> None:
+    pool = Pool()
+    array = pool.take(3 * PAGE)
+    first = address(array)
+    assert pool.kept_bytes == 0
+    del array
+    assert pool.kept_bytes == 3 * PAGE
+    array = pool.take(3 * PAGE - 5)
+    assert address(array) == first
+    assert pool.kept_bytes == 0
+
+
+def test_a_stretch_that_is_much_too_long_waits_for_somebody_else() -> None:
+    pool = Pool()
+    for pages in (8, 9, 20):
+        pool.take(pages * PAGE)
+    assert pool.kept_bytes == 37 * PAGE
+    held = [pool.take(7 * PAGE)]
+    assert pool.kept_bytes == 29 * PAGE
+    held.append(pool.take(7 * PAGE))
+    assert pool.kept_bytes == 29 * PAGE
+
+
+class Exports(ctypes.Structure):
+    _fields_ = (("first", ctypes.c_ubyte * 100),)
+
+
+class Interface:
+    def __init__(self, array: Bytes) -> None:
+        self.__array_interface__ = array.__array_interface__
+        self.array = array
+
+
+def out_of_band(array: Bytes) -> list[pickle.PickleBuffer]:
+    buffers: list[pickle.PickleBuffer] = []
+    pickle.dumps(array, protocol=5, buffer_callback=buffers.append)
+    return buffers
+
+
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "the array": lambda array: array,
+    "a slice": lambda array: array[17:18],
+    "a slice of a slice": lambda array: array[10:][10:20][::2],
+    "another type": lambda array: array.view(np.int64)[4:],
+    "another shape": lambda array: array.reshape(-1, 64).T,
+    "a subclass": lambda array: array.view(np.recarray),
+    "an array over its buffer": lambda array: np.frombuffer(array, np.int32, 5, 40),
+    "an array over its interface": lambda array: np.asarray(Interface(array)),
+    "a memoryview": lambda array: memoryview(array)[5:6],
+    "a memoryview of a memoryview": lambda array: memoryview(array)[5:].cast("b").toreadonly(),
+    "an iterator": lambda array: array.flat,
+    "a ctypes structure": Exports.from_buffer,
+    "a pickle buffer": pickle.PickleBuffer,
+    "a pickle with its buffers beside it": out_of_band,
+    "a buffer": lambda array: bs.Buffer(Memory(array), 9, 9),
+    "a view of a buffer": lambda array: bs.Buffer.of(array).view(np.dtype(np.int16)),
+    "a buffer of pyarrow": lambda array: pa.py_buffer(array).slice(5, 5),
+    "an array of pyarrow": lambda array: pa.array(bs.array(array[:1000])).slice(10, 10),
+    "a stream of pyarrow": lambda array: pa.RecordBatchReader.from_stream(bs.table({"x": bs.array(array[:1000])})),
+    "a DLPack capsule": lambda array: array.__dlpack__(),
+}
+
+
+@pytest.mark.parametrize("kind", VIEWS)
+def test_memory_stays_as_it_is_while_anything_looks_at_it(kind: str) -> None:
+    pool = Pool()
+    array = filled(pool, PAGE, 7)
+    place = (ctypes.c_ubyte * PAGE).from_address(address(array))
+    view = VIEWS[kind](array)
+    del array
+    gc.collect()
+    assert pool.kept_bytes == 0
+    others = [filled(pool, PAGE, 9) for _ in range(3)]
+    assert bytes(place) == b"\7" * PAGE
+    del view
+    gc.collect()
+    assert pool.kept_bytes == PAGE
+    del others
+
+
+def test_memory_stays_as_it_is_for_what_comes_back_to_life() -> None:
+    pool = Pool()
+    saved: list[Bytes] = []
+
+    class Phoenix:
+        def __init__(self) -> None:
+            self.me: Phoenix | None = self
+            array = filled(pool, PAGE, 7)
+            self.held: list[Any] = [array, array.base, array[5:]]
+
+        def __del__(self) -> None:
+            saved.append(self.held[2])
+
+    bird = Phoenix()
+    del bird
+    gc.collect()
+    assert len(saved) == 1
+    assert pool.kept_bytes == 0
+    other = filled(pool, PAGE, 9)
+    assert (saved[0] == 7).all()
+    saved.clear()
+    gc.collect()
+    assert pool.kept_bytes == PAGE
+    assert (other == 9).all()
+
+
+def test_no_more_is_kept_than_the_pool_may_and_the_oldest_goes_first() -> None:
+    pool = Pool(10 * PAGE)
+    held = [pool.take(pages * PAGE) for pages in (2, 3, 4)]
+    while held:
+        del held[0]
+    assert pool.kept_bytes == 9 * PAGE
+    pool.take(11 * PAGE)
+    assert pool.kept_bytes == 9 * PAGE
+    pool.take(6 * PAGE)
+    assert pool.kept_bytes == 10 * PAGE
+    assert pool.release() == 10 * PAGE
+    assert pool.kept_bytes == pool.release() == 0
+
+
+def test_memory_that_ends_while_the_pool_is_at_work_is_let_go() -> None:
+    pool = Pool()
+    array = pool.take(PAGE)
+    with pool._lock:
+        del array
+    assert pool.kept_bytes == 0
+    assert pool.take(PAGE).size == PAGE
+
+
+def test_threads_never_get_the_same_bytes() -> None:
+    pool = Pool(20 * PAGE)
+    start = threading.Barrier(4)
+
+    def work(number: int) -> None:
+        chance = random.Random(number)
+        held: list[tuple[int, Bytes]] = []
+        start.wait(10)
+        for turn in range(150):
+            byte = (number * 61 + turn) % 251
+            held.append((byte, filled(pool, chance.randrange(1, 3 * PAGE), byte)[:: chance.choice([1, 4096])]))
+            if len(held) > 3:
+                byte, array = held.pop(chance.randrange(len(held)))
+                assert (array == byte).all()
+
+    with ThreadPoolExecutor(4) as workers:
+        list(workers.map(work, range(4)))
+    assert 0 < pool.kept_bytes <= 20 * PAGE
+
+
+def test_a_forked_child_keeps_nothing_and_writes_to_copies() -> None:
+    code = """
+import os, warnings
+warnings.simplefilter("ignore")
+from bowstring.memory.pool import LARGE_PAGE_BYTES as PAGE, POOL
+seen = POOL.take(PAGE)
+seen[:] = 7
+POOL.take(PAGE)
+assert POOL.kept_bytes == PAGE
+POOL._lock.acquire()
+child = os.fork()
+if not child:
+    assert POOL.kept_bytes == 0 and (seen == 7).all()
+    seen[:] = 8
+    del seen
+    assert POOL.kept_bytes == PAGE
+    POOL.take(PAGE)[:] = 9
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+POOL._lock.release()
+assert POOL.kept_bytes == PAGE and (seen == 7).all()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of address space hold on Linux")
+def test_what_is_kept_is_let_go_where_memory_is_short() -> None:
+    code = """
+import resource
+from bowstring.memory.pool import LARGE_PAGE_BYTES as PAGE, Pool
+pool = Pool()
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 100 * PAGE, used + 100 * PAGE))
+held = [pool.take(20 * PAGE) for _ in range(3)]
+held.clear()
+assert pool.kept_bytes == 60 * PAGE
+assert pool.take(80 * PAGE).size == 80 * PAGE
+assert pool.kept_bytes == 80 * PAGE
+for size_bytes in (200 * PAGE, 1 << 62, 2**63 - 1, 1 << 70):
+    try:
+        pool.take(size_bytes)
+    except MemoryError as error:
+        assert "no memory for" in str(error)
+    else:
+        raise SystemExit("there is not so much memory")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_process_may_end_while_memory_is_in_use() -> None:
+    code = """
+from bowstring.memory.pool import POOL
+class Keeper:
+    def __del__(self): self.held[:] = 1
+keeper, again = Keeper(), Keeper()
+keeper.held, again.held, again.itself = POOL.take(10), POOL.take(10), again
+POOL.take(10)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def packed(seed: int, codec: str) -> tuple[pa.Table, bytes]:
+    chance = np.random.default_rng(seed)
+    table = pa.table({f"c{index}": chance.integers(0, 1 << 40, 150_000) for index in range(4)})
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+        writer.write_table(table, max_chunksize=75_000)
+    return table, sink.getvalue()
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_columns_that_somebody_holds_survive_whatever_is_read_after_them(codec: str) -> None:
+    sources = [packed(seed, codec) for seed in range(4)]
+    bs.release_unused_memory()
+    kept: list[tuple[pa.Table, int, Any]] = []
+    for turn in range(24):
+        table, data = sources[turn % 4]
+        batches = [batch.columns for batch in bs.open_file(data)]
+        assert POOL.kept_bytes <= 256 << 20
+        column = turn % 3
+        kind = turn % 5
+        held: Any = batches[0][column]
+        if kind == 1:
+            held = held.to_numpy()
+        elif kind == 2:
+            held = pa.array(held)
+        elif kind == 3:
+            held = pickle.loads(pickle.dumps(held))
+        elif kind == 4:
+            held = memoryview(held.to_numpy())
+        kept.append((table, column, held))
+        if len(kept) > 7:
+            kept.pop(turn % 7)
+        del batches, held
+        for table, column, held in kept:
+            assert np.array_equal(np.asarray(held), table.column(column).to_numpy()[:75_000])
+    kept.clear()
+    held = None
+    gc.collect()
+    assert bs.release_unused_memory() > 0
+    assert bs.release_unused_memory() == 0
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_memory_comes_back_where_a_column_could_not_be_decompressed(codec: str) -> None:
+    table, data = packed(1, codec)
+    damaged = bytearray(data)
+    header, body = bs.open_file(data).batch_message(0)
+    at = body.offset + int(header.buffers()["offset"][3]) + 8
+    damaged[at : at + 8] = bytes(8)
+    bs.release_unused_memory()
+    for _ in range(3):
+        with pytest.raises(bs.errors.InvalidDataError, match="c1"):
+            _ = bs.open_file(bytes(damaged)).get_batch(0).columns
+        gc.collect()
+    assert 0 < POOL.kept_bytes < 3 * len(data)
+    assert pa.table(bs.open_file(data).read_all()).equals(table)
