@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import mmap
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
@@ -51,10 +52,25 @@ def _arrays() -> Sequence[Array]:
     return [bs.array([None, "a", "bc" * (i % 3)], bs.string()).slice(i % 2) for i in range(2 * joining._MANY)]
 
 
-def test_where_the_system_gathers_nothing_views_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    gathered = bs.concat_arrays(_arrays())
-    monkeypatch.delattr(os, "memfd_create")
-    assert bs.concat_arrays(_arrays()).equals(gathered)
+def test_addresses_and_views_join_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = _arrays()
+    gathered = bs.concat_arrays(arrays)
+    monkeypatch.setattr(joining, "_MANY", len(arrays) + 1)
+    assert bs.concat_arrays(arrays).equals(gathered)
+
+
+def test_memories_far_from_each_other_are_joined() -> None:
+    """Addresses of a mapping, of the heap and of the interpreter's own objects, long and short stretches among them."""
+    with mmap.mmap(-1, 1 << 20) as mapped:
+        mapped[:4096] = bytes(range(256)) * 16
+        owners = [mapped, np.arange(5, dtype=np.int8), bytes(range(9)), b"", mapped]
+        held = [bs.Buffer.of(owner) for owner in owners * 20]
+        sizes = np.array([700, 5, 8, 0, 3] * 20)
+        starts = np.array([17, 0, 1, 0, 4090] * 20)
+        joined = joining.joined_bytes(held, starts, sizes).tobytes()
+        spans = zip(held, starts.tolist(), sizes.tolist(), strict=True)
+        assert joined == b"".join(buffer.to_bytes()[start : start + size] for buffer, start, size in spans)
+        del held, owners, spans
 
 
 @pytest.mark.parametrize("count", [2, 3 * joining._MANY])

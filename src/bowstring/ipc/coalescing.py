@@ -35,7 +35,8 @@ class CoalescingWriter(BatchWriter):
         self._max_bytes = max_bytes
         self._schema = writer.schema
         self._layouts = [layout_of(field.type) for field in self._schema]
-        self._variable = [at for at, layout in enumerate(self._layouts) if not _is_fixed_width(layout)]
+        self._open_ended = [(at, index) for at, layout in enumerate(self._layouts) for index in _open_ended(layout)]
+        self._nested = [at for at, layout in enumerate(self._layouts) if _is_nested(layout)]
         self._held: list[RecordBatch] = []
         self._rows = self._bytes = 0
         self._closed = False
@@ -51,18 +52,23 @@ class CoalescingWriter(BatchWriter):
             raise ClosedError("the writer is closed")
         if not isinstance(batch, RecordBatch):
             raise UsageError(f"expected a record batch or a table, not {type(batch).__name__}")
-        if batch.schema is not self._schema and batch.schema != self._schema:
-            raise UsageError(f"a batch of another schema: expected {self._schema!r}, found {batch.schema!r}")
-        if batch.pairs or batch.num_rows >= self._min_rows:
+        schema = batch.schema
+        if schema is not self._schema and schema != self._schema:
+            raise UsageError(f"a batch of another schema: expected {self._schema!r}, found {schema!r}")
+        rows = batch.num_rows
+        if batch.pairs or rows >= self._min_rows:
             self.flush()
             self._writer.write_batch(batch)
             return
         self._held.append(batch)
-        self._rows += batch.num_rows
-        if self._variable:
-            columns = batch.columns
-            for at in self._variable:
-                self._bytes += _size_bytes(columns[at])
+        self._rows += rows
+        columns = batch.source
+        for at, index in self._open_ended:
+            buffer = columns[at].buffers[index]
+            if buffer is not None:
+                self._bytes += buffer.size
+        for at in self._nested:
+            self._bytes += _size_bytes(columns[at])
         if self._rows >= self._min_rows or self._bytes >= self._max_bytes:
             self.flush()
 
@@ -81,7 +87,7 @@ class CoalescingWriter(BatchWriter):
     def _joined(self, held: Sequence[RecordBatch]) -> list[Array]:
         rows = [batch.num_rows for batch in held]
         out = []
-        columns = zip(*[batch.columns for batch in held], strict=True)
+        columns = zip(*[batch.source for batch in held], strict=True)
         for field, layout, chunks in zip(self._schema, self._layouts, columns, strict=True):
             if [chunk.layout for chunk in chunks].count(layout) != len(chunks):
                 wrong = next(chunk for chunk in chunks if chunk.layout != layout)
@@ -116,8 +122,14 @@ class CoalescingWriter(BatchWriter):
         return f"<bowstring.CoalescingWriter: {state}>"
 
 
-def _is_fixed_width(layout: Layout) -> bool:
-    return not (layout.children or layout.VARIADIC or layout.dictionary) and all(b.per_slot for b in layout.buffers)
+def _is_nested(layout: Layout) -> bool:
+    """Whether arrays have parts beyond the declared buffers."""
+    return bool(layout.children or layout.VARIADIC or layout.dictionary)
+
+
+def _open_ended(layout: Layout) -> list[int]:
+    """The buffers that may be of any size, however few the slots; of a nested layout all parts are looked at."""
+    return [] if _is_nested(layout) else [at for at, spec in enumerate(layout.buffers) if not spec.per_slot]
 
 
 def _size_bytes(array: Array) -> int:

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bowstring.errors import InvalidDataError
+from bowstring.layouts.gather import copy_stretches
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
-from bowstring.memory.buffer import UINT8, Buffer, Bytes
-from bowstring.memory.parts import Numbers, brought_together
+from bowstring.memory.buffer import UINT8, Buffer, Bytes, allocate, bytes_between
 
 if TYPE_CHECKING:
     from bowstring.layouts.array import Array
-    from bowstring.layouts.base import Values
+    from bowstring.layouts.base import Indices, Values
 
 _MANY = 32
-"""From so many arrays on it is cheaper to have the system copy by addresses than to make a view of each."""
+"""From so many arrays on it is cheaper to copy by addresses than to make a view of each."""
 
 
-def lengths_of(arrays: Sequence[Array]) -> Numbers:
+def lengths_of(arrays: Sequence[Array]) -> Indices:
     """The lengths of arrays, shape (len(arrays),)."""
     return np.fromiter([array.length for array in arrays], np.int64, len(arrays))
 
@@ -69,7 +69,7 @@ def joined_validity(arrays: Sequence[Array]) -> Buffer | None:
     return bitmap.pack(mask)
 
 
-def joined_bytes(buffers: Sequence[Buffer | None], starts: Numbers, sizes: Numbers) -> Bytes:
+def joined_bytes(buffers: Sequence[Buffer | None], starts: Indices, sizes: Indices) -> Bytes:
     """`sizes` bytes of each buffer from byte `starts` on, end to end, copied; None is a buffer of no bytes.
 
     Raises `InvalidDataError` where a buffer does not hold them.
@@ -90,12 +90,14 @@ def _bits(array: Array, index: int) -> Mask:
     return np.zeros(array.length, np.bool_) if buffer is None else bitmap.unpack(buffer, array.offset, array.length)
 
 
-def _offsets_of(arrays: Sequence[Array]) -> Numbers:
+def _offsets_of(arrays: Sequence[Array]) -> Indices:
     return np.fromiter([array.offset for array in arrays], np.int64, len(arrays))
 
 
-def _together(buffers: Sequence[Buffer | None], starts: Numbers, sizes: Numbers) -> Bytes | None:
-    """The stretches by their addresses; None where one is not there, or the system has no such call."""
+def _together(buffers: Sequence[Buffer | None], starts: Indices, sizes: Indices) -> Bytes | None:
+    """The stretches by their addresses, all of them as parts of the memory that lies around them; None where one is not
+    there.
+    """
     try:
         addresses = np.fromiter([buffer.address for buffer in buffers], np.int64, len(buffers))  # type: ignore[union-attr]
         held = np.fromiter([buffer.size for buffer in buffers], np.int64, len(buffers))  # type: ignore[union-attr]
@@ -103,4 +105,10 @@ def _together(buffers: Sequence[Buffer | None], starts: Numbers, sizes: Numbers)
         return None
     if ((starts < 0) | (sizes < 0) | (starts > held - sizes)).any():
         return None
-    return brought_together(addresses + starts, sizes)
+    ends = np.cumsum(sizes)
+    out = allocate(int(ends[-1]), is_zeroed=False)
+    addresses += starts
+    first = int(addresses.min())
+    around = bytes_between(first, int((addresses + sizes).max()))
+    copy_stretches(out, ends - sizes, around, addresses - first, sizes)
+    return out

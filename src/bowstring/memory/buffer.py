@@ -166,5 +166,21 @@ def allocate(size_bytes: int, is_zeroed: bool = True, alignment_bytes: int = ALI
     return raw[skip : skip + size_bytes]
 
 
+class _Stretch:
+    """What NumPy makes an array of bytes of."""
+
+    __slots__ = ("__array_interface__",)
+
+    def __init__(self, first: int, size_bytes: int) -> None:
+        self.__array_interface__ = {"data": (first, True), "shape": (size_bytes,), "typestr": "|u1", "version": 3}
+
+
+def bytes_between(first: int, end: int) -> Bytes:
+    """The memory from address `first` to before `end`, read-only, whosever it is: for the one call that reads those
+    parts of it whose buffers the caller holds. Reading any other part may end the process.
+    """
+    return np.asarray(_Stretch(first, end - first))
+
+
 EMPTY = Buffer.of(b"")
 """A buffer of no bytes."""

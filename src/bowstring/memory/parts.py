@@ -11,9 +11,8 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.errors import ResourceError, UsageError
-from bowstring.memory.buffer import Buffer, Bytes, Memory, allocate
-from bowstring.memory.descriptors import IOV_MAX
+from bowstring.errors import UsageError
+from bowstring.memory.buffer import Buffer, Memory
 
 Vectors: TypeAlias = npt.NDArray[np.intp]
 Numbers: TypeAlias = npt.NDArray[np.int64]
@@ -129,31 +128,3 @@ def write_vectors(descriptor: int, vectors: Vectors) -> int:
         code = ctypes.get_errno()
         if code != errno.EINTR:
             raise OSError(code, os.strerror(code))
-
-
-def brought_together(addresses: Numbers, sizes: Numbers) -> Bytes | None:
-    """The bytes of stretches of memory, end to end in fresh memory; None where the system can't gather them.
-
-    Addresses and sizes in bytes, shape (n,); the caller keeps that memory, and has checked it. The system copies it
-    into a file that is nowhere and back: that costs less than a Python object for each of many small stretches.
-    """
-    if not hasattr(os, "memfd_create"):
-        return None
-    kept = sizes > 0
-    vectors = np.stack((addresses[kept], sizes[kept]), 1).astype(np.intp, copy=False)
-    out = allocate(int(sizes.sum()))
-    descriptor = os.memfd_create("bowstring-gathering")
-    try:
-        while len(vectors):
-            vectors = after(vectors, write_vectors(descriptor, vectors[:IOV_MAX]))
-        held = 0
-        while held < out.size:
-            got = os.preadv(descriptor, [out[held:].data], held)
-            if not got:
-                raise OSError(errno.EIO, os.strerror(errno.EIO))
-            held += got
-    except OSError as error:
-        raise ResourceError(f"{out.size} bytes cannot be gathered: {error.strerror}") from None
-    finally:
-        os.close(descriptor)
-    return out
