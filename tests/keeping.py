@@ -49,6 +49,7 @@ class Keeper:
                 ("write_message", lambda head, body, _: [head, *body]),
             ):
                 setattr(kind, name, self._heard(getattr(kind, name), parts_of))
+        sinks.ObjectSink.write_again = self._written_again(sinks.ObjectSink.write_again)
         for each in (sinks.VectorSink, sinks.PathSink, sinks._DescriptorSink, sinks.ObjectSink, sinks.StoreSink):
             setattr(each, "finish", self._finished(each.finish))  # noqa: B010
             setattr(each, "abandon", self._abandoned(each.abandon))  # noqa: B010
@@ -70,6 +71,15 @@ class Keeper:
             return None
 
         return heard
+
+    def _written_again(self, write: Callable[[Any, int, bytes], None]) -> Callable[[Any, int, bytes], None]:
+        @functools.wraps(write)
+        def written_again(sink: Any, at: int, data: bytes) -> None:
+            write(sink, at, data)
+            if id(sink) in self._written:
+                self._written[id(sink)][at : at + len(data)] = data
+
+        return written_again
 
     def _finished(self, finish: Callable[[Any], None]) -> Callable[[Any], None]:
         @functools.wraps(finish)

@@ -57,16 +57,27 @@ def test_standard_input_and_output_take_part(tmp_path: Path) -> None:
     assert b"6 rows in 2 record batches" in done.stderr
 
 
-def test_dictionaries_that_differ_go_through_a_stream(tmp_path: Path) -> None:
+def test_dictionaries_that_differ_are_united_in_a_file(tmp_path: Path) -> None:
     parts = [
         write(tmp_path / f"{name}.arrow", pa.table({"d": pa.array(list(name)).dictionary_encode()}))
-        for name in ("ab", "ba")
+        for name in ("ab", "cb")
     ]
+    assert main(["concat", *map(str, parts), "-o", str(tmp_path / "all.arrow")]) == 0
+    assert bs.open_file(tmp_path / "all.arrow").read_all()["d"].to_pylist() == ["a", "b", "c", "b"]
+
+
+def ordered(letters: str) -> pa.Array:
+    """The letters, with a dictionary of them in a meaningful order."""
+    return pa.DictionaryArray.from_arrays(pa.array(range(len(letters)), pa.int8()), list(letters), ordered=True)
+
+
+def test_dictionaries_that_differ_and_have_an_order_go_through_a_stream(tmp_path: Path) -> None:
+    parts = [write(tmp_path / f"{name}.arrow", pa.table({"d": ordered(name)})) for name in ("ab", "ba")]
     done = run_command("concat", *parts, "-o", tmp_path / "all.arrow")
     assert done.returncode == 1
     assert done.stderr.count(b"\n") == 1
-    assert b"its dictionary differs" in done.stderr
-    assert b"bowstring convert" in done.stderr
+    assert b"its dictionary is ordered, and differs" in done.stderr
+    assert b"--to stream" in done.stderr
     with subprocess.Popen(
         [sys.executable, "-m", "bowstring", "concat", "--to", "stream", *map(str, parts), "-o", "-"],
         stdout=subprocess.PIPE,

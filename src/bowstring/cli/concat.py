@@ -31,7 +31,7 @@ def concat(files: Sequence[str], *, target: str, kind: str | None, as_json: bool
     """Put the record batches of several Arrow files and streams into one, one after the other.
 
     Bodies are passed on as they are, compressed or not. Schema, byte order and metadata version have to be the same;
-    dictionaries may go on from file to file, and in a stream they may change. One FILE may be - for standard input.
+    dictionaries that differ are united in a file, and replaced in a stream. One FILE may be - for standard input.
     OUTPUT appears under its name when it is complete.
     """
     if list(files).count("-") > 1:

@@ -19,8 +19,8 @@ from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
 
 _MAX_KEPT = 8
-_COMPRESSED_BODY = 2
-"""A member of the enumeration Feature."""
+DICTIONARY_REPLACEMENT, COMPRESSED_BODY = 1, 2
+"""Members of the enumeration Feature."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,4 +64,4 @@ def written_schema(schema: Schema, form: WireForm = CURRENT, ids: tuple[int, ...
 def _said_of_bodies(form: WireForm) -> dict[str, Any]:
     """What a `Schema` table says of bodies: their byte order, and that readers have to decompress."""
     said: dict[str, Any] = {"endianness": BIG} if form.is_big_endian else {}
-    return said | ({"features": np.array([_COMPRESSED_BODY], np.int64)} if form.compression else {})
+    return said | ({"features": np.array([COMPRESSED_BODY], np.int64)} if form.compression else {})

@@ -1,12 +1,13 @@
 """One file or stream out of several, without decoding their bodies («IPC File Format», «IPC Streaming Format»).
 
-Messages are passed on as they are, compressed or not; what is compared are schemas and dictionaries.
+Messages are passed on as they are, compressed or not; what is compared are schemas and dictionaries. Only where a file
+has to unite dictionaries that differ are columns made anew: those whose indices change.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ from bowstring.ipc.bodies.columns import BatchColumns, DictionaryLookup
 from bowstring.ipc.dictionaries.reading import FileDictionaries, StreamDictionaries, known as dictionary_of
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import header as headers
-from bowstring.ipc.metadata.header import DictionaryMark
+from bowstring.ipc.metadata.header import DictionaryMark, HeaderWriter
 from bowstring.ipc.metadata.schema_tables import V4, V5, DictionaryId, WireSchema
 from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence, recognised
 from bowstring.ipc.places.sinks import Sink, sink_for
@@ -26,8 +27,11 @@ from bowstring.ipc.places.sources import MemorySource
 from bowstring.ipc.schemas import KnownSchema, difference, known_schema
 from bowstring.ipc.statistics import FileStatistics, merged, with_statistics
 from bowstring.ipc.upkeep.merging import Due, MergedDictionaries, every
-from bowstring.ipc.upkeep.messages import MessageWriter, copied
+from bowstring.ipc.upkeep.messages import MessageWriter
+from bowstring.ipc.upkeep.recoding import with_columns
 from bowstring.ipc.upkeep.scan import BatchSpan, FileScan, StreamScan
+from bowstring.ipc.written import DICTIONARY_REPLACEMENT
+from bowstring.layouts.base import place
 
 _MAX_ALIKE = 64
 
@@ -59,8 +63,11 @@ def concat_files(
     value counts. Statistics are put together where every source has them.
 
     Dictionaries that are the same are written once, one that goes on where another ends as a delta. Otherwise a stream
-    replaces them, and a file can't: `UsageError`, as for sources of another schema, byte order or metadata version, and
-    for none at all. Raises `InvalidDataError` for malformed sources, `LimitError` for a file on a pipe that is larger
+    replaces them, and in a file they are united: what is new goes out as a delta, and the columns that use them are
+    decoded and written with other indices. What can't be united (ordered and nested dictionaries, and more values than
+    the indices have room for) is a `UsageError`, as are sources of another schema, byte order or metadata version, and
+    none at all. The schema says the features that are in use where `sink` is a path or a `BytesIO`, elsewhere those of
+    the first source. Raises `InvalidDataError` for malformed sources, `LimitError` for a file on a pipe that is larger
     than `max_piped_bytes`, and what opening them raises.
     """
     if isinstance(sources, str | bytes | os.PathLike):
@@ -125,6 +132,7 @@ class _Joiner:
             begun = self._begun = _Begun.by(incoming, self._sink, self._as_stream)
         else:
             _check_alike(begun, incoming)
+        begun.writer.take_features(incoming.scan.schema)
         passage = _Passage(incoming, begun)
         for span in incoming.scan.batches():
             if span.header.shape.kind == headers.DICTIONARY_BATCH:
@@ -146,6 +154,8 @@ class _Joiner:
         begun, parts = self._begun, [part for part in self._statistics if part is not None]
         whole = merged(begun.known.wire.schema, parts) if parts and len(parts) == len(self._statistics) else None
         pairs = tuple(self._pairs.items()) if metadata is None else metadata
+        if begun.merged is not None and begun.merged.has_replaced:
+            begun.writer.features.add(DICTIONARY_REPLACEMENT)
         begun.writer.end(with_statistics(pairs, whole, begun.writer.blocks[headers.RECORD_BATCH]))
         return Concatenated(sources, self._batches, self._rows, self._sink.position)
 
@@ -177,7 +187,7 @@ class _Begun:
         if scan.version not in (V4, V5):
             raise UnsupportedError(f"{incoming.name}: metadata version {_version(scan.version)} is not supported")
         wire = known.wire.whole
-        writer = MessageWriter(sink, copied(scan.schema), scan.version, as_stream)
+        writer = MessageWriter(sink, scan.schema, scan.version, as_stream)
         merged = MergedDictionaries(wire, as_stream) if wire.by_id else None
         return cls(incoming.name, known, scan.version, writer, merged, [known])
 
@@ -203,7 +213,9 @@ class _Passage:
             self._lookup = FileDictionaries(incoming.known.wire, incoming.scan.reader.dictionary_messages)
         else:
             self._lookup = self._in_stream = StreamDictionaries()
+        self._ours = begun.known.wire.whole.dictionaries
         if begun.merged is not None:
+            begun.merged.begin_source()
             self._targets = _targets(begun.known.wire.whole, incoming.known.wire.whole)
 
     def take_dictionary(self, span: BatchSpan) -> None:
@@ -231,9 +243,26 @@ class _Passage:
         columns = BatchColumns(plan, header, span.body, self._lookup, (span.where,))
         if len(self._chains) < len(self._targets):
             self._check_missing(columns)
+        if self._merged is not None and self._merged.has_moves:
+            moving = [index for index, nodes in enumerate(self._ours) if self._merged.is_moved(nodes)]
+            if moving:
+                self._put_moved(columns, moving, span.where)
+                return
         self._waiting.append(span)
         if self._incoming.memory is None:
             self._flush()
+
+    def _put_moved(self, columns: BatchColumns, moving: Sequence[int], where: str) -> None:
+        """Write a batch with other indices in the columns at these positions."""
+        assert self._merged is not None
+        others = {}
+        for index in moving:
+            with place(f"{where}, column {columns.plan[index].name!r}"):
+                others[index] = self._merged.moved(columns[index], self._ours[index])
+        body, shape = with_columns(columns, others, where), columns.header.shape
+        header = HeaderWriter(shape.version, shape.compression).write(body.numbers, body.size_bytes, shape.pairs)
+        self._flush()
+        self._writer.put(headers.RECORD_BATCH, header, body, shape.compression)
 
     def _check_missing(self, columns: BatchColumns) -> None:
         """Make the columns whose dictionaries this source has not: an error, unless they are null altogether.

@@ -1,7 +1,8 @@
 """Dictionaries of several files and streams in one («Dictionary Messages»): passed on as they are wherever they agree.
 
 A dictionary that is there already, or begins like the one that is there, is not written again; one that goes on where
-the other ends becomes a delta. Where they differ a stream takes the new one as a replacement, and a file can't.
+the other ends becomes a delta. Where they differ a stream takes the new one as a replacement. A file can't: there they
+are united, what is new becomes a delta, and the indices into the one that came last are moved.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bowstring.errors import UsageError
-from bowstring.ipc.bodies.flatten import flatten
+from bowstring.compute.unifying import encoded_parts, merged, moved, with_parts
+from bowstring.datatypes.extension import ExtensionType
+from bowstring.datatypes.types import DataType, Dictionary
+from bowstring.errors import DataTypeError, UsageError
+from bowstring.ipc.bodies.flatten import FlatBody, flatten
 from bowstring.ipc.codecs import compressor
 from bowstring.ipc.form import MetadataVersion, WireForm
 from bowstring.ipc.metadata.header import BatchHeader, BatchNumbers, DictionaryMark, HeaderWriter
 from bowstring.ipc.metadata.schema_tables import V4, DictionaryId, WireSchema
 from bowstring.ipc.upkeep.scan import BatchSpan
 from bowstring.layouts.array import Array
+from bowstring.layouts.base import Indices
 from bowstring.layouts.equality import begins_with
 
 ALIGNMENT_BYTES = 64
@@ -54,8 +59,16 @@ class MergedDictionaries:
         self._wire = wire
         self._may_replace = may_replace
         self._held: dict[int, _Held] = {}
+        self._moves: dict[int, Indices] = {}
         self._stale: set[int] = set()  # those in which a dictionary was replaced
+        self.has_replaced = False
         self._inside = {id_: {node.id for node in every(known.inside)} for id_, known in wire.by_id.items()}
+        self._ordered = {
+            node.id
+            for field, nodes in zip(wire.schema.fields, wire.dictionaries, strict=True)
+            for node, kind in zip(every(nodes), _encoded(field.type), strict=True)
+            if kind.ordered
+        }
         self._names = {
             node.id: field.name
             for field, nodes in zip(wire.schema.fields, wire.dictionaries, strict=True)
@@ -65,9 +78,10 @@ class MergedDictionaries:
     def due(self, node: DictionaryId, chain: Sequence[BatchSpan], values: Values) -> list[Due]:
         """What to write so that a source's dictionary, all of whose messages are `chain`, is there as `node`.
 
-        Dictionaries inside it come before it. Raises `UsageError` where a file would have to replace
-        one, `InvalidDataError` for values that can't be read.
+        Dictionaries inside it come before it. Raises `UsageError` where a file would have to replace one and they can't
+        be united, `InvalidDataError` for values that can't be read.
         """
+        self._moves.pop(node.id, None)
         held = self._held.get(node.id)
         if held is None:
             return self._begin(node.id, chain, values)
@@ -100,23 +114,68 @@ class MergedDictionaries:
 
     def _replaced(self, id_: int, chain: Sequence[BatchSpan], values: Values, why: str) -> list[Due]:
         if self._may_replace:
+            self.has_replaced = True
             self._stale |= {outer for outer, inside in self._inside.items() if id_ in inside and outer in self._held}
             return self._begin(id_, chain, values)
-        raise UsageError(
-            f"column {self._names[id_]!r}: its dictionary differs from the one before: {why}. A file holds one for all "
-            f"batches: make a stream, which `bowstring convert` turns into a file"
+        if id_ in self._ordered:
+            raise self._refusal(id_, f"its dictionary is ordered, and differs from the one before: {why}")
+        if self._inside[id_] or any(id_ in inside for inside in self._inside.values()):
+            raise self._refusal(id_, f"its dictionary has one inside, or is in one, and differs: {why}")
+        return self._united(id_, self._held[id_], values)
+
+    def _united(self, id_: int, held: _Held, values: Values) -> list[Due]:
+        ours = held.values()
+        whole, (_, self._moves[id_]) = merged([ours, values()])
+        if whole.length == ours.length:
+            return []
+        self._held[id_] = _Held([*held.chain, None], lambda: whole)
+        return [Due(DictionaryMark(id_, True), None, whole.slice(ours.length))]
+
+    def _refusal(self, id_: int, why: str) -> UsageError:
+        return UsageError(
+            f"column {self._names[id_]!r}: {why}. A file holds one dictionary for all batches; a stream replaces it: "
+            f"make one (as_stream=True, --to stream)"
         )
 
-    def message(self, due: Due, version: int) -> tuple[bytes, Sequence[object], int]:
-        """The flatbuffer, the parts of the body and its length in bytes, for what can't be passed on as it is."""
+    def begin_source(self) -> None:
+        """Another source begins: its indices are its own."""
+        self._moves.clear()
+
+    @property
+    def has_moves(self) -> bool:
+        """Whether indices into any of the source's dictionaries are others in what is written."""
+        return bool(self._moves)
+
+    def is_moved(self, nodes: Sequence[DictionaryId]) -> bool:
+        """Whether indices into one of these dictionaries are others in what is written."""
+        return any(node.id in self._moves for node in nodes)
+
+    def moved(self, column: Array, nodes: Sequence[DictionaryId]) -> Array:
+        """A column of the source with the indices that it has in what is written; `nodes` are its dictionaries there.
+
+        Raises `UsageError` where the indices have no room for them, `InvalidDataError` for indices without a value.
+        """
+        parts = []
+        for node, part in zip(nodes, encoded_parts(column), strict=True):
+            places = self._moves.get(node.id)
+            try:
+                parts.append(part if places is None else moved(part, self._held[node.id].values(), places))
+            except DataTypeError as error:
+                raise self._refusal(node.id, f"dictionaries differ, and with the values of all {error}") from None
+        return with_parts(column, iter(parts))
+
+    def message(self, due: Due, version: int) -> tuple[bytes, FlatBody, str | None]:
+        """The flatbuffer, the body and its codec, for what can't be passed on as it is."""
         span = due.span
         if span is not None:
             header, body = span.header, span.body
             assert body is not None
+            numbers, size_bytes = numbers_of(header), header.body_bytes + -header.body_bytes % 8
             made = HeaderWriter(header.shape.version, header.shape.compression).write(
-                numbers_of(header), header.body_bytes, header.shape.pairs, due.mark
+                numbers, size_bytes, header.shape.pairs, due.mark
             )
-            return made, [body.bytes[: header.body_bytes].data, bytes(-header.body_bytes % 8)], header.body_bytes
+            parts = [body.bytes[: header.body_bytes].data, bytes(size_bytes - header.body_bytes)]
+            return made, FlatBody(numbers, parts, size_bytes), header.shape.compression
         assert due.values is not None
         name: MetadataVersion = "V4" if version == V4 else "V5"
         form = WireForm("big" if self._wire.is_big_endian else "little", name)
@@ -125,11 +184,19 @@ class MergedDictionaries:
             due.values.length, [due.values], ALIGNMENT_BYTES, form, None if codec is None else compressor(codec)
         )
         writer = HeaderWriter(version, codec)
-        return writer.write(flat.numbers, flat.size_bytes, (), due.mark), flat.parts, flat.size_bytes
+        return writer.write(flat.numbers, flat.size_bytes, (), due.mark), flat, codec
 
     def _codec(self, id_: int) -> str | None:
         first = self._held[id_].chain[0]
         return None if first is None else first.header.shape.compression
+
+
+def _encoded(type_: DataType) -> list[Dictionary]:
+    """The dictionary-encoded types in a type, in the order of `every`."""
+    stored = type_.storage_type if isinstance(type_, ExtensionType) else type_
+    if isinstance(stored, Dictionary):
+        return [*_encoded(stored.value_type), stored]
+    return [found for field in stored.fields for found in _encoded(field.type)]
 
 
 def every(nodes: Sequence[DictionaryId]) -> list[DictionaryId]:

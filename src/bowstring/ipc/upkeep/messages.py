@@ -6,14 +6,17 @@ made anew is the framing, the schema and the footer. Messages that lie end to en
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+
+import numpy as np
 
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.codec import Built, Child, Children, Finished, Kind, Scalar, Table, finish
 from bowstring.flatbuf.tables import SPECS, TYPES
 from bowstring.ipc import framing
+from bowstring.ipc.bodies.flatten import FlatBody
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.places.sinks import Sink
 from bowstring.ipc.places.sources import MemorySource
@@ -21,15 +24,23 @@ from bowstring.ipc.upkeep.copying import Copier
 from bowstring.ipc.upkeep.merging import ALIGNMENT_BYTES
 from bowstring.ipc.upkeep.scan import BatchSpan
 from bowstring.ipc.writers import Block, footer_parts
+from bowstring.ipc.written import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
 from bowstring.memory.buffer import Buffer
 
+_SEEN = {0, DICTIONARY_REPLACEMENT, COMPRESSED_BODY}
 
-def copied(table: Table) -> Finished:
-    """A `Schema` table, to be put into other flatbuffers: with all that it says, its dictionary ids too.
+
+def copied(table: Table, features: Iterable[int] | None = None) -> Finished:
+    """A `Schema` table, to be put into other flatbuffers: with all that it says, its dictionary ids too; with other
+    `features` if they are given.
 
     The schema has been read before, which bounds its depth. Raises `InvalidDataError` for malformed bytes.
     """
-    return finish(SPECS, table.spec.name, _record(table))
+    record = _record(table)
+    if features is not None:
+        listed = sorted(features)
+        record["features"] = np.array(listed, np.int64) if listed else None
+    return finish(SPECS, table.spec.name, record)
 
 
 def _record(table: Table) -> dict[str, Any]:
@@ -62,30 +73,52 @@ def _type_name(field: Table) -> str:
 class MessageWriter:
     """Writes a file, or with `as_stream` a stream, message by message; `end` writes what comes last.
 
-    `schema` is its `Schema` table, and `version` the metadata version of the footer.
+    `schema` is its `Schema` table, and `version` the metadata version of the footer. In the end the schema says the
+    `features` that are in use, as far as the sink can go back.
     """
 
-    def __init__(self, sink: Sink, schema: Finished, version: int, as_stream: bool = False) -> None:
+    def __init__(self, sink: Sink, schema: Table, version: int, as_stream: bool = False) -> None:
         self._sink = sink
         self._copier = Copier(sink)
-        self._schema = schema
+        self._table = schema
+        self._schema = copied(schema)
         self._version = version
         self._as_stream = as_stream
+        self._said = set(schema["features"].tolist())
+        self.features: set[int] = set()
+        """Those that are known to be in use; of compressed bodies the writer knows by itself."""
         self.blocks: dict[str, list[Block]] = {
             headers.DICTIONARY_BATCH: [],
             headers.RECORD_BATCH: [],
         }
         if not as_stream:
             sink.write([framing.FILE_START], len(framing.FILE_START))
-        head = framing.framed(headers.schema_message(schema, version), sink.position)
+        self._schema_at = sink.position
+        widest = copied(schema, self._said | _SEEN)
+        self._schema_bytes = len(framing.framed(headers.schema_message(widest, version)))
+        head = self._schema_message()
         sink.write([head], len(head))
 
-    def put(self, kind: str, metadata: bytes, parts: Sequence[Any], body_bytes: int) -> None:
-        """Write a message that was made now; its body is a multiple of 8 bytes."""
+    def _schema_message(self) -> bytes:
+        """The schema's message, framed, with room for all features."""
+        made = headers.schema_message(self._schema, self._version)
+        return framing.framed(made + bytes(self._schema_bytes - framing.PREFIX_BYTES - len(made)))
+
+    def take_features(self, schema: Table) -> None:
+        """Have the features that a source's `Schema` table says, but for those that are seen in what is written."""
+        self.features |= set(schema["features"].tolist()) - _SEEN
+
+    def put(self, kind: str, metadata: bytes, body: FlatBody, codec: str | None) -> None:
+        """Write a message that was made now, compressed with this codec; its body is a multiple of 8 bytes."""
+        self._note(codec)
         start = self._sink.position
         head = framing.framed(metadata, start, ALIGNMENT_BYTES)
-        self._sink.write_message(head, parts, body_bytes)
-        self.blocks[kind].append((start, len(head), 0, body_bytes))
+        self._sink.write_message(head, body.parts, body.size_bytes)
+        self.blocks[kind].append((start, len(head), 0, body.size_bytes))
+
+    def _note(self, codec: str | None) -> None:
+        if codec is not None:
+            self.features.add(COMPRESSED_BODY)
 
     def relay(self, spans: Sequence[BatchSpan], source: MemorySource | None) -> None:
         """Pass messages on; `source` is the memory, or the file, in which they lie, None if each came by itself."""
@@ -106,17 +139,25 @@ class MessageWriter:
         if size_bytes % 8:
             sink.write([bytes(-size_bytes % 8)], -size_bytes % 8)
         for span in run:
+            self._note(span.header.shape.compression)
             at = start if span is first else span.start + shift
             self.blocks[span.header.shape.kind].append((at, span.body_at + shift - at, 0, span.header.body_bytes))
 
     def end(self, pairs: Metadata = ()) -> None:
         """Write the end marker, and of a file the footer with this custom metadata; the sink is finished."""
         self._copier.finish()
+        self._say_features()
         sink, parts = self._sink, [framing.END_OF_STREAM]
         if not self._as_stream:
             parts += footer_parts(self._schema, self._version, self.blocks, pairs)
         sink.write(parts, sum(map(len, parts)))
         sink.finish()
+
+    def _say_features(self) -> None:
+        """Write the schema message again where it says other features than are in use, if the sink can go back."""
+        if self._said != self.features and self._sink.can_go_back:
+            self._schema = copied(self._table, self.features)
+            self._sink.write_again(self._schema_at, self._schema_message())
 
     def abandon(self) -> None:
         """Stop; a path is left as it was before."""

@@ -22,7 +22,7 @@ from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence
 from bowstring.ipc.places.sinks import sink_for
 from bowstring.ipc.places.sources import MemorySource, PulledSource
 from bowstring.ipc.statistics import with_statistics
-from bowstring.ipc.upkeep.messages import MessageWriter, copied
+from bowstring.ipc.upkeep.messages import MessageWriter
 from bowstring.ipc.upkeep.salvage import Dropped, Salvage
 from bowstring.ipc.upkeep.scan import BatchSpan
 from bowstring.layouts.array import Array
@@ -77,7 +77,8 @@ def recover(
         judge = _FileJudge(salvage, full) if salvage.is_file else _StreamJudge(salvage, full)
         writing = sink_for(sink)
         try:
-            writer = MessageWriter(writing, copied(salvage.schema), salvage.version, not salvage.is_file)
+            writer = MessageWriter(writing, salvage.schema, salvage.version, not salvage.is_file)
+            writer.take_features(salvage.schema)
         except BaseException:
             writing.abandon()
             raise
