@@ -88,6 +88,11 @@ def test_csv_tells_null_from_an_empty_string(tmp_path: Path, capsys: pytest.Capt
     assert list(csv.reader(io.StringIO(out)))[4] == ['say "y"\n', "4"]
 
 
+def test_csv_keeps_spaces_at_either_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "data.arrow", pa.table({"a": [" x", "y\t", "in between"]}))
+    assert output_of(capsys, "cat", "--format", "csv", path) == 'a\n" x"\n"y\t"\nin between\n'
+
+
 def test_columns_are_chosen_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "data.arrow", NUMBERS)
     assert output_of(capsys, "head", "-n", "1", "-c", "text", "--format", "csv", path) == "text\nrow 0\n"

@@ -82,6 +82,17 @@ def test_a_missing_data_buffer_is_refused(producer: Producer) -> None:
     assert producer.released == 1
 
 
+@pytest.mark.parametrize("address", [8, (1 << 62) - 8, -64, -(1 << 63)])
+def test_a_buffer_where_no_memory_can_be_is_refused(producer: Producer, address: int) -> None:
+    refused(
+        producer,
+        producer.schema(b"l"),
+        producer.array(3, [0, address]),
+        "no memory of this process|not within a memory",
+    )
+    assert producer.released == 1
+
+
 @pytest.mark.parametrize("format", [b"l", b"u", b"b", b"w:3", b"tdD", b"d:5,2"])
 def test_buffers_of_no_bytes_may_be_null(producer: Producer, format: bytes) -> None:
     buffers = [0, 0, 0] if format == b"u" else [0, 0]
@@ -144,9 +155,11 @@ def test_variadic_buffers_need_their_lengths(producer: Producer) -> None:
     refused(producer, schema, producer.array(1, [0, views, views, 0]), "null pointer stands where 1 lengths")
     negative = producer.values([-4])
     refused(producer, schema, producer.array(1, [0, views, views, negative]), "variadic buffer 0 of -4 bytes")
+    nowhere = producer.array(1, [0, views, 0, producer.values([5])])
+    refused(producer, schema, nowhere, "variadic buffer 0 of 5 bytes is at address 0x0")
     many = producer.array(1, [0, views, 0], n_buffers=1 << 40)
     refused(producer, schema, many, "at most 1048576", LimitError)
-    assert producer.released == 4
+    assert producer.released == 5
 
 
 def test_an_array_of_views_without_data_buffers_is_read(producer: Producer) -> None:

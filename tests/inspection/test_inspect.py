@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import struct
 import subprocess
 import sys
 import threading
@@ -28,6 +29,7 @@ from bowstring.errors import (
 )
 from bowstring.flatbuf.codec import build
 from bowstring.flatbuf.tables import SPECS
+from bowstring.inspection import sizes as added_up
 from bowstring.inspection.report import Inspection
 from bowstring.ipc import framing
 from bowstring.ipc.metadata.header import BatchNumbers, HeaderWriter
@@ -388,6 +390,25 @@ def test_flipped_bits_end_in_a_report_or_a_clean_error(form: str) -> None:
             continue
         assert found.bytes.total == len(raw)
         assert all(column.total_bytes >= 0 for column in found.columns)
+
+
+@pytest.mark.parametrize("null_count", [4, -1, 1 << 62])
+def test_a_null_count_that_cannot_be_is_refused(null_count: int) -> None:
+    raw = written_by_bowstring(bowstring.table({"a": [1, None, 3]}), "stream")
+    node = struct.pack("<qq", 3, 1)
+    assert raw.count(node) == 1
+    with pytest.raises(InvalidDataError, match=f"column 'a': 3 slots, {null_count} of them null, in 3 rows"):
+        bowstring.inspect(raw.replace(node, struct.pack("<qq", 3, null_count)))
+
+
+def test_sums_that_no_number_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = written_by_bowstring(bowstring.table({"a": range(100)}), "stream")
+    monkeypatch.setattr(added_up, "_MOST", 100)
+    with pytest.raises(InvalidDataError, match="its buffers claim more than 100 bytes"):
+        bowstring.inspect(raw)
+    monkeypatch.setattr(added_up, "_MOST", 99)
+    with pytest.raises(InvalidDataError, match="more than 99 "):
+        bowstring.inspect(raw)
 
 
 def test_a_footer_that_names_one_batch_a_million_times_is_refused_at_once() -> None:

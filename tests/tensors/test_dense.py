@@ -246,6 +246,7 @@ def test_numpy_sees_a_tensor_as_an_array() -> None:
         ((5, 5), None, "reaches byte 100 of 96"),
         ((2, 3), (48, -4), "stride of -4"),
         ((2, 3), (96, 4), "reaches byte 108"),
+        ((1,), (1 << 63,), "beyond 63 bits"),
         ((1 << 40, 1 << 40), None, "overflows 63 bits|beyond 63 bits"),
         ((25,), (0,), "on top of each other"),
         ((2,), (4, 4), "2 strides for 1 dimensions"),

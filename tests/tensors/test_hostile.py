@@ -107,6 +107,7 @@ def test_a_dense_header_that_lies_is_refused(record: dict[str, Any], said: str) 
         (sparse(COO, {"indicesType": LONG, "indicesBuffer": (0, 16)}, sizes=[-5]), "size of -5"),
         (sparse(CSX, ROWS), "two dimensions, not 1"),
         (sparse(CSX, {**ROWS, "compressedAxis": 2}, sizes=[2, 2]), "compressed axis 2"),
+        (sparse(CSX, {**ROWS, "compressedAxis": -1}, sizes=[2, 2]), "compressed axis -1"),
         (sparse(CSX, ROWS, sizes=[1 << 62, 2]), "too few for"),
         (sparse(CSX, {**ROWS, "indicesBuffer": (0, 8)}, sizes=[2, 2]), "too few for 2 elements"),
         (sparse(CSF, FIBERS), "1 dimensions with 1 arrays of pointers"),
