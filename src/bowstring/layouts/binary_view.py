@@ -39,10 +39,19 @@ from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
+    from bowstring.memory.bitmap import Mask
 
 VIEW = np.dtype([("length", "<i4"), ("prefix", "V4"), ("buffer", "<i4"), ("offset", "<i4")])
 INLINE_BYTES = 12
 _DATA_BUFFER_BYTES = (1 << 31) - 1
+_BLOCK_VIEWS = 1 << 15
+_SPARSE = 8
+_PREFIX = np.dtype("<u4")
+_WORD = np.dtype("<u8")
+_PLACES = np.arange(VIEW.itemsize) - 4
+_PADDING = np.where(np.arange(INLINE_BYTES + 2)[:, None] <= _PLACES, 0xFF, 0).astype(UINT8).view(_WORD).T.copy()
+"""The bits of both words of a view that are zeros by its length; none from `INLINE_BYTES` on."""
+_HIGH_BITS = np.where(_PLACES < 0, 0, 0x80).astype(UINT8).view(_WORD)
 
 
 class BinaryViewLayout(Layout):
@@ -58,34 +67,39 @@ class BinaryViewLayout(Layout):
 
     def views(self, array: Array) -> Values:
         """The views, those of null slots made empty, every one checked to lie within its data buffer."""
-        views = array.values(1)
-        mask = array.mask()
+        return self._checked(array, array.mask(), 0, array.length, self._sizes(array))
+
+    def _sizes(self, array: Array) -> Indices:
+        return np.array([0 if b is None else b.size for b in array.buffers[2:]], np.int64)
+
+    def _checked(self, array: Array, mask: Mask | None, first: int, stop: int, sizes: Indices) -> Values:
+        views = array.values(1)[first:stop]
         if mask is not None:
             views = views.copy()
-            views[~mask] = np.zeros((), VIEW)
+            views[~mask[first:stop]] = np.zeros((), VIEW)
         if views.size and views["length"].min() < 0:
             at = first_bad(views["length"] < 0)
-            raise InvalidDataError(f"views[{at}] has the negative length {views['length'][at]}")
+            raise InvalidDataError(f"views[{first + at}] has the negative length {views['length'][at]}")
         long = np.flatnonzero(views["length"] > INLINE_BYTES)
         if long.size:
-            self._check_long(array, views, long)
+            self._check_long(views, long, first, sizes)
         return views
 
-    def _check_long(self, array: Array, views: Values, long: Indices) -> None:
+    def _check_long(self, views: Values, long: Indices, first: int, sizes: Indices) -> None:
         buffers = views["buffer"][long]
-        count = len(array.buffers) - 2
+        count = len(sizes)
         bad = (buffers < 0) | (buffers >= count)
         if bad.any():
             at = first_bad(bad)
-            raise InvalidDataError(f"views[{long[at]}] points to data buffer {buffers[at]} of {count}")
-        sizes = np.array([0 if b is None else b.size for b in array.buffers[2:]], np.int64)[buffers]
+            raise InvalidDataError(f"views[{first + long[at]}] points to data buffer {buffers[at]} of {count}")
+        ends = sizes[buffers]
         starts = views["offset"][long].astype(np.int64)
-        bad = (starts < 0) | (starts + views["length"][long] > sizes)
+        bad = (starts < 0) | (starts + views["length"][long] > ends)
         if bad.any():
             at = first_bad(bad)
             end = starts[at] + int(views["length"][long[at]])
             raise InvalidDataError(
-                f"views[{long[at]}] points to bytes {starts[at]} to {end} of a data buffer of {sizes[at]} bytes"
+                f"views[{first + long[at]}] points to bytes {starts[at]} to {end} of a data buffer of {ends[at]} bytes"
             )
 
     def flatten(self, array: Array) -> tuple[Values, Values]:
@@ -107,11 +121,15 @@ class BinaryViewLayout(Layout):
         """Each data buffer that long views point to, and the slots of these views."""
         long = np.flatnonzero(views["length"] > INLINE_BYTES)
         numbers = views["buffer"][long]
-        order = np.argsort(numbers, kind="stable")
-        for own in np.split(long[order], np.flatnonzero(np.diff(numbers[order])) + 1):
-            if own.size:
-                held = array.buffers[2 + int(views["buffer"][own[0]])]
-                yield (held or EMPTY).bytes, own
+        if not long.size:
+            return
+        groups = [long]
+        if (numbers != numbers[0]).any():
+            order = np.argsort(numbers, kind="stable")
+            groups = np.split(long[order], np.flatnonzero(np.diff(numbers[order])) + 1)
+        for own in groups:
+            held = array.buffers[2 + int(views["buffer"][own[0]])]
+            yield (held or EMPTY).bytes, own
 
     def build(self, values: Sequence[Any]) -> Array:
         try:
@@ -175,30 +193,74 @@ class BinaryViewLayout(Layout):
         return (byte_ranks(data, offsets),)
 
     def check_full(self, array: Array) -> None:
-        views = self.views(array)
-        lengths = views["length"].astype(np.int64)
-        self._check_inline(views, lengths)
-        for held, own in self._by_buffer(array, views):
-            starts = views["offset"][own].astype(np.int64)
-            self._check_prefixes(views, own, held[starts[:, None] + np.arange(4)])
-            if self.is_text:
-                text.check_ranges(held, starts, starts + lengths[own], own)
+        mask, sizes = array.mask(), self._sizes(array)
+        used: dict[int, _Used] = {}
+        for first in range(0, array.length, _BLOCK_VIEWS):
+            views = self._checked(array, mask, first, min(first + _BLOCK_VIEWS, array.length), sizes)
+            self._check_inline(views, first)
+            for held, own in self._by_buffer(array, views):
+                starts = views["offset"][own].astype(np.int64)
+                heads = np.ndarray((held.size - 3,), _PREFIX, held, strides=(1,))[starts]
+                self._check_prefixes(views, own, heads, first)
+                if self.is_text:
+                    number = int(views["buffer"][own[0]])
+                    used.setdefault(number, _Used(held)).add(starts, starts + views["length"][own])
+        if not all(data.is_surely_text() for data in used.values()):
+            views = self.views(array)
+            for held, own in self._by_buffer(array, views):
+                starts = views["offset"][own].astype(np.int64)
+                text.check_ranges(held, starts, starts + views["length"][own], own)
 
-    def _check_prefixes(self, views: Values, own: Indices, heads: Values) -> None:
-        prefixes = np.ascontiguousarray(views["prefix"][own]).view(UINT8).reshape(-1, 4)
-        bad = (heads != prefixes).any(axis=1)
+    def _check_prefixes(self, views: Values, own: Indices, heads: Values, first: int) -> None:
+        prefixes = views["prefix"][own].view(_PREFIX)
+        bad = heads != prefixes
         if bad.any():
             at = first_bad(bad)
             prefix, head = prefixes[at].tobytes(), heads[at].tobytes()
-            raise InvalidDataError(f"views[{own[at]}] has the prefix {prefix!r}, its data begins with {head!r}")
+            raise InvalidDataError(f"views[{first + own[at]}] has the prefix {prefix!r}, its data begins with {head!r}")
 
-    def _check_inline(self, views: Values, lengths: Values) -> None:
-        raw = np.ascontiguousarray(views).view(UINT8)
-        short = np.flatnonzero(lengths <= INLINE_BYTES)
-        inside = raw.reshape(-1, 16)[short, 4:]
-        stray = ((np.arange(INLINE_BYTES) >= lengths[short, None]) & (inside != 0)).any(axis=1)
+    def _check_inline(self, views: Values, first: int) -> None:
+        lengths = views["length"].astype(np.intp)
+        if lengths.min() > INLINE_BYTES:
+            return
+        words = np.ascontiguousarray(views).view(_WORD).reshape(-1, 2)
+        left, right = words.T
+        stray = (left & _PADDING[0].take(lengths, mode="clip")) | (right & _PADDING[1].take(lengths, mode="clip"))
         if stray.any():
-            raise InvalidDataError(f"views[{short[first_bad(stray)]}] is inline, but not padded with zeros")
-        if self.is_text and short.size:
+            raise InvalidDataError(f"views[{first + first_bad(stray != 0)}] is inline, but not padded with zeros")
+        if self.is_text:
+            has_high = ((left & _HIGH_BITS[0]) | (right & _HIGH_BITS[1])) != 0
+            short = np.flatnonzero(has_high & (lengths <= INLINE_BYTES))
             starts = np.arange(len(short)) * INLINE_BYTES
-            text.check_ranges(inside.reshape(-1), starts, starts + INLINE_BYTES, short)
+            inside = words[short].view(UINT8)[:, 4:].reshape(-1)
+            text.check_ranges(inside, starts, starts + INLINE_BYTES, first + short)
+
+
+class _Used:
+    """What strings use of a data buffer."""
+
+    __slots__ = ("data", "first", "has_cuts_in_characters", "last", "total_bytes")
+
+    def __init__(self, data: Bytes) -> None:
+        self.data = data
+        self.first, self.last, self.total_bytes = data.size, 0, 0
+        self.has_cuts_in_characters = False
+
+    def add(self, starts: Indices, stops: Indices) -> None:
+        """More strings, from each start to its stop, none of them empty."""
+        self.first = min(self.first, int(starts.min()))
+        self.last = max(self.last, int(stops.max()))
+        self.total_bytes += int(stops.sum() - starts.sum())
+        if not self.has_cuts_in_characters:
+            behind = np.minimum(stops, self.data.size - 1)
+            cuts = text.continues(self.data[starts]) | (text.continues(self.data[behind]) & (behind == stops))
+            self.has_cuts_in_characters = bool(cuts.any())
+
+    def is_surely_text(self) -> bool:
+        """Whether all that lies between the first and the last of the strings is UTF-8, and no string ends within a
+        character; if not, they may be UTF-8 still. A few strings out of much data are not worth looking at it.
+        """
+        span = self.data[self.first : self.last]
+        if text.is_ascii(span):
+            return True
+        return not self.has_cuts_in_characters and span.size <= _SPARSE * self.total_bytes and text.fault(span) is None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from io import BytesIO, StringIO
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.layouts.base import put_nulls
 from bowstring.memory.buffer import UINT8
 
 if TYPE_CHECKING:
@@ -44,31 +44,40 @@ def slices(data: Values, offsets: Values, mask: Mask | None) -> list[str | None]
     found: list[str | None] = []
     try:
         for held, cuts, valid in _blocks(data, offsets, mask):
-            mark = _absent(held, cuts)
-            if mark is None:
-                raw = held.tobytes()
-                words = [raw[start:stop].decode() for start, stop in pairwise(cuts.tolist())]
-            else:
-                words = str(_marked(held, cuts, mark).data, "utf-8").split(chr(mark))
-            found += put_nulls(words, valid)
+            found += _words(held, cuts)
+            _put_nulls(found, valid)
     except UnicodeDecodeError:
         check(data, offsets, None)
         raise
     return found
 
 
+def _words(held: Values, cuts: Indices) -> Iterable[str]:
+    """The strings of a block. Raises UnicodeDecodeError."""
+    raw = held.tobytes()
+    if held.size <= _SHORT_BYTES * len(cuts):
+        if raw.isascii():
+            return map(StringIO(raw.decode("ascii")).read, np.diff(cuts).tolist())
+        mark = next((mark for mark in range(_MARKS) if mark not in raw), None)  # an ASCII control character
+        if mark is not None:
+            return str(_marked(held, cuts, mark).data, "utf-8").split(chr(mark))
+    return [raw[start:stop].decode() for start, stop in pairwise(cuts.tolist())]
+
+
 def byte_slices(data: Values, offsets: Values, mask: Mask | None) -> list[bytes | None]:
     """The bytes between consecutive offsets, which rise and lie within the data; None where the mask is not True."""
     found: list[bytes | None] = []
     for held, cuts, valid in _blocks(data, offsets, mask):
-        mark = _absent(held, cuts)
-        if mark is None:
-            raw = held.tobytes()
-            words = [raw[start:stop] for start, stop in pairwise(cuts.tolist())]
-        else:
-            words = _marked(held, cuts, mark).tobytes().split(bytes((mark,)))
-        found += put_nulls(words, valid)
+        found += map(BytesIO(held.tobytes()).read, np.diff(cuts).tolist())
+        _put_nulls(found, valid)
     return found
+
+
+def _put_nulls(values: list[Any], valid: Mask | None) -> None:
+    """Put None in the place of those last values that are not valid."""
+    if valid is not None:
+        for at in (np.flatnonzero(~valid) + (len(values) - len(valid))).tolist():
+            values[at] = None
 
 
 def _blocks(data: Values, offsets: Values, mask: Mask | None) -> Iterator[tuple[Values, Indices, Mask | None]]:
@@ -77,16 +86,6 @@ def _blocks(data: Values, offsets: Values, mask: Mask | None) -> Iterator[tuple[
         cuts = offsets[first : first + _SPLIT_VALUES + 1].astype(np.int64)
         valid = None if mask is None else mask[first : first + _SPLIT_VALUES]
         yield data[cuts[0] : cuts[-1]], cuts - cuts[0], valid
-
-
-def _absent(held: Values, cuts: Indices) -> int | None:
-    """An ASCII control character that is not among the bytes; None where all are, and for values so long that cutting
-    them up one by one costs less than marking them.
-    """
-    if held.size > _SHORT_BYTES * len(cuts):
-        return None
-    raw = held.tobytes()
-    return next((mark for mark in range(_MARKS) if mark not in raw), None)
 
 
 def _marked(held: Values, cuts: Indices, mark: int) -> Values:
@@ -112,7 +111,7 @@ def check(data: Values, offsets: Values, mask: Mask | None) -> None:
         if is_ascii(held):
             continue
         inner = cuts[1 : np.searchsorted(cuts, cuts[-1])] - cuts[0]
-        if _fault(held) is None and not _continues(held[inner]).any():
+        if fault(held) is None and not continues(held[inner]).any():
             continue
         kept = np.arange(len(cuts) - 1) if mask is None else np.flatnonzero(mask[first : first + len(cuts) - 1])
         check_ranges(data, cuts[kept], cuts[kept + 1], first + kept)
@@ -134,27 +133,27 @@ def check_ranges(data: Values, starts: Indices, stops: Indices, numbers: Indices
     heads = np.concatenate(([0], np.flatnonzero(starts[1:] > reach[:-1]) + 1))
     ends = np.append(reach[heads[1:] - 1], reach[-1])
     end_of = np.repeat(ends, np.diff(np.append(heads, len(starts))))
-    bad = _continues(data[starts])
+    bad = continues(data[starts])
     for first, last in zip(starts[heads].tolist(), ends.tolist(), strict=True):
-        fault = _fault(data[first:last])
-        if fault is not None:
-            bad |= (starts <= first + fault) & (first + fault < stops)
+        wrong = fault(data[first:last])
+        if wrong is not None:
+            bad |= (starts <= first + wrong) & (first + wrong < stops)
             break
     else:
-        bad |= (stops < end_of) & _continues(data[np.minimum(stops, len(data) - 1)])
+        bad |= (stops < end_of) & continues(data[np.minimum(stops, len(data) - 1)])
     if bad.any():
         at = np.flatnonzero(bad)[np.argmin(numbers[bad])]
         shown = data[starts[at] : stops[at]][:40].tobytes()
         raise InvalidDataError(f"values[{numbers[at]}] is no UTF-8: {shown!r}")
 
 
-def _continues(data: Values) -> Mask:
+def continues(data: Values) -> Mask:
     """Which bytes continue a character."""
-    continues: Mask = (data & 0xC0) == 0x80
-    return continues
+    found: Mask = (data & 0xC0) == 0x80
+    return found
 
 
-def _fault(data: Values) -> int | None:
+def fault(data: Values) -> int | None:
     """The position of the first byte that does not fit UTF-8; decodes a block at a time."""
     at = 0
     while at < data.size:
