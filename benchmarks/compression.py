@@ -27,7 +27,7 @@ _ONE = 3
 def run(folder: Path, effort: Effort) -> Iterator[Outcome]:
     """Measure writing, reading all columns, and reading one."""
     random = np.random.default_rng(2026)
-    rows = _ROWS // 50 if effort.quick else _ROWS
+    rows = effort.rows(_ROWS)
     stream = data.as_stream([data.mixed(random, rows, _COLUMNS) for _ in range(2)], _BATCHES)
     ours, theirs = bowstring.open_stream(stream).read_all(), pa.ipc.open_stream(stream).read_all()
     for codec in CODECS:
@@ -41,8 +41,7 @@ def _lines(
     ours, theirs = tables
     path, other = str(folder / f"ours-{codec}.arrow"), str(folder / f"theirs-{codec}.arrow")
     _write_ours(ours, path, codec)
-    with pa.memory_map(path) as source:
-        assert pa.ipc.open_file(source).read_all().equals(theirs), "what Bowstring wrote differs from its table"
+    assert data.read_by_pyarrow(path).equals(theirs), "what Bowstring wrote differs from its table"
     peers = [
         Contender("pyarrow", timed(lambda: _write_theirs(theirs, other, codec, True))),
         Contender("pyarrow, one thread", timed(lambda: _write_theirs(theirs, other, codec, False))),

@@ -67,7 +67,7 @@ SHAPES = (
 def run(_folder: Path, effort: Effort) -> Iterator[Outcome]:
     """Measure each kind of values both ways, and then rows."""
     for shape in SHAPES:
-        rows = shape.rows // 50 if effort.quick else shape.rows
+        rows = effort.rows(shape.rows)
         theirs = shape.make(np.random.default_rng(2029), rows)
         ours, values = bowstring.array(theirs), theirs.to_pylist()
         assert ours.to_pylist() == values, f"{shape.name}: to_pylist gives other values"
@@ -92,7 +92,7 @@ def run(_folder: Path, effort: Effort) -> Iterator[Outcome]:
 
 
 def _rows(effort: Effort) -> Iterator[Outcome]:
-    rows = 4_000 if effort.quick else 200_000
+    rows = effort.rows(200_000)
     batch = data.mixed(np.random.default_rng(2030), rows, 5)
     theirs = pa.Table.from_batches([batch])
     ours, values = bowstring.table(theirs), theirs.to_pylist()

@@ -79,17 +79,27 @@ def mixed(random: np.random.Generator, rows: int, columns: int) -> Any:
     )
 
 
-def write_file(path: Path, variants: list[Any], batches: int) -> None:
+def write_file(path: Path, variants: list[Any], batches: int, compression: str | None = None) -> None:
     """An Arrow file of so many batches, which repeat the given ones."""
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, variants[0].schema) as writer:
-        for index in range(batches):
-            writer.write_batch(variants[index % len(variants)])
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, variants[0].schema, options=options) as writer:
+        _write_again_and_again(writer, variants, batches)
 
 
 def as_stream(variants: list[Any], batches: int) -> Any:
     """The same as a stream in memory: a pyarrow buffer from which everybody reads without copying."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, variants[0].schema) as writer:
-        for index in range(batches):
-            writer.write_batch(variants[index % len(variants)])
+        _write_again_and_again(writer, variants, batches)
     return sink.getvalue()
+
+
+def _write_again_and_again(writer: Any, variants: list[Any], batches: int) -> None:
+    for index in range(batches):
+        writer.write_batch(variants[index % len(variants)])
+
+
+def read_by_pyarrow(path: str) -> Any:
+    """All of an Arrow file as pyarrow's table."""
+    with pa.memory_map(path) as source:
+        return pa.ipc.open_file(source).read_all()

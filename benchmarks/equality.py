@@ -60,7 +60,7 @@ SHAPES = (
 def run(_folder: Path, effort: Effort) -> Iterator[Outcome]:
     """Measure each kind of values."""
     for shape in SHAPES:
-        rows = _ROWS // 50 if effort.quick else _ROWS // 5 if shape.dtype is None else _ROWS
+        rows = effort.rows(_ROWS // 5 if shape.dtype is None else _ROWS)
         theirs, others = shape.make(rows, 1), shape.make(rows, 2)
         ours, mine = bowstring.array(theirs), bowstring.array(others)
         changed = pa.concat_arrays([others.slice(0, rows - 1), pa.array([None], others.type)])

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 import bowstring
 from benchmarks import data
-from benchmarks.timing import Contender, Effort, Outcome, compare, timed
+from benchmarks.timing import Contender, Effort, Outcome, compare, writing
 
 GROUP = "files"
 _COUNT = 100
@@ -48,23 +48,17 @@ def run(folder: Path, effort: Effort) -> Iterator[Outcome]:
     """Measure each shape, into a new file."""
     random = np.random.default_rng(2026)
     for shape in SHAPES:
-        rows = shape.rows // 10 if effort.quick else shape.rows
+        rows = effort.rows(shape.rows, 10)
         variants = [shape.make(random, rows, shape.columns) for _ in range(2)]
-        paths = [str(folder / f"part-{number}.arrow") for number in range(_COUNT)]
-        for path in paths:
-            _write(path, variants, shape)
+        parts = [folder / f"part-{number}.arrow" for number in range(_COUNT)]
+        for path in parts:
+            data.write_file(path, variants, shape.batches, shape.compression)
+        paths = list(map(str, parts))
         _check(paths, folder, shape)
         line = f"{_COUNT} files, {shape.name}, {shape.columns} columns × {shape.batches} batches of {rows:,} rows"
         yield compare((GROUP, line), shape.bound, *_contenders(paths, folder, shape), effort)
-        for path in paths:
-            os.unlink(path)
-
-
-def _write(path: str, variants: Sequence[Any], shape: Shape) -> None:
-    options = pa.ipc.IpcWriteOptions(compression=shape.compression)
-    with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, variants[0].schema, options=options) as writer:
-        for index in range(shape.batches):
-            writer.write_batch(variants[index % len(variants)])
+        for path in parts:
+            path.unlink()
 
 
 def _ours(paths: Sequence[str], target: str) -> None:
@@ -92,15 +86,12 @@ def _as_tables(paths: Sequence[str], target: str, compression: str | None) -> No
 
 
 def _contenders(paths: Sequence[str], folder: Path, shape: Shape) -> tuple[Contender, list[Contender]]:
-    def contender(name: str, work: Callable[[str], None]) -> Contender:
-        target = str(folder / f"{name.replace(' ', '-')}.arrow")
-        return Contender(name, timed(lambda: work(target), after=lambda: os.unlink(target)))
-
+    kind = shape.compression
     peers = [
-        contender("pyarrow, batch by batch", lambda target: _batch_by_batch(paths, target, shape.compression)),
-        contender("pyarrow, tables", lambda target: _as_tables(paths, target, shape.compression)),
+        writing("pyarrow, batch by batch", folder, lambda target: _batch_by_batch(paths, target, kind)),
+        writing("pyarrow, tables", folder, lambda target: _as_tables(paths, target, kind)),
     ]
-    return contender("bowstring", lambda target: _ours(paths, target)), peers
+    return writing("bowstring", folder, lambda target: _ours(paths, target)), peers
 
 
 def _check(paths: Sequence[str], folder: Path, shape: Shape) -> None:

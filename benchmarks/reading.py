@@ -50,7 +50,7 @@ def run(folder: Path, effort: Effort) -> Iterator[Outcome]:
     random = np.random.default_rng(2024)
     for shape in SHAPES:
         path = folder / f"{shape.name}.arrow"
-        rows = shape.rows // 10 if effort.quick else shape.rows
+        rows = effort.rows(shape.rows, 10)
         data.write_file(path, [data.mixed(random, rows, shape.columns) for _ in range(4)], shape.batches)
         try:
             yield from _lines(shape, str(path), effort)

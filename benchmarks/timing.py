@@ -8,6 +8,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TypeAlias
 
 Sample: TypeAlias = Callable[[], float]
@@ -26,6 +27,10 @@ class Effort:
     quick: bool = False
     """Small data, to see that everything runs; its ratios say little."""
     warm_ups: int = 1
+
+    def rows(self, full: int, share: int = 50) -> int:
+        """How many rows to measure with: all of them, or where it has to be quick one in `share`."""
+        return full // share if self.quick else full
 
     def few(self, warm_ups: int = 1) -> Effort:
         """The same for work of many seconds."""
@@ -98,6 +103,12 @@ def timed(
         return seconds
 
     return sample
+
+
+def writing(name: str, folder: Path, work: Callable[[str], object], is_new: bool = True) -> Contender:
+    """A contender that writes a file of its own in a folder: a new one each time, or over the last one."""
+    path = folder / f"{name.replace(' ', '-')}.arrow"
+    return Contender(name, timed(lambda: work(str(path)), after=path.unlink if is_new else None))
 
 
 def settle() -> None:

@@ -55,7 +55,7 @@ SHAPES = (
 def run(_folder: Path, effort: Effort) -> Iterator[Outcome]:
     """Measure each kind of strings."""
     for shape in SHAPES:
-        rows = _STRINGS // 50 if effort.quick else _STRINGS // 5 if shape.bound is None else _STRINGS
+        rows = effort.rows(_STRINGS // 5 if shape.bound is None else _STRINGS)
         theirs = shape.make(np.random.default_rng(2027), rows)
         ours = bowstring.array(theirs)
         _check(theirs)

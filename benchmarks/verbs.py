@@ -42,7 +42,7 @@ SHAPES = (
 def run(_folder: Path, effort: Effort) -> Iterator[Outcome]:
     """Measure each verb on each kind of strings."""
     for shape in SHAPES:
-        rows = _ROWS // shape.share // (50 if effort.quick else 1)
+        rows = effort.rows(_ROWS // shape.share)
         random = np.random.default_rng(2031)
         theirs = shape.make(random, rows)
         ours = bowstring.array(theirs)

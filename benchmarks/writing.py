@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 import bowstring
 from benchmarks import data
-from benchmarks.timing import Contender, Effort, Outcome, compare, timed
+from benchmarks.timing import Contender, Effort, Outcome, compare, timed, writing
 
 GROUP = "writing"
 _BUFFER_BYTES = 1 << 20
@@ -46,7 +47,7 @@ def run(folder: Path, effort: Effort) -> Iterator[Outcome]:
     """Measure each table, into a new file and over an old one."""
     random = np.random.default_rng(2025)
     for shape in SHAPES:
-        rows = shape.rows // 50 if effort.quick else shape.rows
+        rows = effort.rows(shape.rows)
         stream = data.as_stream([shape.make(random, rows, shape.columns) for _ in range(2)], shape.batches)
         line = f"{shape.name}, {shape.columns} columns × {shape.batches} batches of {rows:,} rows"
         theirs = _their_table(stream)
@@ -69,7 +70,7 @@ def run(folder: Path, effort: Effort) -> Iterator[Outcome]:
 
 def _tiny(folder: Path, effort: Effort) -> Iterator[Outcome]:
     """Batches of a few rows: those that are there already, and those that are made of Python values on the way."""
-    count = _TINY_BATCHES // 50 if effort.quick else _TINY_BATCHES
+    count = effort.rows(_TINY_BATCHES)
     values = [
         {"n": list(range(at, at + _TINY_ROWS)), "x": [at / 7] * _TINY_ROWS, "s": [f"row {at}"] * _TINY_ROWS}
         for at in range(count)
@@ -95,8 +96,7 @@ def _tiny(folder: Path, effort: Effort) -> Iterator[Outcome]:
 
     our_path, their_path = str(folder / "tiny-ours.arrow"), str(folder / "tiny-theirs.arrow")
     write_ours(ours, our_path)
-    with pa.memory_map(our_path) as source:
-        assert pa.ipc.open_file(source).read_all().equals(pa.Table.from_batches(theirs)), "rows changed on the way"
+    assert data.read_by_pyarrow(our_path).equals(pa.Table.from_batches(theirs)), "rows changed on the way"
     for note, our_work, their_work in (
         ("", lambda: write_ours(ours, our_path), lambda: write_theirs(theirs, their_path)),
         (
@@ -159,18 +159,12 @@ _PEERS: dict[str, Callable[[Any, str], None]] = {
 
 
 def _contenders(ours: bowstring.Table, theirs: Any, folder: Path, is_new: bool) -> tuple[Contender, list[Contender]]:
-    def contender(name: str, write: Callable[[Any, str], None], table: Any) -> Contender:
-        path = str(folder / f"{name.replace(' ', '-')}.arrow")
-        after = (lambda: os.unlink(path)) if is_new else None
-        return Contender(name, timed(lambda: write(table, path), after=after))
-
-    peers = [contender(name, write, theirs) for name, write in _PEERS.items()]
-    return contender("bowstring", _write_ours, ours), peers
+    peers = [writing(name, folder, partial(write, theirs), is_new) for name, write in _PEERS.items()]
+    return writing("bowstring", folder, partial(_write_ours, ours), is_new), peers
 
 
 def _check(ours: bowstring.Table, theirs: Any, path: str) -> None:
     """What we write, pyarrow reads as what it would have written itself."""
     _write_ours(ours, path)
-    with pa.memory_map(path) as source:
-        assert pa.ipc.open_file(source).read_all().equals(theirs), "what Bowstring wrote differs from its table"
+    assert data.read_by_pyarrow(path).equals(theirs), "what Bowstring wrote differs from its table"
     os.unlink(path)
