@@ -92,13 +92,15 @@ class ListLayout(Layout):
         step = _BLOCK_LISTS if self.children[0].IS_LOCAL else max(array.length, 1)
         for first in range(0, array.length, step):
             cuts = offsets[first : first + step + 1]
-            at = (cuts - cuts[0]).tolist()
             try:
                 elements = self.elements(array, cuts).to_pylist()
             except InvalidDataError:
                 self.elements(array, offsets).to_pylist()  # counts from the first element of all
                 raise
-            found += [elements[start:stop] for start, stop in pairwise(at)]
+            start = 0
+            for stop in (cuts[1:] - cuts[0]).tolist():
+                found.append(elements[start:stop])
+                start = stop
         return with_nulls(found, array)
 
     def rebase(self, array: Array) -> Array:
