@@ -228,6 +228,7 @@ def test_dictionaries_that_grow_change_and_nest_come_through_in_any_order() -> N
         sink = io.BytesIO()
         bs.concat_files(sources, sink, as_stream=True)
         assert rows_of(bs.open_stream(sink.getvalue())) == expected
+        assert pa.ipc.open_stream(sink.getvalue()).read_all().to_pylist() == expected
         sink = io.BytesIO()
         try:
             bs.concat_files(sources, sink)

@@ -18,6 +18,7 @@ import pytest
 import bowstring as bs
 from bowstring.datatypes import types as t
 from bowstring.testing.cases import CASES, Case
+from tests.keeping import is_swapped_by_pyarrow
 
 ROWS = 2
 RARE = (t.Union, t.Interval, t.RunEndEncoded, t.ListView, t.LargeListView, t.Dictionary)
@@ -40,15 +41,6 @@ def group_of(type_: bs.DataType) -> str:
 
 def is_of_no_width(type_: bs.DataType) -> bool:
     return 0 in (getattr(type_, "byte_width", 1), getattr(type_, "list_size", 1)) or type_ == bs.struct([])
-
-
-def is_swapped_by_pyarrow(type_: bs.DataType) -> bool:
-    """Whether pyarrow reads a type of the other byte order; what it does not is left out there."""
-    if isinstance(type_, t.BinaryView | t.Utf8View | t.ListView | t.LargeListView | t.RunEndEncoded):
-        return False
-    if isinstance(type_, t.Dictionary):
-        return is_swapped_by_pyarrow(type_.value_type)
-    return all(is_swapped_by_pyarrow(field.type) for field in type_.fields)
 
 
 def column(case: Case) -> bs.Array:

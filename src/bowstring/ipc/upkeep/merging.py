@@ -1,8 +1,9 @@
 """Dictionaries of several files and streams in one («Dictionary Messages»): passed on as they are wherever they agree.
 
 A dictionary that is there already, or begins like the one that is there, is not written again; one that goes on where
-the other ends becomes a delta. Where they differ a stream takes the new one as a replacement. A file can't: there they
-are united, what is new becomes a delta, and the indices into the one that came last are moved.
+the other ends becomes a delta, unless others are inside it and it can be replaced. Where they differ a stream takes the
+new one as a replacement. A file can't: there they are united, what is new becomes a delta, and the indices into the one
+that came last are moved.
 """
 
 from __future__ import annotations
@@ -82,6 +83,13 @@ class MergedDictionaries:
         be united, `InvalidDataError` for values that can't be read.
         """
         self._moves.pop(node.id, None)
+        was_held = node.id in self._held
+        due = self._due(node, chain, values)
+        if self._may_replace and node.inside and any(one.mark.is_delta for one in due):
+            return self._as_a_whole(node.id, values(), was_held)  # pyarrow reads no such delta
+        return due
+
+    def _due(self, node: DictionaryId, chain: Sequence[BatchSpan], values: Values) -> list[Due]:
         held = self._held.get(node.id)
         if held is None:
             return self._begin(node.id, chain, values)
@@ -114,14 +122,25 @@ class MergedDictionaries:
 
     def _replaced(self, id_: int, chain: Sequence[BatchSpan], values: Values, why: str) -> list[Due]:
         if self._may_replace:
-            self.has_replaced = True
-            self._stale |= {outer for outer, inside in self._inside.items() if id_ in inside and outer in self._held}
+            self._note_replaced(id_)
             return self._begin(id_, chain, values)
         if id_ in self._ordered:
             raise self._refusal(id_, f"its dictionary is ordered, and differs from the one before: {why}")
         if self._inside[id_] or any(id_ in inside for inside in self._inside.values()):
             raise self._refusal(id_, f"its dictionary has one inside, or is in one, and differs: {why}")
         return self._united(id_, self._held[id_], values)
+
+    def _note_replaced(self, id_: int) -> None:
+        self.has_replaced = True
+        self._stale |= {outer for outer, inside in self._inside.items() if id_ in inside and outer in self._held}
+
+    def _as_a_whole(self, id_: int, values: Array, was_held: bool) -> list[Due]:
+        values.validate(full=True)
+        if was_held:
+            self._note_replaced(id_)
+        self._stale.discard(id_)
+        self._held[id_] = _Held([None], lambda: values)
+        return [Due(DictionaryMark(id_), None, values)]
 
     def _united(self, id_: int, held: _Held, values: Values) -> list[Due]:
         ours = held.values()
