@@ -18,6 +18,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import DataTypeError, InvalidDataError, UsageError
+from tests.addresses import address, data_address
 from tests.exchange.samples import ARRAYS, LONG
 
 PYARROW_HAS_NO_PANDAS_FORM = ("union", "dictionary_of_lists", "time_ns")
@@ -94,16 +95,6 @@ def test_rounding_an_integer_is_warned_of(value: int) -> None:
         bs.array([2**64 - 1, None], bs.uint64()).to_pandas()
     assert bs.array([2**53, 2**60, None]).to_pandas().tolist()[:2] == [2**53, 2**60]
     assert bs.array([2**53 + 1]).to_pandas().tolist() == [2**53 + 1]
-
-
-def address(values: np.ndarray[Any, Any]) -> int:
-    found: int = values.__array_interface__["data"][0]
-    return found
-
-
-def data_address(array: bs.Array) -> int:
-    assert array.buffers[1] is not None
-    return array.buffers[1].address
 
 
 SHARED = [bs.int8(), bs.uint64(), bs.float32(), bs.timestamp("ns"), bs.duration("s")]

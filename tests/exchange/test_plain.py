@@ -12,21 +12,11 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import DataTypeError, NotShareableError, UnsupportedError, WouldCopyError
+from tests.addresses import address, data_address
 from tests.exchange.test_lifetime import watched
 
 NUMBERS = [bs.int8(), bs.int16(), bs.int32(), bs.int64(), bs.uint8(), bs.uint16(), bs.uint32(), bs.uint64()]
 PLAIN = [*NUMBERS, bs.float16(), bs.float32(), bs.float64()]
-
-
-def address(values: np.ndarray[Any, Any]) -> int:
-    found: int = values.__array_interface__["data"][0]
-    return found
-
-
-def data_address(array: bs.Array) -> int:
-    buffer = array.buffers[1]
-    assert buffer is not None
-    return buffer.address
 
 
 # DLPack, out

@@ -10,6 +10,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.testing.cases import CASES, Case
+from tests.addresses import address, data_address
 
 SHARED: dict[str, Any] = {
     "int8": "i1", "int16": "i2", "int32": "i4", "int64": "i8", "uint8": "u1", "uint16": "u2", "uint32": "u4",
@@ -25,16 +26,6 @@ SHARED: dict[str, Any] = {
 
 
 RECORD = bs.struct({"a": bs.int16(), "b": bs.float64()})
-
-
-def address(values: npt.NDArray[Any]) -> int:
-    return int(values.__array_interface__["data"][0])
-
-
-def data_address(array: bs.Array) -> int:
-    held = array.buffers[1]
-    assert held is not None
-    return held.address
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

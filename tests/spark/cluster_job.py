@@ -25,6 +25,8 @@ def trouble(folder: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
 
         from pyspark import TaskContext
 
+        from bowstring.serving.processes import java_above
+
         context = TaskContext.get()
         assert context is not None
         partition = context.partitionId()
@@ -44,13 +46,10 @@ def trouble(folder: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
                 if partition == 3:
                     time.sleep(60 if Path(folder, "lag").exists() else 0)
                     continue
-                process = os.getppid()
-                while process > 1:
-                    status = Path(f"/proc/{process}/stat").read_text()
-                    if "(java)" in status:
-                        os.kill(process, signal.SIGKILL)
-                        time.sleep(60)
-                    process = int(status.rpartition(") ")[2].split()[1])
+                executor = java_above()
+                assert executor is not None
+                os.kill(executor.pid, signal.SIGKILL)
+                time.sleep(60)
 
     return pass_on
 
