@@ -12,7 +12,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.cli.main import main
-from tests.cli.running import run_command, through_a_pipe, write
+from tests.cli.running import run_command, terminal, through_a_pipe, write
 
 TABLE = pa.table(
     {
@@ -180,6 +180,45 @@ def test_a_target_is_as_it_was_where_the_source_breaks_off(tmp_path: Path) -> No
         assert main(["convert", str(source), str(target)]) == 1
         assert target.read_text("utf-8") == "before"
     assert len(list(tmp_path.iterdir())) == 5
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["convert", "DATA", "-", "--to", "stream"],
+        ["convert", "DATA", "-", "--to", "jsonl"],
+        ["anatomy", "DATA", "-o", "-"],
+        ["integration", "file-to-stream", "DATA"],
+    ],
+    ids=" ".join,
+)
+def test_bytes_are_not_sent_to_a_terminal(tmp_path: Path, arguments: list[str]) -> None:
+    path = str(write(tmp_path / "data.arrow", TABLE))
+    status, said = terminal(100, *(path if argument == "DATA" else argument for argument in arguments))
+    assert status == 2
+    assert "standard output is a terminal" in said
+    assert "ARROW" not in said
+
+
+def test_parquet_on_a_pipe_is_kept_up_to_a_limit(tmp_path: Path) -> None:
+    path, target = tmp_path / "data.parquet", tmp_path / "data.arrow"
+    pq.write_table(TABLE, path)
+    size = path.stat().st_size
+    command = ["convert", "-", target, "--from", "parquet", "--max-piped-bytes"]
+    refused = through_a_pipe(path, *command, size - 1)
+    assert refused.returncode == 1
+    assert f"Parquet of more than {size - 1} bytes" in refused.stderr.decode()
+    assert not target.exists()
+    assert through_a_pipe(path, *command, size).returncode == 0
+    assert pa.ipc.open_file(target.read_bytes()).read_all().equals(TABLE)
+
+
+def test_columns_of_one_name_do_not_become_json_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, target = tmp_path / "data.arrow", tmp_path / "data.jsonl"
+    write(path, pa.table([[1], [2]], names=["a", "a"]))
+    assert main(["convert", str(path), str(target)]) == 1
+    assert "two columns have one name" in capsys.readouterr().err
+    assert not target.exists()
 
 
 def test_a_form_that_the_target_does_not_have_is_refused(tmp_path: Path) -> None:

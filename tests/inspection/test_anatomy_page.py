@@ -112,6 +112,14 @@ def test_facts_columns_and_schema_can_be_read_without_the_script() -> None:
         assert words in text
 
 
+def test_a_schema_of_many_fields_is_on_the_page_up_to_a_limit() -> None:
+    table = pa.table({f"field {number}": [{"deep down": 1}] for number in range(400)})
+    page = Page(bs.anatomy_page(written_by_pyarrow(table, "stream")))
+    listed = page.text.partition("… and 150 more fields")[0]
+    assert len(listed) < len(page.text)
+    assert listed.count("deep down") == 250
+
+
 def test_every_meaning_of_the_page_is_there_for_its_script() -> None:
     header = data_of(Page(bs.anatomy_page(small_file())))
     assert set(header["words"]) == set(MEANINGS)
