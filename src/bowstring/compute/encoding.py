@@ -20,11 +20,16 @@ from bowstring.layouts.ranking import differs
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
 
+_FEW_PLACES = 1 << 16
+
 
 def _grouped(keys: Sequence[Values], length: int) -> tuple[Indices, Indices]:
     """For each slot the number of its value, counted as values first appear, and where each of them first does."""
     if not keys:
         return np.zeros(length, np.int64), np.zeros(min(length, 1), np.int64)
+    places = _places(keys)
+    if places is not None:
+        return _grouped_places(places)
     order = stable_order(keys)
     edges = _edges([key[order] for key in keys])
     firsts = order[edges]
@@ -34,6 +39,32 @@ def _grouped(keys: Sequence[Values], length: int) -> tuple[Indices, Indices]:
     codes = np.empty(length, np.int64)
     codes[order] = number[np.cumsum(edges) - 1]
     return codes, firsts[appearance]
+
+
+def _places(keys: Sequence[Values]) -> Indices | None:
+    """One integer for each slot in the place of its keys, from 0 on and below a few times their number; None where that
+    cannot be said at a glance.
+    """
+    *marks, key = keys
+    if not key.size or key.dtype.kind not in "iu" or len(marks) > 1 or any(mark.dtype != np.bool_ for mark in marks):
+        return None
+    low = int(key.min())
+    if int(key.max()) - low >= max(4 * key.size, _FEW_PLACES):
+        return None
+    places = (key - key.dtype.type(low)).astype(np.int64) if key.dtype.kind == "u" else key.astype(np.int64) - low
+    for valid in marks:
+        places = np.where(valid, places + 1, 0)
+    return places
+
+
+def _grouped_places(places: Indices) -> tuple[Indices, Indices]:
+    """As `_grouped`, where values are places in a table."""
+    slots = np.arange(len(places))
+    table = np.empty(int(places.max()) + 1, np.int64)
+    table[places[::-1]] = slots[::-1]
+    firsts = np.flatnonzero(table[places] == slots)
+    table[places[firsts]] = np.arange(len(firsts))
+    return table[places], firsts
 
 
 def _edges(keys: Sequence[Values]) -> Values:

@@ -35,6 +35,7 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.equality import same, throughout
 from bowstring.layouts.gather import gather
+from bowstring.layouts.hashing import byte_identities
 from bowstring.layouts.joining import joined_bytes, joined_validity, joined_values, lengths_of
 from bowstring.layouts.ranking import byte_ranks
 from bowstring.layouts.scalars.base import is_bytes
@@ -256,10 +257,17 @@ class BinaryLayout(Layout):
         return self.equal(left, right, nans_equal) or super().equal_where_valid(left, right, nans_equal)
 
     def order(self, array: Array) -> tuple[Values, ...]:
+        return (byte_ranks(*self._bytes_and_cuts(array)),)
+
+    def identity(self, array: Array) -> tuple[Values, ...]:
+        return (byte_identities(*self._bytes_and_cuts(array)),)
+
+    def _bytes_and_cuts(self, array: Array) -> tuple[Bytes, Indices]:
+        """The bytes of the values, nulls' too, and offsets into them from 0 on."""
         offsets = self.cuts(array)
         first = int(offsets[0])
         data = self.data(array).view(UINT8, first, int(offsets[-1]) - first)
-        return (byte_ranks(data, offsets.astype(np.int64) - first),)
+        return data, offsets.astype(np.int64) - first
 
     def check(self, array: Array) -> None:
         check_ends(array, self.data(array).size, "the data buffer's size of")

@@ -33,6 +33,7 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.binary import encoded, misfit
 from bowstring.layouts.gather import check_bytes, copy_stretches, gather
+from bowstring.layouts.hashing import byte_identities
 from bowstring.layouts.joining import joined_validity
 from bowstring.layouts.ranking import byte_ranks
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
@@ -191,6 +192,10 @@ class BinaryViewLayout(Layout):
     def order(self, array: Array) -> tuple[Values, ...]:
         offsets, data = self.flatten(array)
         return (byte_ranks(data, offsets),)
+
+    def identity(self, array: Array) -> tuple[Values, ...]:
+        offsets, data = self.flatten(array)
+        return (byte_identities(data, offsets),)
 
     def check_full(self, array: Array) -> None:
         mask, sizes = array.mask(), self._sizes(array)

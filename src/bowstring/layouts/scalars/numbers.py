@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bowstring.datatypes.types import FixedSizeBinary, FloatingPoint, Int
+from bowstring.layouts.hashing import byte_identities
 from bowstring.layouts.ranking import byte_ranks
 from bowstring.layouts.scalars.base import Scalars, is_bytes, words_differ
 
@@ -129,8 +130,10 @@ class Floats(Scalars):
         if found is None:
             return None
         slots, mask = found
+        if slots.dtype == self.dtype:
+            return found
         with np.errstate(over="ignore"):
-            return slots.astype(self.dtype, copy=False), mask
+            return slots.astype(self.dtype), mask
 
     def encode(self, values: Sequence[Any]) -> Values:
         kinds = number_kinds(values)
@@ -216,6 +219,12 @@ class FixedBytes(Scalars):
         return words_differ(left, right)
 
     def order(self, slots: Values) -> tuple[Values, ...]:
+        return (byte_ranks(*self._bytes_and_cuts(slots)),)
+
+    def identity(self, slots: Values) -> tuple[Values, ...]:
+        return (byte_identities(*self._bytes_and_cuts(slots)),)
+
+    def _bytes_and_cuts(self, slots: Values) -> tuple[Values, Values]:
         width = self.dtype.itemsize
         data = np.ascontiguousarray(slots).view(np.uint8) if width else np.zeros(0, np.uint8)
-        return (byte_ranks(data, np.arange(len(slots) + 1, dtype=np.int64) * width),)
+        return data, np.arange(len(slots) + 1, dtype=np.int64) * width
