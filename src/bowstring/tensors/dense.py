@@ -13,16 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from bowstring.datatypes.types import DataType
-from bowstring.errors import InvalidDataError, UsageError
+from bowstring.errors import InvalidDataError
 from bowstring.exchange import plain
 from bowstring.memory.buffer import Buffer
 from bowstring.tensors.elements import (
+    Shaped,
     Values,
     as_names,
     as_shape,
@@ -42,7 +42,7 @@ from bowstring.tensors.elements import (
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Tensor:
+class Tensor(Shaped):
     """A dense array of any number of dimensions; immutable, over memory that it shares.
 
     `strides` are in bytes, not negative. `dim_names` has a name for each dimension, or is empty. Made by `from_numpy`,
@@ -94,16 +94,6 @@ class Tensor:
         return tensor
 
     @property
-    def ndim(self) -> int:
-        """The number of dimensions."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return prod(self.shape)
-
-    @property
     def nbytes(self) -> int:
         """The bytes that the elements take up."""
         return self.size * self._itemsize
@@ -124,11 +114,6 @@ class Tensor:
         return self.is_row_major or self.is_column_major
 
     @property
-    def is_mutable(self) -> bool:
-        """False: tensors are not written to."""
-        return False
-
-    @property
     def _itemsize(self) -> int:
         return element_dtype(self.type).itemsize
 
@@ -136,12 +121,6 @@ class Tensor:
         return 0 in self.shape or all(
             size == 1 or own == other for size, own, other in zip(self.shape, self.strides, strides, strict=True)
         )
-
-    def dim_name(self, index: int) -> str:
-        """The name of a dimension; the empty string where there are no names. Raises `UsageError` outside the shape."""
-        if not -self.ndim <= index < self.ndim:
-            raise UsageError(f"a tensor of {self.ndim} dimensions has no dimension {index}")
-        return self.dim_names[index] if self.dim_names else ""
 
     def validate(self, full: bool = False) -> None:
         """Check that shape and strides are sound and stay within the data; with `full` also that no two elements share

@@ -26,6 +26,36 @@ MAX_DENSE_BYTES = 16 << 30
 _ADDRESSABLE = 1 << 63
 
 
+class Shaped:
+    """What every tensor tells of its shape, which its class declares together with `dim_names`."""
+
+    __slots__ = ()
+
+    shape: tuple[int, ...]
+    dim_names: tuple[str, ...]
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements, zeros included."""
+        return prod(self.shape)
+
+    @property
+    def is_mutable(self) -> bool:
+        """False: tensors are not written to."""
+        return False
+
+    def dim_name(self, index: int) -> str:
+        """The name of a dimension; the empty string where there are no names. Raises `UsageError` outside the shape."""
+        if not -self.ndim <= index < self.ndim:
+            raise UsageError(f"a tensor of {self.ndim} dimensions has no dimension {index}")
+        return self.dim_names[index] if self.dim_names else ""
+
+
 def element_dtype(type_: DataType) -> np.dtype[Any]:
     """The NumPy type of an element. Raises `UnsupportedTypeError` for types without fixed-width numbers or moments."""
     layout = layout_of(type_)

@@ -15,7 +15,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import prod
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -25,6 +24,7 @@ from bowstring.errors import InvalidDataError, LimitError, UsageError
 from bowstring.tensors.dense import Tensor
 from bowstring.tensors.elements import (
     MAX_DENSE_BYTES,
+    Shaped,
     Values,
     as_names,
     as_shape,
@@ -41,7 +41,7 @@ from bowstring.tensors.elements import (
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SparseTensor(ABC):
+class SparseTensor(Shaped, ABC):
     """The base of sparse tensors: element type, shape, and the values that are not zero, shape (non_zero_length,).
 
     Immutable, over memory that it shares. `dim_names` has a name for each dimension, or is empty. Making one by
@@ -56,30 +56,9 @@ class SparseTensor(ABC):
     dim_names: tuple[str, ...]
 
     @property
-    def ndim(self) -> int:
-        """The number of dimensions."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements, zeros included."""
-        return prod(self.shape)
-
-    @property
     def non_zero_length(self) -> int:
         """The number of elements that are stored."""
         return len(self.values)
-
-    @property
-    def is_mutable(self) -> bool:
-        """False: tensors are not written to."""
-        return False
-
-    def dim_name(self, index: int) -> str:
-        """The name of a dimension; the empty string where there are no names. Raises `UsageError` outside the shape."""
-        if not -self.ndim <= index < self.ndim:
-            raise UsageError(f"a tensor of {self.ndim} dimensions has no dimension {index}")
-        return self.dim_names[index] if self.dim_names else ""
 
     @abstractmethod
     def to_numpy(self) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from bowstring.datatypes.field import Field
 from bowstring.errors import InvalidDataError, UnsupportedError
-from bowstring.exchange.integration.data import Json, converted, expect, member
+from bowstring.exchange.integration.data import Json, converted, count_of, expect, member
 from bowstring.exchange.integration.schemas import Node
 from bowstring.exchange.integration.slots import (
     Valid,
@@ -44,7 +44,6 @@ KEYS = {
     Role.DATA: "DATA",
 }
 """The member for each role of a buffer."""
-_MOST_SLOTS = (1 << 63) - 1
 
 Dictionaries = Callable[[int], Array]
 """Gives the dictionary of an id."""
@@ -77,9 +76,7 @@ def _read(node: Node, layout: Layout, value: Any, dictionaries: Dictionaries, ch
     name = member(column, "name", str, "")
     if check_name and name != node.field.name:
         raise InvalidDataError(f"expected the column of field {node.field.name!r}, found {name[:60]!r}")
-    count = member(column, "count", int)
-    if not 0 <= count <= _MOST_SLOTS:
-        raise InvalidDataError(f"expected a count of 0 or more, found {count}")
+    count = count_of(column)
     storage = layout.storage
     valid = _read_validity(storage, column, count)
     buffers: list[Buffer | None] = []

@@ -15,6 +15,7 @@ Json: TypeAlias = dict[str, Any]
 """A JSON object."""
 
 _DEEPEST = 100
+_MOST_SLOTS = (1 << 63) - 1
 _MISSING: Any = object()
 _NAMES = {dict: "an object", list: "a list", str: "a string", int: "an integer", bool: "true or false"}
 _T = TypeVar("_T")
@@ -71,6 +72,14 @@ def member(holder: Json, key: str, kind: type[_T], default: _T = _MISSING) -> _T
             raise InvalidDataError(f"expected a member {key!r}, found {shown(holder) or 'none'}")
         return default
     return expect(value, kind, repr(key))
+
+
+def count_of(holder: Json) -> int:
+    """The member «count» of a batch or a column. Raises `InvalidDataError`."""
+    count = member(holder, "count", int)
+    if not 0 <= count <= _MOST_SLOTS:
+        raise InvalidDataError(f"expected a count of 0 or more, found {count}")
+    return count
 
 
 def converted(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import zlib
@@ -11,7 +12,7 @@ from typing import Any
 from bowstring.datatypes.field import Schema
 from bowstring.errors import FormatMismatchError, InvalidDataError, LimitError, NotFoundError, UsageError
 from bowstring.exchange.integration.columns import read_column, read_values
-from bowstring.exchange.integration.data import DEFAULT_LIMITS, DataSet, Json, Limits, expect, member
+from bowstring.exchange.integration.data import DEFAULT_LIMITS, DataSet, Json, Limits, count_of, expect, member
 from bowstring.exchange.integration.schemas import Node, read_schema
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import place
@@ -60,8 +61,6 @@ def _bytes_of(source: Any, limits: Limits) -> tuple[str, bytes]:
         raise UsageError(f"integration JSON is read from a path, bytes or a binary file, not {type(raw).__name__}")
     raw = bytes(raw)
     if raw[:2] == _GZIP:
-        import io
-
         try:
             with gzip.GzipFile(fileobj=io.BytesIO(raw)) as unpacked:
                 raw = unpacked.read(most)
@@ -122,10 +121,8 @@ class _Dictionaries:
 
 def _read_batch(schema: Schema, nodes: tuple[Node, ...], value: Any, dictionaries: _Dictionaries) -> RecordBatch:
     batch = expect(value, dict, "a batch")
-    count = member(batch, "count", int)
+    count = count_of(batch)
     columns = member(batch, "columns", list)
-    if count < 0 or count > (1 << 63) - 1:
-        raise InvalidDataError(f"expected a count of 0 or more, found {count}")
     if len(columns) != len(nodes):
         raise InvalidDataError(f"the schema has {len(nodes)} fields, found {len(columns)} columns")
     arrays = [read_column(node, column, dictionaries) for node, column in zip(nodes, columns, strict=True)]
