@@ -21,6 +21,7 @@ from bowstring import errors
 from bowstring.ipc import codecs
 from bowstring.ipc.bodies import compression
 from bowstring.ipc.bodies.columns import BatchColumns
+from bowstring.ipc.stream import Encoder
 from tests.ipc import samples
 
 CODECS = pytest.mark.parametrize("codec", ["lz4", "zstd"])
@@ -319,3 +320,31 @@ else:
 def test_many_columns_over_the_same_bytes_are_a_bomb_too() -> None:
     done = subprocess.run([sys.executable, "-c", OVERLAPPING], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@CODECS
+def test_batches_are_compressed_one_after_the_other_through_the_same_memory(codec: str) -> None:
+    tables = [peer_table(rows) for rows in (200_000, 150_000, 210_000, 100)]
+    bs.release_unused_memory()
+    sinks = [io.BytesIO() for _ in tables]
+    writers = [bs.new_file(sink, bs.table(tables[0]).schema, compression=codec) for sink in sinks]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(3):
+            list(pool.map(lambda writer, table: writer.write(bs.table(table)), writers, tables))
+    for writer in writers:
+        writer.close()
+    assert 0 < bs.release_unused_memory() < 64 << 20
+    for sink, table in zip(sinks, tables, strict=True):
+        assert pa.ipc.open_file(sink.getvalue()).read_all().equals(pa.concat_tables([table] * 3))
+
+
+@CODECS
+def test_a_compressed_message_keeps_its_bytes_while_others_are_made(codec: str) -> None:
+    chance = np.random.default_rng(9)
+    batches = [bs.record_batch({"x": bs.array(chance.integers(0, 1 << 40, 200_000))}) for _ in range(6)]
+    encoder = Encoder(batches[0].schema, form=bs.WireForm(compression=codec))
+    bodies = [[list(message.parts) for message in encoder.encode_batch(batch)][-1] for batch in batches]
+    copies = [b"".join(body) for body in bodies]
+    bodies += [[list(message.parts) for message in encoder.encode_batch(batch)][-1] for batch in batches]
+    assert [b"".join(body) for body in bodies] == copies * 2
+    assert len(set(copies)) == 6

@@ -2,7 +2,7 @@
 decompression into memory that is there already.
 
 Fresh memory costs more than decompressing into it, page by page. So what is to come out of many buffers shares large
-stretches, which the system hands out in large pages, and every buffer is decompressed to where it will stay.
+stretches, which are used again (`memory.pool`), and every buffer is decompressed to where it will stay.
 """
 
 from __future__ import annotations

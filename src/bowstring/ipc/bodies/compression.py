@@ -8,15 +8,19 @@ there is enough to do.
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import accumulate
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from bowstring.errors import InvalidDataError, LimitError
 from bowstring.ipc import codecs
 from bowstring.ipc.codecs import Compress
 from bowstring.ipc.limits import Limits
-from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer, Memory, allocate
+from bowstring.memory.buffer import ALIGNMENT_BYTES, UINT8, Buffer, Bytes, Memory, allocate
 from bowstring.memory.pool import POOL
 from bowstring.memory.threads import in_groups, in_threads
 
@@ -25,6 +29,7 @@ RAW = -1
 
 _ROOM_BYTES = 1 << 23
 _WORTH_POOL_BYTES = 1 << 20
+_WORTH_COPYING_BYTES = 1 << 14
 _IN_ANY_CASE_BYTES = 256 << 20
 _LARGEST_WINDOW = 1 << 23
 
@@ -38,11 +43,43 @@ def packed(buffers: Sequence[Buffer | None], compress: Compress) -> list[list[An
     def pack(buffer: Buffer) -> list[Any]:
         data = buffer.bytes.data
         small = compress(data)
-        return [PREFIX.pack(buffer.size), small] if len(small) < buffer.size else [PREFIX.pack(RAW), data]
+        if len(small) >= buffer.size:
+            return [PREFIX.pack(RAW), data]
+        return [PREFIX.pack(buffer.size), shelf.put(small)]
 
     filled = [buffer for buffer in buffers if buffer is not None and buffer.size]
-    done = iter(in_threads(pack, filled, [buffer.size for buffer in filled]))
+    sizes = [buffer.size for buffer in filled]
+    shelf = _Shelf(sum(sizes))
+    done = iter(in_threads(pack, filled, sizes))
     return [next(done) if buffer is not None and buffer.size else [] for buffer in buffers]
+
+
+class _Shelf:
+    """Where compressed buffers wait until all of a body is there, end to end in memory that is used again.
+
+    Codecs make them in memory of their own: let go of at once, it is at hand for the next buffer, and what waits does
+    not take fresh memory each time.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._room: Bytes | None = None
+        if most_bytes >= _WORTH_POOL_BYTES:
+            with suppress(MemoryError):
+                self._room = POOL.take(most_bytes)
+        self._at = 0
+        self._lock = threading.Lock()
+
+    def put(self, small: bytes) -> Any:
+        """The same bytes, copied where that pays; threads may call it."""
+        size = len(small)
+        if self._room is None or size < _WORTH_COPYING_BYTES:
+            return small
+        with self._lock:
+            at = self._at
+            self._at += size
+        place = self._room[at : at + size]
+        place[:] = np.frombuffer(small, UINT8)
+        return place.data
 
 
 class Unpacking:
