@@ -380,6 +380,31 @@ def test_batches_name_the_column_and_tables_the_batch() -> None:
 
 
 PAIRS = bs.map_(bs.int8(), bs.int8())
+SHORT = made(bs.struct({"a": bs.int8()}), 11, [None], [TEN])
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        SHORT,
+        SHORT.slice(5),
+        made(bs.struct([("a", bs.int8()), ("a", bs.int8())]), 11, [None], [bs.array(range(11), bs.int8()), TEN]),
+        made(bs.list_(SHORT.type), 1, [None, ints(0, 11)], [SHORT]),
+        made(bs.list_(SHORT.type, 11), 1, [None], [SHORT]),
+        made(bs.struct({"b": SHORT.type}), 11, [None], [SHORT]),
+    ],
+    ids=["as it is", "sliced", "of two fields of one name", "in a list", "in a fixed-size list", "in a struct"],
+)
+def test_a_struct_whose_field_is_too_short_gives_no_values_and_says_which_field(array: bs.Array) -> None:
+    for attempt in (array.to_pylist, lambda: array.take([0]), array.rebased, lambda: bs.concat_arrays([array, array])):
+        with pytest.raises(bs.errors.InvalidDataError, match="child 'a' has 10 values, the struct has 11"):
+            attempt()
+
+
+def test_rows_of_a_batch_whose_column_is_too_short_are_refused_by_its_name() -> None:
+    batch = bs.RecordBatch(bs.schema({"a": bs.int8()}), 11, [TEN])
+    with pytest.raises(bs.errors.InvalidDataError, match="column 'a' has 10 values, not 11"):
+        batch.to_pylist()
 
 
 @pytest.mark.parametrize(

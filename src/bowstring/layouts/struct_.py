@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain, repeat
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from bowstring.errors import DataTypeError, InvalidDataError
@@ -40,7 +41,13 @@ _BLOCK_ROWS = 1 << 10
 
 
 def rows_of(names: Sequence[str], columns: Sequence[list[Any]], length: int) -> list[dict[str, Any]]:
-    """So many rows as dictionaries, out of columns of that length; no two names are the same."""
+    """So many rows as dictionaries, out of columns; no two names are the same.
+
+    Raises `InvalidDataError` where a column is of another length.
+    """
+    for name, column in zip(names, columns, strict=True):
+        if len(column) != length:
+            raise InvalidDataError(f"column {name!r} has {len(column)} values, not {length}")
     found: list[dict[str, Any]] = []
     blank = dict.fromkeys(names)
     for first in range(0, length, _BLOCK_ROWS):
@@ -57,14 +64,20 @@ def columns_of(names: Sequence[str], values: Sequence[Any]) -> list[list[Any]] |
     """The columns of dictionaries that have just these names, which are distinct; None where other values are among
     them.
     """
-    if len(set(names)) < len(names) or not {dict}.issuperset(map(type, values)):
+    if len(set(names)) < len(names):
         return None
-    if sum(map(len, values)) != len(names) * len(values):
-        return None
-    try:
-        return [[value[name] for value in values] for name in names]
-    except KeyError:
-        return None
+    columns: list[list[Any]] = [[] for _ in names]
+    pickers = list(zip(columns, map(itemgetter, names), strict=True))
+    for first in range(0, len(values), _BLOCK_ROWS):
+        rows = values[first : first + _BLOCK_ROWS]
+        if list(map(type, rows)).count(dict) < len(rows) or sum(map(len, rows)) != len(names) * len(rows):
+            return None
+        try:
+            for column, pick in pickers:
+                column.extend(map(pick, rows))
+        except KeyError:
+            return None
+    return columns
 
 
 class StructLayout(Layout):
@@ -77,7 +90,8 @@ class StructLayout(Layout):
         self.names = [f.name for f in type.fields]
 
     def columns(self, array: Array) -> tuple[Array, ...]:
-        """The children, cut to the slots of the array."""
+        """The children, cut to the slots of the array; raises `InvalidDataError` where one is too short for that."""
+        self.check(array)
         return tuple(child.slice(array.offset, array.length) for child in array.children)
 
     def of(self, columns: Sequence[Array], length: int, mask: Mask | None = None) -> Array:

@@ -56,12 +56,12 @@ def _inferred_lists(values: Sequence[Any]) -> Array | None:
 
 def _inferred_structs(values: Sequence[Any]) -> Array | None:
     """An array of structs, None where other values than dictionaries with strings as keys are among them."""
-    filled, mask = split_nulls(values, {})
-    if not {dict}.issuperset(map(type, filled)):
-        return None
-    names = list(filled[0])
+    filled, mask, names = values, None, list(values[0] or ())
     found = columns_of(names, filled)
     if found is None:
+        filled, mask = split_nulls(values, {})
+        if not {dict}.issuperset(map(type, filled)):
+            return None
         names = list(dict.fromkeys(chain.from_iterable(filled)))
         found = [[value.get(name) for value in filled] for name in names]
     if not {str}.issuperset(map(type, names)):
