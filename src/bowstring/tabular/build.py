@@ -200,10 +200,14 @@ def table(
     if _has_any(data, _GIVES_ARRAY):
         batch = record_batch(data)
         return Table(batch.schema, [batch])
-    if isinstance(data, (list, tuple)) and data and all(isinstance(row, Mapping) for row in data) and names is None:
+    if isinstance(data, (list, tuple)) and data and names is None and _are_rows(data):
         return _from_rows(data, schema, metadata)
     columns, made = _columns(data, schema, names)
     return Table.from_arrays(columns, schema=made if metadata is None else made.with_metadata(metadata))
+
+
+def _are_rows(data: Sequence[Any]) -> bool:
+    return {dict}.issuperset(map(type, data)) or all(isinstance(row, Mapping) for row in data)
 
 
 def _from_rows(rows: Sequence[Mapping[str, Any]], schema: Schema | None, metadata: MetadataLike) -> Table:
