@@ -45,11 +45,27 @@ class Description:
 
 
 def write_batches(path: Path, batches: Iterator[Any], *, fsync: bool) -> Written | None:
-    """Write pyarrow batches as an uncompressed, 64-byte aligned Arrow file; None, and no file, if there is not a
-    single row.
+    """Write pyarrow batches as `write_rows` does to a path, and see what is there; None, and no file, if there is not
+    a single row.
 
     Raises:
         ResourceError: the file can't be written. Whatever is raised, no file is left.
+    """
+    rows, count = write_rows(path, batches)
+    if not rows:
+        return None
+    try:
+        if fsync:
+            _sync(path)
+        return Written(rows, count, path.stat().st_size)
+    except OSError as problem:
+        path.unlink(missing_ok=True)
+        raise ResourceError(f"{path}: cannot be written: {problem.strerror}") from problem
+
+
+def write_rows(sink: Path | int, batches: Iterator[Any]) -> tuple[int, int]:
+    """Write the pyarrow batches that have rows as an uncompressed, 64-byte aligned Arrow file: how many rows, and
+    batches. Nothing is written where there is not a single row.
     """
     rows = count = 0
     writer: FileWriter | None = None
@@ -59,23 +75,16 @@ def write_batches(path: Path, batches: Iterator[Any], *, fsync: bool) -> Written
                 continue
             batch = import_batch(theirs)
             if writer is None:
-                writer = new_file(path, batch.schema, alignment=64)
+                writer = new_file(sink, batch.schema, alignment=64)
             writer.write_batch(batch)
             rows += batch.num_rows
             count += 1
-        if writer is None:
-            return None
-        writer.close()
+        if writer is not None:
+            writer.close()
     finally:
         if writer is not None:
             writer.abandon()  # which does nothing once it is closed
-    try:
-        if fsync:
-            _sync(path)
-        return Written(rows, count, path.stat().st_size)
-    except OSError as problem:
-        path.unlink(missing_ok=True)
-        raise ResourceError(f"{path}: cannot be written: {problem.strerror}") from problem
+    return rows, count
 
 
 def describe(path: Path) -> Description:

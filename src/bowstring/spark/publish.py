@@ -23,13 +23,11 @@ from bowstring.errors import (
     NotFoundError,
     UsageError,
 )
-from bowstring.exchange.cdata import import_batch
-from bowstring.ipc.api import new_file
-from bowstring.ipc.writers import FileWriter
 from bowstring.memory.closing import Closing
 from bowstring.memory.region import Region
 from bowstring.serving.keeping import DEFAULT_TTL_S, Keeper, KeeperKey
 from bowstring.serving.processes import Process
+from bowstring.spark._batches import write_rows
 from bowstring.spark.session import BEST_MAX_BYTES_PER_BATCH
 from bowstring.spark.types import arrow_schema
 
@@ -124,9 +122,12 @@ def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TT
     Nothing of the data passes through the driver. Memory is that of the executors' containers: see docs/spark.md.
     `name` is part of the data set's name, for whoever looks at the URIs. `ttl_s` is how long the data stays at most.
 
-    Raises: UnsupportedTypeError: a column's type has no counterpart in Arrow; told before any job runs, with the
-    column's path. ConnectionLostError: a keeper died with its partitions while the job ran. UsageError: `ttl_s` is not
-    positive, `name` has other characters than letters, digits, "_", "-" and ".", or `df` is no data frame.
+    Raises:
+        UnsupportedTypeError: a column's type has no counterpart in Arrow; told before any job runs, with the column's
+            path.
+        ConnectionLostError: a keeper died with its partitions while the job ran.
+        UsageError: `ttl_s` is not positive, `name` has other characters than letters, digits, "_", "-" and ".", or `df`
+            is no data frame.
     """
     if not ttl_s > 0:
         raise UsageError(f"ttl_s: expected a positive number of seconds, found {ttl_s!r}")
@@ -247,21 +248,6 @@ def _named(theirs: Any, names: Sequence[str]) -> Any:
 
 def _written(batches: Iterator[Any], name: str) -> tuple[Region | None, int]:
     """The batches that Spark hands over, as an Arrow file in sealed memory; None where there is not a row."""
-    rows = 0
-    writer: FileWriter | None = None
     with Region.writer(name) as memory:
-        try:
-            for theirs in batches:
-                if theirs.num_rows:
-                    batch = import_batch(theirs)
-                    if writer is None:
-                        writer = new_file(memory.fileno(), batch.schema, alignment=64)
-                    writer.write_batch(batch)
-                    rows += batch.num_rows
-            if writer is None:
-                return None, 0
-            writer.close()
-        finally:
-            if writer is not None:
-                writer.abandon()
-        return memory.seal(), rows
+        rows, _ = write_rows(memory.fileno(), batches)
+        return (memory.seal(), rows) if rows else (None, 0)
