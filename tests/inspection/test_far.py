@@ -15,6 +15,7 @@ import bowstring as bs
 from bowstring import errors
 from bowstring.cli.main import main
 from bowstring.inspection.validating import Fault, Validator
+from bowstring.ipc import ranged
 from bowstring.ipc.places import ranges
 from tests.ipc import samples
 from tests.ipc.remote import SlowFileSystem, serving
@@ -110,6 +111,14 @@ def test_wide_headers_are_fetched_as_a_whole(put: Callable[[bytes], str]) -> Non
     url = put(data)
     assert bs.inspect(url) == replace(bs.inspect(data), source=url)
     assert SlowFileSystem.questions <= 5
+
+
+def test_many_headers_come_in_several_rounds(put: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = samples.batch("int", "dictionary")
+    data = samples.as_file(*[batch] * 25)
+    monkeypatch.setattr(ranged, "_MOST_HEADERS", 10)
+    url = put(data)
+    assert bs.inspect(url) == replace(bs.inspect(data), source=url)
 
 
 def test_a_file_larger_than_what_a_pipe_may_bring_is_told_and_validated(put: Callable[[bytes], str]) -> None:

@@ -35,6 +35,7 @@ _WHOLE_BYTES = 1 << 17
 _SMALL_BODY_BYTES = 1 << 16
 _GLANCE_BYTES = 1 << 12
 _ITERATED_BATCHES = 64
+_MOST_HEADERS = 10_000
 
 
 class RangedReader(FileReader):
@@ -86,21 +87,28 @@ class RangedReader(FileReader):
 
     def spans(self) -> Iterator[tuple[BatchHeader, int, int, tuple[object, ...]]]:
         """As of `FileReader`; many headers are fetched at once."""
-        places = list(self._places())
-        blocks = [self._block(at) for at, _, _ in places]
-        done = 0
-        while done < len(places):
-            stop, held = done, 0
-            while stop < len(places) and (stop == done or held + blocks[stop][1] <= ROUND_BYTES):
-                held += blocks[stop][1]
-                stop += 1
-            sound = [block[:2] for block in blocks[done:stop] if self._is_sound(*block)]
+        for group in self._groups():
+            blocks = [self._block(at) for at, _, _ in group]
+            sound = [block[:2] for block in blocks if self._is_sound(*block)]
             found = self._far.fetch(sound)
             for offset, metadata_bytes in sound:
                 self._far.begin(offset, metadata_bytes, found)
-            for at, kind, where in places[done:stop]:
+            for at, kind, where in group:
                 yield (*self._message(at, kind, where), where)
-            done = stop
+
+    def _groups(self) -> Iterator[list[tuple[int, str, tuple[object, ...]]]]:
+        """Places of the footer, as many together as have their headers fetched in one round."""
+        group: list[tuple[int, str, tuple[object, ...]]] = []
+        held_bytes = 0
+        for place in self._places():
+            size_bytes = max(self._block(place[0])[1], 0)
+            if group and (held_bytes + size_bytes > ROUND_BYTES or len(group) == _MOST_HEADERS):
+                yield group
+                group, held_bytes = [], 0
+            group.append(place)
+            held_bytes += size_bytes
+        if group:
+            yield group
 
     def dictionary_messages(self) -> Iterator[tuple[BatchHeader, Any, tuple[object, ...]]]:
         """The header and body of each dictionary batch; all headers are fetched at once, and small bodies with them."""
