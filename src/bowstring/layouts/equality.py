@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from bowstring.layouts.base import Layout, Values
 
 _COPIED_BYTES = 1 << 12
-_BLOCK_BYTES = 1 << 21
-_WORTH_THREADS_BYTES = 1 << 23
+_BLOCK_BYTES = 1 << 22
+_WORTH_THREADS_BYTES = 1 << 24
 
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
