@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from bowstring.testing.transport_conformance import QUICK, TransportConformance
+from bowstring.testing.protocol_conformance import QUICK
+from bowstring.testing.transport_conformance import TransportConformance
 from bowstring.transports.base import Transport, TransportOptions
 from bowstring.transports.unix import UnixTransport
 from bowstring.transports.unix_listener import UnixListener

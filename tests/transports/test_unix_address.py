@@ -15,7 +15,7 @@ import pytest
 
 from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError, UsageError
 from bowstring.testing.descriptors import no_descriptor_left
-from bowstring.testing.transport_conformance import in_thread
+from bowstring.testing.protocol_conformance import in_thread
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.unix import UnixTransport
 from bowstring.transports.unix_address import new_abstract_address

@@ -10,19 +10,11 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import threading
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pytest
 
-from bowstring.dissociated.connection import ClientConnection, ServerConnection
-from bowstring.dissociated.events import AddressesFreed, DataRequested, MessageReady, StreamComplete
-from bowstring.dissociated.wire import AddressBody, PackedBody
 from bowstring.errors import (
     BowstringError,
     ClosedError,
@@ -34,50 +26,14 @@ from bowstring.errors import (
 )
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.protocol_conformance import Ends, ProtocolConformance, in_thread
+from bowstring.transports import base
 from bowstring.transports.base import Transport, TransportOptions
-from bowstring.transports.regions import address_of, addresses_of
-
-Ends: TypeAlias = tuple[Transport, Transport]
-QUICK = TransportOptions(timeout_s=20.0)
-WANT_DATA, FREE_DATA = 11, 12
+from bowstring.transports.regions import address_of
 
 
-@contextmanager
-def in_thread(action: Callable[[], Any]) -> Iterator[list[BaseException]]:
-    """Run `action` beside the block; what it raised stands in the list after the block, which waits for it."""
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            action()
-        except BaseException as error:  # noqa: BLE001 - handed to the test
-            raised.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield raised
-    finally:
-        thread.join(30)
-        assert not thread.is_alive(), "a call hangs beyond its deadline"
-
-
-class TransportConformance(ABC):
+class TransportConformance(ProtocolConformance):
     """The suite. A subclass makes pairs; one whose transport shares no memory sets `shares_memory` to False."""
-
-    shares_memory = True
-
-    @abstractmethod
-    def connected(self, options: TransportOptions = QUICK) -> Ends:
-        """Two connected ends."""
-
-    @pytest.fixture
-    def ends(self) -> Iterator[Ends]:
-        """A pair that is closed after the test, which may leave no descriptor behind."""
-        with no_descriptor_left():
-            one, other = self.connected()
-            with one, other:
-                yield one, other
 
     # Messages
 
@@ -193,6 +149,13 @@ class TransportConformance(ABC):
             for _ in range(10_000):
                 one.send([b"x" * 50_000])
 
+    def test_a_call_may_wait_as_long_as_it_takes(self, ends: Ends) -> None:
+        one, other = ends
+        with in_thread(lambda: other.receive(timeout_s=math.inf)) as raised:
+            time.sleep(0.02)
+            one.send([b"x"], timeout_s=math.inf)
+        assert not raised
+
     # Peers that go away
 
     def test_what_was_sent_before_the_end_arrives_and_then_the_peer_is_gone(self, ends: Ends) -> None:
@@ -270,6 +233,25 @@ class TransportConformance(ABC):
             other.regions.resolve(address_of(index, 0), 4)
         assert bytes(view) == b"data"
 
+    def test_only_what_was_passed_is_retired_and_no_more_is_passed_than_addresses_can_tell_apart(
+        self, ends: Ends, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self._needs_regions()
+        one, other = ends
+        monkeypatch.setattr(base, "MAX_REGIONS", 2)
+        with Region.copy_of([b"data"]) as region:
+            indexes = [one.send_region(region) for _ in range(2)]
+            with pytest.raises(UsageError, match="passed 2 regions already"):
+                one.send_region(region)
+        for index in (-1, 2):
+            with pytest.raises(UsageError, match=f"region {index}: this end passed 2 regions"):
+                one.retire_region(index)
+        with pytest.raises(UsageError, match="this end passed 0 regions"):
+            other.retire_region(0)
+        one.send([b"go"])
+        other.receive()
+        assert list(other.regions) == indexes == [0, 1]
+
     def test_addresses_outside_a_region_are_refused(self, ends: Ends) -> None:
         self._needs_regions()
         one, other = ends
@@ -321,90 +303,3 @@ class TransportConformance(ABC):
                 one.send_region(region)
             one.close()
             other.close()
-
-    # The whole protocol
-
-    def test_a_stream_with_packed_bodies_travels(self, ends: Ends) -> None:
-        received = self._stream(ends, [PackedBody.of(bytes([n]) * 1000, b"tail") for n in range(20)])
-        assert [bytes(m.body.parts[0]) for m in received[1:]] == [bytes([n]) * 1000 + b"tail" for n in range(20)]
-
-    def test_a_stream_with_addresses_travels_and_its_memory_is_freed(self, ends: Ends) -> None:
-        self._needs_regions()
-        one, other = ends
-        with Region.copy_of([bytes(range(256)) * 16]) as region:
-            index = one.send_region(region)
-        bodies = [AddressBody.of(addresses_of(index, [n * 16, n * 16 + 8]), [8, 3]) for n in range(200)]
-        received = self._stream(ends, bodies)
-        views = [other.regions.resolve_all(m.body.addresses, m.body.lengths) for m in received[1:]]
-        whole = bytes(range(256)) * 16
-        assert [[bytes(v) for v in pair] for pair in views] == [
-            [whole[n * 16 : n * 16 + 8], whole[n * 16 + 8 : n * 16 + 11]] for n in range(200)
-        ]
-
-    def test_a_server_that_is_gone_at_any_step_is_an_error_that_names_what_is_missing(self) -> None:
-        server = ServerConnection(WANT_DATA, FREE_DATA)
-        server.receive(WANT_DATA, b"ticket")
-        outgoing = server.send(b"schema")
-        for number in range(3):
-            outgoing += server.send(b"batch", PackedBody.of(bytes([number]) * 100))
-        outgoing += server.end()
-        for step in range(len(outgoing)):
-            one, other = self.connected()
-            client = ClientConnection(WANT_DATA, FREE_DATA, has_body=lambda header: bytes(header) == b"batch")
-            with one, other:
-                other.send_message(client.request(b"ticket"))
-                one.receive()
-                for message in outgoing[:step]:
-                    one.send_message(message)
-                one.close()
-                for _ in range(step):
-                    client.receive(*other.receive())
-                with pytest.raises(ConnectionLostError):
-                    other.receive()
-                with pytest.raises(ConnectionLostError, match=f"message {(step + 1) // 2}"):
-                    client.connection_lost()
-
-    def test_a_call_may_wait_as_long_as_it_takes(self, ends: Ends) -> None:
-        one, other = ends
-        with in_thread(lambda: other.receive(timeout_s=math.inf)) as raised:
-            time.sleep(0.02)
-            one.send([b"x"], timeout_s=math.inf)
-        assert not raised
-
-    def _stream(self, ends: Ends, bodies: list[Any]) -> list[Any]:
-        """Send a schema and these bodies, free all addresses; the messages as the client saw them."""
-        one, other = ends
-        ended: list[Any] = []
-
-        def serve() -> None:
-            server = ServerConnection(WANT_DATA, FREE_DATA)
-            assert server.receive(*one.receive()) == [DataRequested(b"ticket")]
-            outgoing = server.send(b"schema")
-            for body in bodies:
-                outgoing += server.send(b"batch", body)
-            for message in [*outgoing, *server.end()]:
-                one.send_message(message)
-            while server.leases:
-                ended.extend(server.receive(*one.receive()))
-
-        client = ClientConnection(WANT_DATA, FREE_DATA, has_body=lambda header: bytes(header) == b"batch")
-        messages = []
-        with in_thread(serve) as raised:
-            other.send_message(client.request(b"ticket"))
-            while not client.is_ended:
-                events = client.receive(*other.receive())
-                messages += [event.message for event in events if isinstance(event, MessageReady)]
-            for message in messages:
-                if isinstance(message.body, AddressBody):
-                    freed = client.free(message.body)
-                    assert freed is not None
-                    other.send_message(freed)
-        assert not raised
-        assert client.is_complete
-        if any(isinstance(body, AddressBody) for body in bodies):
-            assert ended[-2:] == [AddressesFreed(2, 0), StreamComplete()]
-        return messages
-
-    def _needs_regions(self) -> None:
-        if not self.shares_memory:
-            pytest.skip("this transport shares no memory")

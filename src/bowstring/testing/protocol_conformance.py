@@ -1,0 +1,142 @@
+"""The protocol over a transport, as tests: what it takes to make pairs of ends, and streams between them."""
+
+# ruff: noqa: D102 - a test's name is its sentence
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import pytest
+
+from bowstring.dissociated.connection import ClientConnection, ServerConnection
+from bowstring.dissociated.events import AddressesFreed, DataRequested, MessageReady, StreamComplete
+from bowstring.dissociated.wire import AddressBody, PackedBody
+from bowstring.errors import ConnectionLostError
+from bowstring.memory.region import Region
+from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.transports.base import Transport, TransportOptions
+from bowstring.transports.regions import addresses_of
+
+Ends: TypeAlias = tuple[Transport, Transport]
+QUICK = TransportOptions(timeout_s=20.0)
+WANT_DATA, FREE_DATA = 11, 12
+
+
+@contextmanager
+def in_thread(action: Callable[[], Any]) -> Iterator[list[BaseException]]:
+    """Run `action` beside the block; what it raised stands in the list after the block, which waits for it."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            action()
+        except BaseException as error:  # noqa: BLE001 - handed to the test
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield raised
+    finally:
+        thread.join(30)
+        assert not thread.is_alive(), "a call hangs beyond its deadline"
+
+
+class ProtocolConformance(ABC):
+    """Streams of the protocol over a pair of ends. A subclass makes pairs; see `TransportConformance`."""
+
+    shares_memory = True
+
+    @abstractmethod
+    def connected(self, options: TransportOptions = QUICK) -> Ends:
+        """Two connected ends."""
+
+    @pytest.fixture
+    def ends(self) -> Iterator[Ends]:
+        """A pair that is closed after the test, which may leave no descriptor behind."""
+        with no_descriptor_left():
+            one, other = self.connected()
+            with one, other:
+                yield one, other
+
+    def test_a_stream_with_packed_bodies_travels(self, ends: Ends) -> None:
+        received = self._stream(ends, [PackedBody.of(bytes([n]) * 1000, b"tail") for n in range(20)])
+        assert [bytes(m.body.parts[0]) for m in received[1:]] == [bytes([n]) * 1000 + b"tail" for n in range(20)]
+
+    def test_a_stream_with_addresses_travels_and_its_memory_is_freed(self, ends: Ends) -> None:
+        self._needs_regions()
+        one, other = ends
+        with Region.copy_of([bytes(range(256)) * 16]) as region:
+            index = one.send_region(region)
+        bodies = [AddressBody.of(addresses_of(index, [n * 16, n * 16 + 8]), [8, 3]) for n in range(200)]
+        received = self._stream(ends, bodies)
+        views = [other.regions.resolve_all(m.body.addresses, m.body.lengths) for m in received[1:]]
+        whole = bytes(range(256)) * 16
+        assert [[bytes(v) for v in pair] for pair in views] == [
+            [whole[n * 16 : n * 16 + 8], whole[n * 16 + 8 : n * 16 + 11]] for n in range(200)
+        ]
+
+    def test_a_server_that_is_gone_at_any_step_is_an_error_that_names_what_is_missing(self) -> None:
+        server = ServerConnection(WANT_DATA, FREE_DATA)
+        server.receive(WANT_DATA, b"ticket")
+        outgoing = server.send(b"schema")
+        for number in range(3):
+            outgoing += server.send(b"batch", PackedBody.of(bytes([number]) * 100))
+        outgoing += server.end()
+        for step in range(len(outgoing)):
+            one, other = self.connected()
+            client = ClientConnection(WANT_DATA, FREE_DATA, has_body=lambda header: bytes(header) == b"batch")
+            with one, other:
+                other.send_message(client.request(b"ticket"))
+                one.receive()
+                for message in outgoing[:step]:
+                    one.send_message(message)
+                one.close()
+                for _ in range(step):
+                    client.receive(*other.receive())
+                with pytest.raises(ConnectionLostError):
+                    other.receive()
+                with pytest.raises(ConnectionLostError, match=f"message {(step + 1) // 2}"):
+                    client.connection_lost()
+
+    def _stream(self, ends: Ends, bodies: list[Any]) -> list[Any]:
+        """Send a schema and these bodies, free all addresses; the messages as the client saw them."""
+        one, other = ends
+        ended: list[Any] = []
+
+        def serve() -> None:
+            server = ServerConnection(WANT_DATA, FREE_DATA)
+            assert server.receive(*one.receive()) == [DataRequested(b"ticket")]
+            outgoing = server.send(b"schema")
+            for body in bodies:
+                outgoing += server.send(b"batch", body)
+            for message in [*outgoing, *server.end()]:
+                one.send_message(message)
+            while server.leases:
+                ended.extend(server.receive(*one.receive()))
+
+        client = ClientConnection(WANT_DATA, FREE_DATA, has_body=lambda header: bytes(header) == b"batch")
+        messages = []
+        with in_thread(serve) as raised:
+            other.send_message(client.request(b"ticket"))
+            while not client.is_ended:
+                events = client.receive(*other.receive())
+                messages += [event.message for event in events if isinstance(event, MessageReady)]
+            for message in messages:
+                if isinstance(message.body, AddressBody):
+                    freed = client.free(message.body)
+                    assert freed is not None
+                    other.send_message(freed)
+        assert not raised
+        assert client.is_complete
+        if any(isinstance(body, AddressBody) for body in bodies):
+            assert ended[-2:] == [AddressesFreed(2, 0), StreamComplete()]
+        return messages
+
+    def _needs_regions(self) -> None:
+        if not self.shares_memory:
+            pytest.skip("this transport shares no memory")
