@@ -65,9 +65,11 @@ def encoded(values: Sequence[Any], is_text: bool) -> tuple[Bytes, Values, Mask |
     Raises TypeError where others are among them, and UnicodeEncodeError. Takes some values after the other, for as long
     as they are in the processor's cache.
     """
+    if len(values) <= _JOINED_VALUES:
+        return _encoded(values, is_text)
     parts = [_encoded(values[at : at + _JOINED_VALUES], is_text) for at in range(0, len(values), _JOINED_VALUES)]
-    data = np.concatenate([np.zeros(0, UINT8), *(part for part, _, _ in parts)])
-    lengths = np.concatenate([np.zeros(0, np.int64), *(own for _, own, _ in parts)])
+    data = np.concatenate([part for part, _, _ in parts])
+    lengths = np.concatenate([own for _, own, _ in parts])
     if all(mask is None for _, _, mask in parts):
         return data, lengths, None
     return data, lengths, np.concatenate([np.ones(len(own), np.bool_) if m is None else m for _, own, m in parts])
@@ -98,7 +100,7 @@ def _joined_text(values: Sequence[str]) -> tuple[Bytes, Values]:
     if "".join(values[:_TASTED_VALUES]).isascii():
         text = "".join(values)
         if text.isascii():
-            return np.frombuffer(text.encode(), UINT8), np.fromiter(map(len, values), np.int64, len(values))
+            return np.frombuffer(bytearray(text.encode()), UINT8), np.fromiter(map(len, values), np.int64, len(values))
     marked = _MARK.join(values).encode()
     places = (np.frombuffer(marked, UINT8) == ord(_MARK)).nonzero()[0]
     if len(places) == len(values) - 1:
@@ -111,8 +113,8 @@ def _joined_text(values: Sequence[str]) -> tuple[Bytes, Values]:
 def cut(lengths: Values, dtype: np.dtype[Any], what: DataType) -> Values:
     """Offsets, one more than lengths, starting at 0; raises `UsageError` where they do not fit their type."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    if offsets[-1] > np.iinfo(dtype).max:
+    np.add.accumulate(lengths, out=offsets[1:])
+    if offsets[-1] >> 8 * dtype.itemsize - 1:
         raise UsageError(f"{offsets[-1]} elements are too many for the 32-bit offsets of {what}: take its large form")
     return offsets.astype(dtype, copy=False)
 

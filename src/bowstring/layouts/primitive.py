@@ -71,8 +71,7 @@ class PrimitiveLayout(Layout):
         return self.of(slots)
 
     def build_plain(self, values: Sequence[Any]) -> Array | None:
-        slots, masks = [np.zeros(0, self.dtype)], [np.zeros(0, np.bool_)]
-        has_nulls = False
+        blocks = []
         for first in range(0, len(values), _BLOCK_VALUES):
             try:
                 found = self.scalars.encode_plain(values[first : first + _BLOCK_VALUES])
@@ -80,11 +79,13 @@ class PrimitiveLayout(Layout):
                 return None
             if found is None:
                 return None
-            own, mask = found
-            has_nulls |= mask is not None
-            slots.append(own)
-            masks.append(np.ones(len(own), np.bool_) if mask is None else mask)
-        return self.of(np.concatenate(slots), np.concatenate(masks) if has_nulls else None)
+            blocks.append(found)
+        if len(blocks) == 1:
+            return self.of(*blocks[0])
+        slots = np.concatenate([np.zeros(0, self.dtype), *(own for own, _ in blocks)])
+        if all(mask is None for _, mask in blocks):
+            return self.of(slots)
+        return self.of(slots, np.concatenate([np.ones(len(own), np.bool_) if m is None else m for own, m in blocks]))
 
     def build(self, values: Sequence[Any]) -> Array:
         plain = self.build_plain(values)

@@ -285,11 +285,13 @@ def fitting_schema(
         schema = Schema(tuple(Field(name, column.type) for name, column in zip(names, columns, strict=True)))
     if len(schema) != len(columns):
         raise UsageError(f"a schema of {len(schema)} fields does not fit {len(columns)} columns")
-    for field, column in zip(schema, columns, strict=True):
-        if len(column) != len(columns[0]):
-            raise UsageError(f"column {field.name!r} has {len(column)} values, the first column has {len(columns[0])}")
-        if column.type != field.type:
-            raise UsageError(f"column {field.name!r} is {column.type}, its field says {field.type}")
+    rows = len(columns[0]) if columns else 0
+    for field, column in zip(schema.fields, columns, strict=True):
+        if len(column) != rows:
+            raise UsageError(f"column {field.name!r} has {len(column)} values, the first column has {rows}")
+        found, expected = column.type, field.type
+        if found is not expected and found != expected:
+            raise UsageError(f"column {field.name!r} is {found}, its field says {expected}")
     return schema
 
 

@@ -46,6 +46,8 @@ def array(values: Any, type: DataType | None = None, mask: Values | Sequence[boo
     type allow. `mask` says which values are null (True), for NumPy arrays. Raises `DataTypeError` naming the first
     value that does not fit.
     """
+    if mask is None and values.__class__ in (list, tuple):
+        return _of_items(values, type)
     if isinstance(values, ChunkedArray):
         values = values.combine_chunks()
     elif _is_pandas(values):
@@ -77,7 +79,10 @@ def array(values: Any, type: DataType | None = None, mask: Values | Sequence[boo
         raise UsageError("a mask goes with a NumPy array; among Python objects None is null")
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise DataTypeError(f"an array is made from a sequence, not from {brief(values)}")
-    items = values if isinstance(values, (list, tuple)) else list(values)
+    return _of_items(values if isinstance(values, (list, tuple)) else list(values), type)
+
+
+def _of_items(items: Sequence[Any], type: DataType | None) -> Array:
     try:
         return inferred(items) if type is None else layout_of(type).build(items)
     except RecursionError:
@@ -143,10 +148,11 @@ def _columns(data: Any, schema: Schema | None, names: Sequence[str] | None) -> t
         raise DataTypeError(f"expected columns by name, or a sequence of columns, not {type(data).__name__}")
     if isinstance(data, Mapping):
         if schema is not None:
-            missing = [name for name in schema.names if name not in data]
+            fields = schema.fields
+            missing = [f.name for f in fields if f.name not in data]
             if missing:
                 raise UsageError(f"the schema has columns that the data lacks: {missing}")
-            data = [data[name] for name in schema.names]
+            data = [data[f.name] for f in fields]
         else:
             names, data = list(data), list(data.values())
     if schema is not None and len(schema) != len(data):
@@ -166,16 +172,18 @@ def record_batch(
     """
     if isinstance(data, RecordBatch):
         return data
-    if _is_pandas(data):
-        return RecordBatch.from_pandas(data, schema)
-    if _has_any(data, _GIVES_ARRAY):
-        from bowstring.exchange import cdata
+    if data.__class__ not in (dict, list, tuple):
+        if _is_pandas(data):
+            return RecordBatch.from_pandas(data, schema)
+        if _has_any(data, _GIVES_ARRAY):
+            from bowstring.exchange import cdata
 
-        return cdata.import_batch(data)
+            return cdata.import_batch(data)
     columns, made = _columns(data, schema, names)
     if metadata is not None:
         made = made.with_metadata(metadata)
-    return RecordBatch.from_arrays([array(column) for column in columns], schema=made)
+    arrays = tuple([c.combine_chunks() if isinstance(c, ChunkedArray) else c for c in columns])
+    return RecordBatch(made, arrays[0].length if arrays else 0, arrays)
 
 
 def table(
