@@ -151,3 +151,17 @@ def test_a_file_that_is_not_there_is_one_line_and_status_1(
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
     assert all("gone." in line for line in lines)
+
+
+def test_dates_in_days_are_judged_whatever_is_said_of_those_in_milliseconds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind = bs.struct({"day": bs.date32(), "word": bs.string()})
+    made = bs.RecordBatch.from_arrays([bs.array([{"day": None, "word": "xxyyzz"}], kind)], ["s"])
+    truth, path = tmp_path / "truth.json", tmp_path / "broken.arrow"
+    integration.write(truth, integration.document(made.schema, [made]))
+    with bs.new_file(path, made.schema) as writer:
+        writer.write_batch(made)
+    path.write_bytes(path.read_bytes().replace(b"xxyyzz", b"xx\xffyzz"))
+    assert main(["integration", "validate", str(truth), str(path), "--validate-date64=false"]) == 1
+    assert "UTF-8" in capsys.readouterr().err

@@ -581,3 +581,14 @@ print("done")
 def test_without_the_other_package_what_needs_it_says_so(program: str) -> None:
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=120)
     assert (done.stdout, done.stderr) == ("done\n", "")
+
+
+@pytest.mark.parametrize(("size", "fits"), [(9_980, True), (10_000, False)])
+def test_labels_of_several_levels_are_taken_apart_up_to_a_length(size: int, fits: bool) -> None:
+    frame = pd.DataFrame([[1]], columns=pd.MultiIndex.from_tuples([("x" * size, "y")]))
+    made = bs.table(frame)
+    if fits:
+        pd.testing.assert_frame_equal(made.to_pandas(), frame)
+    else:
+        with pytest.raises(InvalidDataError, match="is no label of 2 levels"):
+            made.to_pandas()

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
+from bowstring.inspection.anatomy import packing
 from bowstring.inspection.anatomy.packing import PageLimits
 from bowstring.inspection.anatomy.words import MEANINGS
 from bowstring.ipc.bodies.compression import beginning
@@ -183,6 +184,13 @@ def test_the_beginning_of_a_compressed_buffer_costs_no_more_than_it_shows(codec:
     assert beginning(codec, (5).to_bytes(8, "little") + compressor(codec)(b"hello"), 64) == b"hello"
     assert beginning(codec, packed[:8] + b"no frame of any kind", 64) == b""
     assert beginning(codec, b"short", 64) == b""
+
+
+def test_no_more_than_so_many_compressed_buffers_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "_MOST_OPENED", 3)
+    table = bs.table({f"n{number}": np.arange(5000) for number in range(5)})
+    page = Page(bs.anatomy_page(written_by_bowstring(table, "stream", compression="lz4")))
+    assert data_of(page)["arrays"]["opened_leaf"][2] == 3
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])

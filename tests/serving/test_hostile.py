@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -209,6 +211,18 @@ def test_a_stream_that_ends_within_a_batch_is_not_served() -> None:
     cut = Region.copy_of([whole[:-72]])
     with cut, pytest.raises(InvalidDataError, match="no batch that ends within the stream"):
         bs.serve({"t": cut})
+
+
+@pytest.mark.parametrize("copy", [False, True], ids=["shared", "copied"])
+def test_a_file_that_became_shorter_while_it_is_served_is_told_and_not_touched(tmp_path: Path, copy: bool) -> None:
+    path = tmp_path / "data.arrow"
+    with bs.new_file(path, TABLE.schema) as writer:
+        writer.write_table(TABLE)
+    with bs.serve({"file": path, "other": TABLE}) as server:
+        os.truncate(path, 100)
+        with pytest.raises(InvalidDataError, match="its file has 100 now"):
+            bs.connect(server.uri("file"), copy=copy)
+        assert bs.connect(server.uri("other"), copy=copy).read_all() == TABLE
 
 
 def raw(address: str) -> socket.socket:

@@ -41,10 +41,11 @@ def shown_bytes(held: bytes, max_characters: int | None = None) -> str:
 
 
 def human_bytes(size_bytes: int) -> str:
-    """A size in the largest unit that leaves one or more of it, with three figures.
+    """A size in bytes, from 1 KiB on in the smallest unit of which it is less than a thousand, with two decimals at
+    the most.
 
-    >>> [human_bytes(size) for size in (0, 1, 1023, 1536, 10 << 20, 300 << 30)]
-    ['0 bytes', '1 byte', '1023 bytes', '1.50 KiB', '10.0 MiB', '300 GiB']
+    >>> [human_bytes(size) for size in (0, 1, 1023, 1536, 999 << 10, 1000 << 10, 10 << 20, 300 << 30)]
+    ['0 bytes', '1 byte', '1023 bytes', '1.50 KiB', '999 KiB', '0.98 MiB', '10.0 MiB', '300 GiB']
     """
     if size_bytes < 1024:
         return f"{size_bytes} byte{'' if size_bytes == 1 else 's'}"
