@@ -14,6 +14,7 @@ from bowstring.ipc.opening import MAX_PIPED_BYTES, file_reader, near_or_far, rec
 from bowstring.ipc.stream import StreamReader
 from bowstring.layouts.array import Array
 from bowstring.layouts.validation import faults
+from bowstring.memory.closing import closed_on_failure
 from bowstring.tabular.batch import RecordBatch
 
 _MAX_KNOWN = 256
@@ -126,14 +127,11 @@ class Validator:
 
     def _open(self) -> FileReader | _PatientReader:
         opened = near_or_far(self._source)
-        try:
+        with closed_on_failure(opened):
             is_file, ready = recognised(opened, self._max_piped_bytes)
             if is_file:
                 return file_reader(ready, None, self._limits)
             return _PatientReader(ready, None, self._limits)
-        except BaseException:
-            opened.close()
-            raise
 
     def _file(self, reader: FileReader) -> Iterator[Fault]:
         try:

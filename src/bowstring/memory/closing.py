@@ -3,8 +3,27 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
+
+
+class Closable(Protocol):
+    """Anything with `close`: sources, regions, sockets."""
+
+    def close(self) -> None:
+        """Let go of what is held."""
+
+
+@contextmanager
+def closed_on_failure(held: Closable) -> Iterator[None]:
+    """Close what was opened where the block that puts it to use fails; else it stays open."""
+    try:
+        yield
+    except BaseException:
+        held.close()
+        raise
 
 
 class Closing:

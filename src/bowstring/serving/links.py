@@ -34,6 +34,7 @@ from bowstring.errors import (
 from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import EMPTY, Buffer, Memory, allocate
+from bowstring.memory.closing import closed_on_failure
 from bowstring.serving.addresses import Ticket, decode_error, error_tag
 from bowstring.serving.processes import let_go_of
 from bowstring.tabular.batch import RecordBatch
@@ -76,11 +77,8 @@ class Link:
         stream = Stream(self, ticket)
         with self.lock:
             self.transport.send_message(stream.connection.request(ticket.encode()), timeout_s=self.timeout_s)
-        try:
+        with closed_on_failure(self):
             stream.read_schema()
-        except BaseException:
-            self.close()
-            raise
         return stream
 
     def ended(self) -> None:

@@ -30,7 +30,7 @@ from bowstring.errors import (
     ResourceError,
     UsageError,
 )
-from bowstring.memory.closing import Closing
+from bowstring.memory.closing import Closing, closed_on_failure
 from bowstring.memory.region import Region
 from bowstring.serving.addresses import ERROR_DATA, FREE_DATA, WANT_DATA, Ticket, encode_error, uri_for
 from bowstring.serving.processes import let_go_of
@@ -344,12 +344,9 @@ def serve(sources: Mapping[str, Source], address: str | None = None, options: Se
     if not isinstance(sources, Mapping):
         raise UsageError(f"serve: expected {{name: source}}, not {type(sources).__name__}")
     server = Server(address, options)
-    try:
+    with closed_on_failure(server):
         for name, source in sources.items():
             server.add(name, source)
-    except BaseException:
-        server.close()
-        raise
     return server
 
 

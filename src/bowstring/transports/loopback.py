@@ -10,6 +10,7 @@ from typing import ClassVar, TypeAlias
 
 from bowstring.dissociated.wire import BytesLike
 from bowstring.errors import BowstringError, ClosedError, ConnectionLostError, LimitError, ProtocolError
+from bowstring.memory.closing import closed_on_failure
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
     DEFAULT_OPTIONS,
@@ -172,15 +173,12 @@ class LoopbackTransport(Transport):
 
     def _take_region(self, item: _Passed) -> None:
         region = item.region
-        try:
+        with closed_on_failure(region):
             if not region.is_sealed and not self.options.accept_files:
                 raise ProtocolError(f"region {item.index}: expected sealed memory, received an ordinary file")
             self.regions.add(item.index, region)
             if not self.options.keep_descriptors:
                 region.release_descriptor()
-        except BaseException:
-            region.close()
-            raise
 
     def _deliver(self, item: _Parcel, allocate: Allocate | None) -> Received:
         length = len(item.data)

@@ -33,6 +33,7 @@ from bowstring.errors import (
     ProtocolError,
     ResourceError,
 )
+from bowstring.memory.closing import closed_on_failure
 from bowstring.memory.descriptors import IOV_MAX
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
@@ -107,14 +108,11 @@ class UnixTransport(Transport):
         self._is_closed = False
         self._lost: str | None = None
         connected.setblocking(False)
-        try:
+        with closed_on_failure(self):
             uid = peer_uid(connected)
             if uid not in (os.getuid(), 0) and not options.allow_other_users:
                 raise ConnectionLostError(f"unix socket: refused a peer of user {uid}; we are {os.getuid()}")
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
-        except BaseException:
-            self.close()
-            raise
 
     @classmethod
     def connect(
@@ -319,13 +317,10 @@ class UnixTransport(Transport):
         descriptor = frame.descriptors.pop()
         name = f"region {frame.tag}"
         region = Region.attach(descriptor, size_bytes, accept_files=self.options.accept_files, name=name)
-        try:
+        with closed_on_failure(region):
             if flags > 1 or region.is_sealed != bool(flags):
                 raise ProtocolError(f"unix socket: region {frame.tag} has flags {flags}, its descriptor says otherwise")
             self.regions.add(frame.tag, region)
-        except BaseException:
-            region.close()
-            raise
         if not self.options.keep_descriptors:
             region.release_descriptor()
 

@@ -10,6 +10,7 @@ import struct
 import time
 
 from bowstring.errors import ConnectionLostError, ResourceError, UsageError
+from bowstring.memory.closing import closed_on_failure
 from bowstring.transports.base import Deadline
 
 MAX_ADDRESS_BYTES = 107
@@ -39,7 +40,7 @@ def connect_socket(address: str, deadline: Deadline) -> socket.socket:
         connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     except OSError as error:
         raise ResourceError(error.errno, f"unix socket: {error.strerror}") from error
-    try:
+    with closed_on_failure(connected):
         connected.setblocking(False)
         while True:
             try:
@@ -48,15 +49,10 @@ def connect_socket(address: str, deadline: Deadline) -> socket.socket:
             except BlockingIOError:  # the listener's queue is full, and there is nothing to wait for with poll
                 if not deadline.remaining_s():
                     raise deadline.error(f"unix socket {address!r}: connecting") from None
-                time.sleep(_RETRY_S)
-    except OSError as error:
-        connected.close()
-        if isinstance(error, ConnectionLostError):
-            raise
-        raise ConnectionLostError(f"unix socket {address!r}: nobody answers there ({error.strerror})") from error
-    except BaseException:
-        connected.close()
-        raise
+            except OSError as error:
+                reason = f"nobody answers there ({error.strerror})"
+                raise ConnectionLostError(f"unix socket {address!r}: {reason}") from error
+            time.sleep(_RETRY_S)
 
 
 def peer_uid(connected: socket.socket) -> int:

@@ -24,6 +24,7 @@ from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence, recognised
 from bowstring.ipc.places.sources import MemorySource
 from bowstring.ipc.upkeep.scan import BatchSpan, Outside
 from bowstring.memory.buffer import Memory
+from bowstring.memory.closing import closed_on_failure
 
 MAX_PARTS = 100_000
 _AT_ONCE = 1 << 20
@@ -56,7 +57,7 @@ def anatomy(
 def open_whole(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[MemorySource, bool]:
     """A source whose every byte can be read at any time, from its position on, and whether it is a file."""
     opened = in_sequence(source)
-    try:
+    with closed_on_failure(opened):
         is_file, ready = recognised(opened, max_piped_bytes)
         if isinstance(ready, MemorySource):
             if not ready.position:
@@ -71,12 +72,8 @@ def open_whole(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[Mem
                     f"{ready.name}: what comes through a pipe has to be kept in memory, and this is larger than the "
                     f"limit of {max_piped_bytes} bytes: give its path, or raise max_piped_bytes (--max-piped-bytes)"
                 )
-        name = ready.name
-    except BaseException:
-        opened.close()
-        raise
     opened.close()
-    return MemorySource(Memory(held), name), is_file
+    return MemorySource(Memory(held), ready.name), is_file
 
 
 def dissected(
