@@ -7,15 +7,12 @@ declaration. What a layout's bytes *mean* (values, taking, joining, comparing) i
 
 from __future__ import annotations
 
-import operator
 import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from itertools import repeat
-from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -204,21 +201,10 @@ def validity_of(mask: npt.NDArray[np.bool_] | None) -> Buffer | None:
 
 def split_nulls(values: Sequence[Any], fill: Any) -> tuple[Sequence[Any], Mask | None]:
     """Values with `fill` in the place of None, and the mask of those that are not None (None where all are)."""
-    kinds = list(map(type, values))
-    count = kinds.count(NoneType)
-    if not count:
+    mask = np.frombuffer(bytes([value is not None for value in values]), np.bool_)
+    if mask.all():
         return values, None
-    if count > len(kinds) // 4:
-        mask = np.frombuffer(bytes(map(operator.is_not, values, repeat(None))), np.bool_)
-        return [fill if value is None else value for value in values], mask
-    filled, places, at = list(values), [], -1
-    for _ in range(count):
-        at = kinds.index(NoneType, at + 1)
-        places.append(at)
-        filled[at] = fill
-    mask = np.ones(len(kinds), np.bool_)
-    mask[places] = False
-    return filled, mask
+    return [fill if value is None else value for value in values], mask
 
 
 def rebased_validity(array: Array) -> Buffer | None:
