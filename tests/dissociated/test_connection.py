@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from bowstring.dissociated.connection import ClientConnection, Role, ServerConnection
+from bowstring.dissociated.client import ClientConnection
 from bowstring.dissociated.events import (
     AddressesFreed,
     ClientEvent,
@@ -21,6 +21,7 @@ from bowstring.dissociated.events import (
     StreamEnded,
 )
 from bowstring.dissociated.limits import Limits
+from bowstring.dissociated.server import Role, ServerConnection
 from bowstring.dissociated.states import State
 from bowstring.dissociated.wire import AddressBody, Message, PackedBody
 from bowstring.errors import (

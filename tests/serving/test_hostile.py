@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import bowstring as bs
-from bowstring.dissociated.connection import ServerConnection
+from bowstring.dissociated.server import ServerConnection
 from bowstring.dissociated.wire import AddressBody, Message, PackedBody
 from bowstring.errors import (
     BowstringError,

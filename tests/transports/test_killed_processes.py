@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bowstring.dissociated.connection import ServerConnection
+from bowstring.dissociated.server import ServerConnection
 from bowstring.dissociated.states import State
 from bowstring.dissociated.wire import AddressBody
 from bowstring.errors import ConnectionLostError
@@ -35,7 +35,7 @@ from bowstring.memory.region import Region
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.unix import UnixTransport
 from bowstring.transports.regions import address_of
-from bowstring.dissociated.connection import ClientConnection
+from bowstring.dissociated.client import ClientConnection
 transport = UnixTransport.connect(sys.argv[1])
 """
 PUBLISHER = (

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from bowstring.datatypes.field import Schema
-from bowstring.dissociated.connection import ClientConnection
+from bowstring.dissociated.client import ClientConnection
 from bowstring.dissociated.events import MessageReady
 from bowstring.dissociated.pairing import Paired
 from bowstring.dissociated.uri import StreamURI

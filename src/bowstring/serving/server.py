@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from bowstring.dissociated.connection import ServerConnection
 from bowstring.dissociated.events import DataRequested, StreamComplete
+from bowstring.dissociated.server import ServerConnection
 from bowstring.dissociated.states import State
 from bowstring.dissociated.wire import Body, PackedBody
 from bowstring.errors import (

@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from bowstring.dissociated.connection import ClientConnection, ServerConnection
+from bowstring.dissociated.client import ClientConnection
 from bowstring.dissociated.events import AddressesFreed, DataRequested, MessageReady, StreamComplete
+from bowstring.dissociated.server import ServerConnection
 from bowstring.dissociated.wire import AddressBody, PackedBody
 from bowstring.errors import ConnectionLostError
 from bowstring.memory.region import Region
