@@ -7,11 +7,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
 import bowstring as bs
-from bowstring.errors import ClosedError, UsageError
+from bowstring.errors import ClosedError, DataTypeError, UsageError
 
 SCHEMA = bs.schema(
     [
@@ -121,6 +122,94 @@ def test_batches_that_do_not_fit_are_refused() -> None:
         writer.write(bs.record_batch({"m": [1]}))
     with pytest.raises(UsageError, match="min_rows 0"):
         bs.CoalescingWriter(bs.new_stream(io.BytesIO(), schema), min_rows=0)
+
+
+def columns_of(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    return {name: [row[name] for row in rows] for name in SCHEMA.names}
+
+
+@given(
+    st.lists(st.tuples(st.lists(ROW, max_size=4), st.sampled_from(["values", "batch", "flush"])), max_size=12),
+    st.integers(1, 30),
+)
+def test_values_and_batches_stay_in_order(pieces: list[tuple[list[dict[str, Any]], str]], min_rows: int) -> None:
+    sink = io.BytesIO()
+    with bs.CoalescingWriter(bs.new_stream(sink, SCHEMA), min_rows=min_rows) as writer:
+        for rows, how in pieces:
+            if how == "batch":
+                writer.write(batch_of(rows))
+            else:
+                writer.write_pydict(columns_of(rows))
+            if how == "flush":
+                writer.flush()
+    found = bs.open_stream(sink.getvalue()).read_all()
+    found.validate(full=True)
+    assert found.to_pylist() == [row for rows, _ in pieces for row in rows]
+
+
+def test_values_are_those_of_the_moment_when_they_were_handed_in() -> None:
+    sink, values = io.BytesIO(), [1, 2]
+    with bs.CoalescingWriter(bs.new_stream(sink, numbers(1).schema)) as writer:
+        writer.write_pydict({"n": values})
+        values[:] = [7, 8, 9]
+        writer.write_pydict({"n": (3,), "left out": ["x"]})
+        writer.write_pydict({"n": np.array([4, 5])})
+        writer.write_pydict({"n": bs.array([6])})
+        assert repr(writer) == "<bowstring.CoalescingWriter: 6 rows of 3 batches held>"
+    assert bs.open_stream(sink.getvalue()).read_all().to_pydict() == {"n": [1, 2, 3, 4, 5, 6]}
+
+
+def test_values_do_not_wait_until_they_are_too_many() -> None:
+    sink = io.BytesIO()
+    with bs.CoalescingWriter(bs.new_stream(sink, worded("a").schema), max_bytes=1 << 20) as writer:
+        for _ in range(100):
+            writer.write_pydict({"w": ["x"] * 100, "l": [["y"]] * 100})
+            assert writer._waiting_rows < 2048 + 100
+    with bs.CoalescingWriter(bs.new_stream(sink := io.BytesIO(), numbers(1).schema), min_rows=5) as writer:
+        for _ in range(10):
+            writer.write_pydict({"n": [1, 2, 3]})
+    assert [batch.num_rows for batch in bs.open_stream(sink.getvalue())] == [6] * 5
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        ({"a": [1]}, "lacks"),
+        ({"a": [1], "b": ["x", "y"]}, "2 values"),
+        ({"a": [1], "b": "x"}, "not from 'x'"),
+        ({"a": [1], "b": None}, "not from None"),
+        ([1], "1 columns"),
+        (None, "not NoneType"),
+    ],
+)
+def test_columns_that_are_no_rows_are_refused_and_change_nothing(columns: Any, problem: str) -> None:
+    sink = io.BytesIO()
+    with bs.CoalescingWriter(bs.new_stream(sink, bs.schema({"a": bs.int8(), "b": bs.string()}))) as writer:
+        writer.write_pydict({"a": [1], "b": ["x"]})
+        with pytest.raises((UsageError, DataTypeError), match=problem):
+            writer.write_pydict(columns)
+        writer.write_pydict({"b": ["y"], "a": [2]})
+    assert bs.open_stream(sink.getvalue()).read_all().to_pydict() == {"a": [1, 2], "b": ["x", "y"]}
+    with pytest.raises(ClosedError):
+        writer.write_pydict({"a": [1], "b": ["x"]})
+
+
+def test_a_value_that_does_not_fit_is_named_when_the_array_is_made(tmp_path: Path) -> None:
+    path = tmp_path / "none.arrow"
+    with (
+        pytest.raises(DataTypeError, match="column 'n': value 2: 'three' is no int64"),
+        bs.CoalescingWriter(bs.new_file(path, numbers(1).schema)) as writer,
+    ):
+        writer.write_pydict({"n": [1, 2]})
+        writer.write_pydict({"n": ["three"]})
+    assert list(tmp_path.iterdir()) == []
+    sink = io.BytesIO()
+    with bs.CoalescingWriter(bs.new_stream(sink, numbers(1).schema)) as writer:
+        writer.write_pydict({"n": [1 << 70]})
+        with pytest.raises(DataTypeError, match="value 0"):
+            writer.flush()
+        writer.write_pydict({"n": [4]})
+    assert bs.open_stream(sink.getvalue()).read_all().to_pydict() == {"n": [4]}
 
 
 def worded(*words: str | None) -> bs.RecordBatch:

@@ -4,16 +4,20 @@ Batch message»), so a few rows at a time cost more in words about them than in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from bowstring.compute.unifying import has_dictionary, unified
 from bowstring.datatypes.field import Schema
 from bowstring.errors import ClosedError, DataTypeError, UsageError
 from bowstring.ipc.writers import BatchWriter, FileWriter, StreamWriter
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import Layout
+from bowstring.layouts.base import Layout, place
 from bowstring.layouts.registry import layout_of
 from bowstring.tabular.batch import RecordBatch
+from bowstring.tabular.build import array, record_batch
+
+_MOST_WAITING_ROWS = 2048
 
 
 class CoalescingWriter(BatchWriter):
@@ -39,6 +43,9 @@ class CoalescingWriter(BatchWriter):
         self._nested = [at for at, layout in enumerate(self._layouts) if _is_nested(layout)]
         self._held: list[RecordBatch] = []
         self._rows = self._bytes = 0
+        self._names = self._schema.names
+        self._waiting: list[list[Any]] = [[] for _ in self._names]
+        self._waiting_rows = 0
         self._closed = False
 
     @property
@@ -55,6 +62,8 @@ class CoalescingWriter(BatchWriter):
         schema = batch.schema
         if schema is not self._schema and schema != self._schema:
             raise UsageError(f"a batch of another schema: expected {self._schema!r}, found {schema!r}")
+        if self._waiting_rows:
+            self._make()
         rows = batch.num_rows
         if batch.pairs or rows >= self._min_rows:
             self.flush()
@@ -72,8 +81,41 @@ class CoalescingWriter(BatchWriter):
         if self._rows >= self._min_rows or self._bytes >= self._max_bytes:
             self.flush()
 
+    def write_pydict(self, columns: Mapping[str, Any]) -> None:
+        """Take rows as the values of each column, by the name of the column: all that `record_batch` takes.
+
+        Lists of Python values are gathered as they are, and some thousand rows at a time made arrays of: much quicker
+        than a batch of each few rows. So a value that does not fit its type is found later, by the call that makes the
+        array, `flush` or `close` at the latest: it raises `DataTypeError` with the column, and the value's position
+        among those that were gathered; all of these rows are lost. What stands in a value, such as a list, is not to be
+        changed until then. Raises `UsageError` at once where columns are missing, or not of one length.
+        """
+        if self._closed:
+            raise ClosedError("the writer is closed")
+        taken: list[Any] = [columns.get(name) for name in self._names] if columns.__class__ is dict else []
+        if not _PLAIN.issuperset(map(type, taken)) or len(set(map(len, taken))) != 1:
+            self.write_batch(record_batch(columns, self._schema))
+            return
+        for waiting, values in zip(self._waiting, taken, strict=True):
+            waiting.extend(values)
+        self._waiting_rows = rows = len(self._waiting[0])
+        if rows >= _MOST_WAITING_ROWS or self._rows + rows >= self._min_rows:
+            self._make()
+
+    def _make(self) -> None:
+        """Take the values that wait as a batch."""
+        waiting, rows = self._waiting, self._waiting_rows
+        self._waiting, self._waiting_rows = [[] for _ in self._names], 0
+        columns = []
+        for field, values in zip(self._schema, waiting, strict=True):
+            with place(f"column {field.name!r}"):
+                columns.append(array(values, field.type))
+        self.write_batch(RecordBatch(self._schema, rows, columns))
+
     def flush(self) -> None:
         """Write what was gathered as one batch."""
+        if self._waiting_rows:
+            self._make()
         held, rows = self._held, self._rows
         self._held, self._rows, self._bytes = [], 0, 0
         if len(held) > 1:
@@ -115,11 +157,18 @@ class CoalescingWriter(BatchWriter):
         """Stop writing, as the writer's `abandon`."""
         self._closed = True
         self._held.clear()
+        self._waiting_rows = 0
+        self._waiting.clear()
         self._writer.abandon()
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"{self._rows} rows of {len(self._held)} batches held"
+        state = (
+            "closed" if self._closed else f"{self._rows + self._waiting_rows} rows of {len(self._held)} batches held"
+        )
         return f"<bowstring.CoalescingWriter: {state}>"
+
+
+_PLAIN = {list, tuple}
 
 
 def _is_nested(layout: Layout) -> bool:
