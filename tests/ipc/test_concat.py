@@ -10,9 +10,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 import bowstring as bs
 from bowstring import errors
@@ -123,6 +125,22 @@ def test_streams_are_taken_from_a_socket_as_they_come() -> None:
         sender.start()
         assert joined(right, as_file(held)).num_rows == 9
         sender.join()
+
+
+def test_files_and_streams_come_from_urls(tmp_path: Path) -> None:
+    held, large = batch(), bs.record_batch({"n": np.arange(200_000)})
+    for sources in ([as_file(held, held.slice(1)), as_stream(held), as_file(held)], [as_file(large, large, large)] * 2):
+        urls = [f"memory://concat-{number}" for number in range(len(sources))]
+        for url, data in zip(urls, sources, strict=True):
+            fsspec.filesystem("memory").pipe_file(url.removeprefix("memory:/"), data)
+        bs.concat_files(urls, tmp_path / "far", max_piped_bytes=0)
+        bs.concat_files(sources, tmp_path / "near")
+        far, near = bs.open_file(tmp_path / "far"), bs.open_file(tmp_path / "near")
+        assert far.read_all().equals(near.read_all())
+        assert [len(part) for part in far] == [len(part) for part in near]
+        with pytest.raises(errors.LimitError, match="max_body_bytes"):
+            bs.concat_files(urls, tmp_path / "never", limits=bs.Limits(max_body_bytes=8))
+    MemoryFileSystem.store.clear()
 
 
 def test_a_path_may_be_a_source_of_itself(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 import bowstring as bs
 from bowstring import errors
 from bowstring.ipc.metadata.header import CODECS
+from bowstring.testing.cases import CASES, Case
 from tests.ipc.samples import as_file, as_stream, batch
 
 ALPHABET = [f"word {number}" for number in range(40)]
@@ -131,6 +132,14 @@ def test_a_source_without_the_dictionary_does_not_use_the_places_of_another() ->
     parts = [bs.record_batch({"w": encoded(list(words))}) for words in ("ab", "cb")]
     nulls = bs.record_batch({"w": encoded([None, None, None])})
     check(united(*map(as_file, [*parts, nulls, parts[1]])), [*parts, nulls, parts[1]])
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "dictionary" not in str(case.type)], ids=str)
+def test_dictionaries_of_every_type_are_united(case: Case) -> None:
+    values = list(case.values)
+    kind = bs.dictionary(bs.int16(), case.type)
+    parts = [bs.RecordBatch.from_arrays([bs.array(held, kind)], ["d"]) for held in (values, [*values[::-1], *values])]
+    check(united(*map(as_file, parts)), parts)
 
 
 # What can't be united

@@ -128,7 +128,8 @@ def _whole(head: bytes, source: PulledSource, max_bytes: int) -> MemorySource:
         held += part
         if len(held) > max_bytes:
             raise LimitError(
-                f"{source.name}: a file on a pipe has to be kept in memory, and this one is larger than the limit of "
-                f"{max_bytes} bytes: give its path, or raise max_piped_bytes (--max-piped-bytes)"
+                f"{source.name}: a file that comes through a pipe, or from a store, has to be kept in memory here, and "
+                f"this one is larger than the limit of {max_bytes} bytes: give the path of a file on this machine, or "
+                "raise max_piped_bytes (--max-piped-bytes)"
             )
     return MemorySource(Memory(held), source.name)

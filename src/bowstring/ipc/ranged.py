@@ -62,6 +62,13 @@ class RangedReader(FileReader):
             )
         return FarBody(self._far, offset, size_bytes)
 
+    def body(self, offset: int, size_bytes: int) -> Buffer:
+        """The bytes of a body, fetched. Raises `LimitError` for one above the limit."""
+        self._body(offset, size_bytes)
+        found = self._far.fetch([(offset, size_bytes)]).find(offset, size_bytes)
+        assert found is not None
+        return found
+
     def _message(self, at: int, kind: str, where: tuple[object, ...]) -> tuple[BatchHeader, int, int]:
         header, body_at, body_bytes = super()._message(at, kind, where)
         if isinstance(header.raw, RangeBytes):

@@ -21,7 +21,8 @@ from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import DictionaryMark, HeaderWriter
 from bowstring.ipc.metadata.schema_tables import V4, V5, DictionaryId, WireSchema
-from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence, recognised
+from bowstring.ipc.opening import MAX_PIPED_BYTES, near_or_far, recognised
+from bowstring.ipc.places.ranges import RangeSource
 from bowstring.ipc.places.sinks import Sink, sink_for
 from bowstring.ipc.places.sources import MemorySource
 from bowstring.ipc.schemas import KnownSchema, difference, known_schema
@@ -87,7 +88,7 @@ def concat_files(
 
 @dataclass(frozen=True, slots=True)
 class _Incoming:
-    """A source whose schema has been read; `memory` is where all of it lies, None for a stream through a pipe."""
+    """A source whose schema has been read; `memory` is where all of it lies, None where each body comes by itself."""
 
     name: str
     scan: FileScan | StreamScan
@@ -97,13 +98,13 @@ class _Incoming:
 
 @contextmanager
 def _opened(source: Any, limits: Limits, max_piped_bytes: int) -> Iterator[_Incoming]:
-    opened = in_sequence(source)
+    opened = near_or_far(source)
     try:
         is_file, ready = recognised(opened, max_piped_bytes)
         memory = ready if isinstance(ready, MemorySource) else None
         if is_file:
-            assert memory is not None
-            scan = FileScan(memory, limits)
+            assert isinstance(ready, MemorySource | RangeSource)
+            scan = FileScan(ready, limits, keeps_bodies=True)
             yield _Incoming(ready.name, scan, scan.reader.known, memory)
         else:
             stream = StreamScan(ready, limits, keeps_bodies=True)

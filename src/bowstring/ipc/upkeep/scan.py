@@ -90,10 +90,11 @@ class Scan(Protocol):
 
 
 class FileScan:
-    """A file, by its footer."""
+    """A file, by its footer. With `keeps_bodies` those of a file that is far away are fetched, one after the other."""
 
-    def __init__(self, source: MemorySource | RangeSource, limits: Limits) -> None:
+    def __init__(self, source: MemorySource | RangeSource, limits: Limits, keeps_bodies: bool = False) -> None:
         self._source = source
+        self._keeps_bodies = keeps_bodies
         self._limits = limits
         kind = RangedReader if isinstance(source, RangeSource) else FileReader
         self.reader = kind(source, None, limits)  # type: ignore[arg-type]  # checks magic and the footer's place
@@ -119,6 +120,9 @@ class FileScan:
         body = None
         if isinstance(self._source, MemorySource):
             body = Buffer(self._source.memory, body_at, body_bytes)
+        elif self._keeps_bodies:
+            assert isinstance(self.reader, RangedReader)
+            body = self.reader.body(body_at, body_bytes)
         return BatchSpan(header, body_at, body_bytes, len(header.raw), legacy, where, body)
 
     def outside(self) -> Outside:
