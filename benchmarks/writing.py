@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from functools import partial
 from pathlib import Path
 from typing import Any
 
