@@ -67,12 +67,15 @@ def encoded(values: Sequence[Any], is_text: bool) -> tuple[Bytes, Values, Mask |
     """
     if len(values) <= _JOINED_VALUES:
         return _encoded(values, is_text)
-    parts = [_encoded(values[at : at + _JOINED_VALUES], is_text) for at in range(0, len(values), _JOINED_VALUES)]
-    data = np.concatenate([part for part, _, _ in parts])
-    lengths = np.concatenate([own for _, own, _ in parts])
-    if all(mask is None for _, _, mask in parts):
-        return data, lengths, None
-    return data, lengths, np.concatenate([np.ones(len(own), np.bool_) if m is None else m for _, own, m in parts])
+    parts, lengths, mask = [], np.empty(len(values), np.int64), None
+    for first in range(0, len(values), _JOINED_VALUES):
+        data, own, valid = _encoded(values[first : first + _JOINED_VALUES], is_text)
+        parts.append(data)
+        lengths[first : first + len(own)] = own
+        if valid is not None:
+            mask = np.ones(len(values), np.bool_) if mask is None else mask
+            mask[first : first + len(own)] = valid
+    return np.concatenate(parts), lengths, mask
 
 
 def _encoded(values: Sequence[Any], is_text: bool) -> tuple[Bytes, Values, Mask | None]:
