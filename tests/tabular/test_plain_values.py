@@ -81,10 +81,47 @@ def test_strings_with_every_kind_of_character_keep_their_lengths() -> None:
         bs.array([*words, "\ud800"], bs.string())
 
 
+@pytest.mark.parametrize("longest", [255, 256, 70_000])
+def test_strings_of_any_length_beside_empty_ones_and_nulls_come_out_as_they_went_in(longest: int) -> None:
+    words = ["", None, "a", "b" * longest, None, "", "c" * (longest - 1), None]
+    for more in (0, BLOCK - 3, BLOCK):
+        for filling in ("", None, "word"):
+            values = [filling] * more + words
+            assert bs.array(values).to_pylist() == values
+            data = [value if value is None else value.encode() for value in values]
+            assert bs.array(data, bs.binary_view()).to_pylist() == data == bs.array(data).to_pylist()
+
+
+def test_characters_that_end_lines_or_control_come_out_as_they_went_in() -> None:
+    words = ["\r\n", "\r", "\n", "\0", "\x1a", "\x1c\x85", "a\r\nb\r", "".join(map(chr, range(128)))]
+    for values in (words[:5], words, [*words, "é"], [*words, "x" * 300 * len(words)]):
+        for type_ in (bs.string(), bs.large_string(), bs.string_view()):
+            assert bs.array(values, type_).to_pylist() == values
+
+
 def test_integers_among_floats_are_floats_and_the_other_way_round() -> None:
     assert bs.array([1.5, 2]).type == bs.float64()
     assert bs.array([2, None, 1.5]).to_pylist() == [2.0, None, 1.5]
     assert bs.array([1 << 63]).type == bs.uint64()
+
+
+@pytest.mark.parametrize("at", [0, 1, 1023, 1024, 1500])
+def test_a_row_unlike_the_others_counts_wherever_it_stands(at: int) -> None:
+    class Ordered(dict[str, int]):
+        """A dictionary of a type of its own."""
+
+    rows: list[Any] = [{"a": index, "b": -index} for index in range(1501)]
+    for other in ({"b": 2, "a": 1}, Ordered(a=1, b=2)):
+        rows[at] = other
+        assert bs.table(rows).to_pylist() == bs.array(rows).to_pylist() == rows
+    for other, found in (({"b": 2, "c": 3}, {"a": None, "b": 2, "c": 3}), ({}, dict.fromkeys("abc"))):
+        rows[at] = other
+        made = bs.array([*rows, {"c": 0}]).to_pylist()
+        assert made[at] == found
+        assert made[-1] == {"a": None, "b": None, "c": 0}
+    rows[at] = 7
+    with pytest.raises(DataTypeError, match="int"):
+        bs.array(rows)
 
 
 @pytest.mark.parametrize("length", [1, 1023, 1024, 1025])
