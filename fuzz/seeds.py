@@ -111,7 +111,8 @@ def _texts() -> Iterator[Input]:
         yield Input("json", json.dumps(document).encode())
     for text in (b"d:5,2", b"d:5,2,256", b"tsu:UTC", b"w:3", b"+w:2", b"+us:0,5", b"+ud:", b"+m", b"vu", b"tDm"):
         yield Input("format", text)
-    yield Input("uri", b"bowstring+unix:///run/user/0/x?want_data=1")
+    for text in (b"unix:@bowstring-1f?want_data=1&free_data=2&ticket=t", b"unix:/run/x?want_data=1&remote_handle=AAEC"):
+        yield Input("uri", text)
 
 
 def _shared() -> Iterator[Input]:
