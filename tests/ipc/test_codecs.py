@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import lz4.frame
@@ -152,3 +153,36 @@ def test_what_was_in_memory_before_never_comes_out_whatever_the_frame_is_like(co
             assert zeros == outcome(decompress, bytes(damaged), len(data), 0xA5)
             told += zeros is None
     assert told > 60
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_a_frame_is_put_where_it_shall_be_or_is_told_to_be_too_long(codec: str, size: int) -> None:
+    compress = codecs.compressor(codec)
+    decompress = codecs.decompress_lz4 if codec == "lz4" else codecs.decompress_zstd
+    for data in (mixture(size), np.random.default_rng(size).bytes(size), bytes(size)):
+        for room in {1, len(compress(data)) - 1, len(compress(data)), len(compress(data)) + 1, 2 * size + 100}:
+            out = bytearray(room)
+            frame = compress(data, memoryview(out))
+            if len(frame) < room:
+                assert isinstance(frame, memoryview)
+                assert frame.obj is out
+                assert filled(decompress, bytes(frame), size) == data
+            else:
+                assert len(compress(data)) >= room
+
+
+def test_threads_may_share_a_compressor() -> None:
+    pieces = [mixture(size) + bytes(size) for size in range(100_000, 101_000, 25)]
+    for codec, decompress in (("lz4", codecs.decompress_lz4), ("zstd", codecs.decompress_zstd)):
+        compress = codecs.compressor(codec)
+
+        def through(
+            data: bytes,
+            compress: codecs.Compress = compress,
+            decompress: Callable[[memoryview, memoryview], None] = decompress,
+        ) -> bool:
+            return filled(decompress, bytes(compress(data, memoryview(bytearray(len(data))))), len(data)) == data
+
+        with ThreadPoolExecutor(4) as pool:
+            assert all(pool.map(through, pieces))

@@ -94,7 +94,7 @@ def test_an_empty_buffer_may_have_a_prefix_or_none(codec: str, is_prefixed: bool
 
 
 def frame(codec: str, data: bytes) -> bytes:
-    return codecs.compressor(codec)(data)
+    return bytes(codecs.compressor(codec)(data))
 
 
 def opened(codec: str, packed: bytes, limits: bs.Limits | None = None) -> bytes:

@@ -9,15 +9,23 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 
 from bowstring.errors import InvalidDataError, MissingExtraError, UsageError
 
 EXTRA = "compression"
-Compress: TypeAlias = Callable[[Any], bytes]
+
+
+class Compress(Protocol):
+    """Compresses bytes; several threads may call it."""
+
+    def __call__(self, data: memoryview | bytes, out: memoryview | None = None) -> bytes | memoryview:
+        """A frame of `data`: bytes, or the beginning of `out` where the frame is shorter than that. Where it is longer,
+        all of `out` may be returned instead, and no frame is in it.
+        """
+
 
 _LEVELS = {"lz4": (-1000, 16), "zstd": (-131072, 22)}
 _DEFAULT_LEVEL = {"lz4": 0, "zstd": 1}
@@ -56,7 +64,7 @@ def zstandard() -> Any:
 
 
 def compressor(codec: str, level: int | None = None) -> Compress:
-    """A function that compresses bytes; several threads may call it.
+    """What compresses bytes by a codec.
 
     `level` is -1000 to 16 for "lz4" (from 3 on it searches longer) and -131072 to 22 for "zstd"; None for the quick
     default. Raises `UsageError` for another codec or level, `MissingExtraError` where its package is not installed.
@@ -70,13 +78,24 @@ def compressor(codec: str, level: int | None = None) -> Compress:
     if codec == "lz4":
         lz4 = lz4_frame()
         options = {"compression_level": chosen, "block_size": lz4.BLOCKSIZE_MAX1MB, "store_size": False}
-        return lambda data: lz4.compress(data, **options)  # in blocks of 64 KiB it takes up to four times as long
+
+        def compress_lz4(data: memoryview | bytes, out: memoryview | None = None) -> bytes | memoryview:
+            frame: bytes = lz4.compress(data, **options)  # in blocks of 64 KiB it takes up to four times as long
+            if out is None or len(frame) >= len(out):
+                return frame
+            np.frombuffer(out, np.uint8)[: len(frame)] = np.frombuffer(frame, np.uint8)  # other threads go on meanwhile
+            return out[: len(frame)]
+
+        return compress_lz4
     module, own = zstandard(), threading.local()
 
-    def compress_zstd(data: Any) -> bytes:
+    def compress_zstd(data: memoryview | bytes, out: memoryview | None = None) -> bytes | memoryview:
         if not hasattr(own, "context"):
             own.context = module.ZstdCompressor(level=chosen)
-        return own.context.compress(data)  # type: ignore[no-any-return]
+        if out is None:
+            return own.context.compress(data)  # type: ignore[no-any-return]
+        with own.context.stream_reader(data, size=len(data)) as reader:
+            return out[: reader.readinto(out)]
 
     return compress_zstd
 

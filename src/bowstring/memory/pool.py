@@ -146,7 +146,7 @@ POOL = Pool()
 def release_unused_memory() -> int:
     """Give memory back to the system that is kept to be used again, up to 256 MiB; how many bytes that were.
 
-    It is kept after columns of compressed bodies have been let go, to decompress the next into. The system takes it
-    by itself when it is short of memory. Memory that somebody still sees stays as it is.
+    It is kept when compressed batches have been written, or columns of them let go, for the next ones. The system takes
+    it by itself when it is short of memory. Memory that somebody still sees stays as it is.
     """
     return POOL.release()

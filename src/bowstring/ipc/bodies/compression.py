@@ -8,19 +8,15 @@ there is enough to do.
 from __future__ import annotations
 
 import struct
-import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
-from typing import Any, TypeAlias
-
-import numpy as np
+from typing import Any, TypeAlias, TypeVar
 
 from bowstring.errors import InvalidDataError, LimitError
 from bowstring.ipc import codecs
 from bowstring.ipc.codecs import Compress
 from bowstring.ipc.limits import Limits
-from bowstring.memory.buffer import ALIGNMENT_BYTES, UINT8, Buffer, Bytes, Memory, allocate
+from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer, Memory, allocate
 from bowstring.memory.pool import POOL
 from bowstring.memory.threads import in_groups, in_threads
 
@@ -29,9 +25,12 @@ RAW = -1
 
 _ROOM_BYTES = 1 << 23
 _WORTH_POOL_BYTES = 1 << 20
-_WORTH_COPYING_BYTES = 1 << 14
+_LEAST_BYTES = 1 << 14
 _IN_ANY_CASE_BYTES = 256 << 20
 _LARGEST_WINDOW = 1 << 23
+
+_Job = TypeVar("_Job")
+_Result = TypeVar("_Result")
 
 
 def packed(buffers: Sequence[Buffer | None], compress: Compress) -> list[list[Any]]:
@@ -40,46 +39,29 @@ def packed(buffers: Sequence[Buffer | None], compress: Compress) -> list[list[An
     A buffer that compressing makes no smaller is not copied and stays as it is, behind the prefix -1.
     """
 
-    def pack(buffer: Buffer) -> list[Any]:
+    def pack(job: tuple[Buffer, memoryview | None]) -> list[Any]:
+        buffer, out = job
         data = buffer.bytes.data
-        small = compress(data)
-        if len(small) >= buffer.size:
-            return [PREFIX.pack(RAW), data]
-        return [PREFIX.pack(buffer.size), shelf.put(small)]
+        small = compress(data, out)
+        return [PREFIX.pack(buffer.size), small] if len(small) < buffer.size else [PREFIX.pack(RAW), data]
 
     filled = [buffer for buffer in buffers if buffer is not None and buffer.size]
     sizes = [buffer.size for buffer in filled]
-    shelf = _Shelf(sum(sizes))
-    done = iter(in_threads(pack, filled, sizes))
+    done = iter(_largest_first(pack, list(zip(filled, _outs(sizes), strict=True)), sizes))
     return [next(done) if buffer is not None and buffer.size else [] for buffer in buffers]
 
 
-class _Shelf:
-    """Where compressed buffers wait until all of a body is there, end to end in memory that is used again.
-
-    Codecs make them in memory of their own: let go of at once, it is at hand for the next buffer, and what waits does
-    not take fresh memory each time.
+def _outs(sizes_bytes: Sequence[int]) -> Iterator[memoryview | None]:
+    """Where compressed buffers wait until all of a body is there: in memory that is used again, which costs less than
+    what a codec asks for anew. None where they are too small for that.
     """
-
-    def __init__(self, most_bytes: int) -> None:
-        self._room: Bytes | None = None
-        if most_bytes >= _WORTH_POOL_BYTES:
-            with suppress(MemoryError):
-                self._room = POOL.take(most_bytes)
-        self._at = 0
-        self._lock = threading.Lock()
-
-    def put(self, small: bytes) -> Any:
-        """The same bytes, copied where that pays; threads may call it."""
-        size = len(small)
-        if self._room is None or size < _WORTH_COPYING_BYTES:
-            return small
-        with self._lock:
-            at = self._at
-            self._at += size
-        place = self._room[at : at + size]
-        place[:] = np.frombuffer(small, UINT8)
-        return place.data
+    total = sum(sizes_bytes)
+    try:
+        room = POOL.take(total).data if total >= _WORTH_POOL_BYTES else None
+    except MemoryError:
+        room = None
+    for end, size in zip(accumulate(sizes_bytes), sizes_bytes, strict=True):
+        yield None if room is None or size < _LEAST_BYTES else room[end - size : end]
 
 
 class Unpacking:
@@ -152,10 +134,18 @@ Packed: TypeAlias = tuple[Unpacking, Buffer, int]
 
 
 def unpack(jobs: Sequence[Packed]) -> list[Buffer]:
-    """Decompress buffers by several threads, into memory that they share; raises what the first that fails does."""
+    """Decompress buffers by several threads, into memory that they share; raises what one that fails does."""
     sizes = [max(claim, 0) for _, _, claim in jobs]
     rooms = [None if claim == RAW else room for (_, _, claim), room in zip(jobs, _rooms(sizes), strict=True)]
-    return in_threads(lambda job: job[0][0].open(job[0][1], job[1]), list(zip(jobs, rooms, strict=True)), sizes)
+    return _largest_first(lambda job: job[0][0].open(job[0][1], job[1]), list(zip(jobs, rooms, strict=True)), sizes)
+
+
+def _largest_first(work: Callable[[_Job], _Result], jobs: Sequence[_Job], sizes_bytes: Sequence[int]) -> list[_Result]:
+    """As `in_threads`, in such an order that no thread is left with a large buffer when the others have done."""
+    order = sorted(range(len(jobs)), key=sizes_bytes.__getitem__, reverse=True)
+    done = in_threads(work, [jobs[place] for place in order], [sizes_bytes[place] for place in order])
+    results = dict(zip(order, done, strict=True))
+    return [results[place] for place in range(len(jobs))]
 
 
 def _rooms(sizes_bytes: Sequence[int]) -> list[Buffer]:
