@@ -169,7 +169,7 @@ def test_a_frame_is_put_where_it_shall_be_or_is_told_to_be_too_long(codec: str, 
                 assert frame.obj is out
                 assert filled(decompress, bytes(frame), size) == data
             else:
-                assert len(compress(data)) >= room
+                assert len(compress(data)) >= room - 64  # by pieces, a frame may be some bytes longer
 
 
 def test_threads_may_share_a_compressor() -> None:
