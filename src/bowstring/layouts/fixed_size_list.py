@@ -62,7 +62,7 @@ class FixedSizeListLayout(Layout):
         count = sum(value is None for value in values)
         check_values(count * self.size, len(values))
         filled, mask = split_nulls(values, (None,) * self.size if count else ())
-        elements, lengths = flatten(filled, self.type)
+        elements, lengths, _ = flatten(filled, self.type)
         if (lengths != self.size).any():
             index = first_bad(lengths != self.size)
             raise DataTypeError(f"value {index} has {lengths[index]} elements, {self.type} has {self.size}")

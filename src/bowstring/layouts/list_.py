@@ -42,17 +42,22 @@ from bowstring.memory.buffer import Buffer
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
+    from bowstring.memory.bitmap import Mask
 
 
-def flatten(values: Sequence[Any], type: DataType) -> tuple[list[Any], Indices]:
-    """The elements of Python lists end to end, and the lists' lengths; raises `DataTypeError` naming the first that is
-    no list.
+def flatten(values: Sequence[Any], type: DataType) -> tuple[list[Any], Indices, Mask | None]:
+    """The elements of Python lists end to end, the lists' lengths, and which of them are not None (None where all are).
+
+    None has no elements. Raises `DataTypeError` naming the first that is no list.
     """
-    if not {list, tuple}.issuperset(map(builtins.type, values)):
-        for index, value in enumerate(values):
-            if isinstance(value, (str, bytes, bytearray, Mapping)) or not hasattr(value, "__len__"):
-                raise DataTypeError(f"value {index}: {brief(value)} is no {type}")
-    return list(chain.from_iterable(values)), np.fromiter(map(len, values), np.int64, len(values))
+    mask = None
+    if list(map(builtins.type, values)).count(list) < len(values):
+        values, mask = split_nulls(values, ())
+        if not {list, tuple}.issuperset(map(builtins.type, values)):
+            for index, value in enumerate(values):
+                if isinstance(value, (str, bytes, bytearray, Mapping)) or not hasattr(value, "__len__"):
+                    raise DataTypeError(f"value {index}: {brief(value)} is no {type}")
+    return list(chain.from_iterable(values)), np.fromiter(map(len, values), np.int64, len(values)), mask
 
 
 _BLOCK_LISTS = 1 << 11
@@ -83,8 +88,7 @@ class ListLayout(Layout):
         return Array(self, len(lengths), (validity, Buffer.of(offsets)), (child,))
 
     def build(self, values: Sequence[Any]) -> Array:
-        filled, mask = split_nulls(values, ())
-        elements, lengths = flatten(filled, self.type)
+        elements, lengths, mask = flatten(values, self.type)
         return self.of(lengths, self.children[0].build(elements), validity_of(mask))
 
     def to_pylist(self, array: Array) -> list[Any]:
@@ -154,7 +158,7 @@ class MapLayout(ListLayout):
 
     def build(self, values: Sequence[Any]) -> Array:
         filled, mask = split_nulls(values, ())
-        pairs, lengths = flatten([v.items() if isinstance(v, Mapping) else v for v in filled], self.type)
+        pairs, lengths, _ = flatten([v.items() if isinstance(v, Mapping) else v for v in filled], self.type)
         for index, pair in enumerate(pairs):
             if not isinstance(pair, (tuple, list)) or len(pair) != 2 or pair[0] is None:
                 raise DataTypeError(f"entry {index}: {brief(pair)} is no pair of a key and a value of {self.type}")

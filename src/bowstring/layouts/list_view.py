@@ -27,7 +27,6 @@ from bowstring.layouts.base import (
     buffer_of,
     first_bad,
     rebased_validity,
-    split_nulls,
     taken_validity,
     validity_of,
     with_nulls,
@@ -72,8 +71,7 @@ class ListViewLayout(Layout):
         return Array(self, len(sizes), (validity, *held), (child,))
 
     def build(self, values: Sequence[Any]) -> Array:
-        filled, mask = split_nulls(values, ())
-        elements, lengths = flatten(filled, self.type)
+        elements, lengths, mask = flatten(values, self.type)
         offsets = cut(lengths, self.offset_type, self.type)
         return self._of(offsets[:-1], lengths, self.children[0].build(elements), validity_of(mask))
 
