@@ -34,6 +34,30 @@ def test_whatever_holds_bytes_is_seen_without_copying(owner: Any) -> None:
         buffer.bytes[0] = 1
 
 
+@pytest.mark.parametrize(
+    "owner",
+    [
+        np.zeros((2, 3)),
+        np.zeros((3, 0)),
+        np.array(7),
+        np.zeros(3, "M8[s]"),
+        np.zeros(5, "V0"),
+        np.zeros(2, [("a", "i4"), ("b", "m8[s]")]),
+        np.zeros(4)[1:3],
+        np.broadcast_to(np.float32(1), (1,)),
+        np.ma.array([1, 2], mask=[False, True]),
+    ],
+    ids=lambda it: f"{it.dtype}{it.shape}",
+)
+def test_arrays_of_any_type_and_shape_are_seen_where_they_lie(owner: Any) -> None:
+    memory, writeable = Memory(owner), owner.flags.writeable
+    assert memory.size == owner.nbytes == memory.bytes.size
+    assert memory.address == owner.__array_interface__["data"][0]
+    assert type(memory.bytes) is np.ndarray
+    assert memory.bytes.tobytes() == np.asarray(owner).tobytes()
+    assert (memory.bytes.flags.writeable, owner.flags.writeable) == (False, writeable)
+
+
 def test_slices_share_the_memory() -> None:
     buffer = Buffer.of(bytes(range(16)))
     part = buffer.slice(4, 8)
