@@ -155,7 +155,7 @@ def test_what_was_in_memory_before_never_comes_out_whatever_the_frame_is_like(co
     assert told > 60
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [*SIZES, 1 << 20, (1 << 20) + 1, 5 << 19])
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 def test_a_frame_is_put_where_it_shall_be_or_is_told_to_be_too_long(codec: str, size: int) -> None:
     compress = codecs.compressor(codec)

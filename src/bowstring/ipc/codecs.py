@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import threading
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -34,6 +35,7 @@ _LZ4_MAGIC = (0x184D2204).to_bytes(4, "little")
 _VERSION, _LINKED, _SIZED = 0b0100_0000, 0b0010_0000, 0b0000_1000
 _BLOCK = struct.Struct("<I")
 _AS_IT_IS = 1 << 31
+_BLOCK_BYTES = 1 << 20
 _BLOCKS_AT_ONCE = 64
 _WINDOW_BYTES = 1 << 16
 _PIECE_BYTES = 1 << 18
@@ -76,17 +78,7 @@ def compressor(codec: str, level: int | None = None) -> Compress:
     if not least <= chosen <= most:
         raise UsageError(f"compression_level of {codec} is {least} to {most}, not {level!r}")
     if codec == "lz4":
-        lz4 = lz4_frame()
-        options = {"compression_level": chosen, "block_size": lz4.BLOCKSIZE_MAX1MB, "store_size": False}
-
-        def compress_lz4(data: memoryview | bytes, out: memoryview | None = None) -> bytes | memoryview:
-            frame: bytes = lz4.compress(data, **options)  # in blocks of 64 KiB it takes up to four times as long
-            if out is None or len(frame) >= len(out):
-                return frame
-            np.frombuffer(out, np.uint8)[: len(frame)] = np.frombuffer(frame, np.uint8)  # other threads go on meanwhile
-            return out[: len(frame)]
-
-        return compress_lz4
+        return _lz4_compressor(chosen)
     module, own = zstandard(), threading.local()
 
     def compress_zstd(data: memoryview | bytes, out: memoryview | None = None) -> bytes | memoryview:
@@ -98,6 +90,33 @@ def compressor(codec: str, level: int | None = None) -> Compress:
             return out[: reader.readinto(out)]
 
     return compress_zstd
+
+
+def _lz4_compressor(level: int) -> Compress:
+    lz4 = lz4_frame()  # in blocks of 64 KiB it takes up to four times as long
+    options = {"compression_level": level, "block_size": lz4.BLOCKSIZE_MAX1MB}
+
+    def compress_lz4(data: memoryview | bytes, out: memoryview | None = None) -> bytes | memoryview:
+        if out is None:
+            return lz4.compress(data, **options, store_size=False)  # type: ignore[no-any-return]
+        context = lz4.create_compression_context()
+        place, at = np.frombuffer(out, np.uint8), 0
+        for piece in _lz4_frame_pieces(lz4, context, data, options):
+            if at + len(piece) >= len(out):
+                return out
+            place[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
+            at += len(piece)
+        return out[:at]
+
+    return compress_lz4
+
+
+def _lz4_frame_pieces(lz4: Any, context: Any, data: memoryview | bytes, options: dict[str, int]) -> Iterator[bytes]:
+    """A frame block by block: so much memory at a time is at hand again, where a whole frame would take fresh."""
+    yield lz4.compress_begin(context, **options, auto_flush=True, block_linked=False)
+    for start in range(0, len(data), _BLOCK_BYTES):
+        yield lz4.compress_chunk(context, data[start : start + _BLOCK_BYTES])
+    yield lz4.compress_flush(context)
 
 
 def decompress_lz4(data: memoryview, out: memoryview) -> None:
