@@ -185,10 +185,10 @@ def _empty(dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
     return array
 
 
-def allocate(size_bytes: int, is_zeroed: bool = True, alignment_bytes: int = ALIGNMENT_BYTES) -> npt.NDArray[np.uint8]:
-    """Writable memory of `size_bytes` bytes that starts at a multiple of 64, or of another power of two."""
-    raw = (np.zeros if is_zeroed else np.empty)(size_bytes + alignment_bytes, UINT8)
-    skip = -_address_of(raw) % alignment_bytes
+def allocate(size_bytes: int, is_zeroed: bool = True) -> Bytes:
+    """Writable memory of `size_bytes` bytes that starts at a multiple of 64."""
+    raw = (np.zeros if is_zeroed else np.empty)(size_bytes + ALIGNMENT_BYTES, UINT8)
+    skip = -_address_of(raw) % ALIGNMENT_BYTES
     return raw[skip : skip + size_bytes]
 
 
