@@ -197,7 +197,7 @@ def test_columns_that_are_no_rows_are_refused_and_change_nothing(columns: Any, p
 def test_a_value_that_does_not_fit_is_named_when_the_array_is_made(tmp_path: Path) -> None:
     path = tmp_path / "none.arrow"
     with (
-        pytest.raises(DataTypeError, match="column 'n': value 2: 'three' is no int64"),
+        pytest.raises(DataTypeError, match="column 'n': value 0: 'three' is no int64"),
         bs.CoalescingWriter(bs.new_file(path, numbers(1).schema)) as writer,
     ):
         writer.write_pydict({"n": [1, 2]})
@@ -205,11 +205,14 @@ def test_a_value_that_does_not_fit_is_named_when_the_array_is_made(tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
     sink = io.BytesIO()
     with bs.CoalescingWriter(bs.new_stream(sink, numbers(1).schema)) as writer:
-        writer.write_pydict({"n": [1 << 70]})
-        with pytest.raises(DataTypeError, match="value 0"):
-            writer.flush()
+        writer.write_pydict({"n": [1, 2]})
+        writer.write_pydict({"n": [3, 1 << 70]})
+        writer.write_pydict({"n": ["late"]})
         writer.write_pydict({"n": [4]})
-    assert bs.open_stream(sink.getvalue()).read_all().to_pydict() == {"n": [4]}
+        with pytest.raises(DataTypeError, match="column 'n': value 1"):
+            writer.flush()
+        writer.write_pydict({"n": [5]})
+    assert bs.open_stream(sink.getvalue()).read_all().to_pydict() == {"n": [1, 2, 4, 5]}
 
 
 def worded(*words: str | None) -> bs.RecordBatch:

@@ -5,6 +5,7 @@ Batch message»), so a few rows at a time cost more in words about them than in 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from bowstring.compute.unifying import has_dictionary, unified
@@ -46,6 +47,7 @@ class CoalescingWriter(BatchWriter):
         self._names = self._schema.names
         self._waiting: list[list[Any]] = [[] for _ in self._names]
         self._waiting_rows = 0
+        self._ends: list[int] = []
         self._closed = False
 
     @property
@@ -86,9 +88,10 @@ class CoalescingWriter(BatchWriter):
 
         Lists of Python values are gathered as they are, and some thousand rows at a time made arrays of: much quicker
         than a batch of each few rows. So a value that does not fit its type is found later, by the call that makes the
-        array, `flush` or `close` at the latest: it raises `DataTypeError` with the column, and the value's position
-        among those that were gathered; all of these rows are lost. What stands in a value, such as a list, is not to be
-        changed until then. Raises `UsageError` at once where columns are missing, or not of one length.
+        array, `flush` or `close` at the latest: it raises `DataTypeError` with the column and the value's position in
+        the call that brought it. The rows of that call are left out, those of all others are taken. What stands in a
+        value, such as a list, is not to be changed until then. Raises `UsageError` at once where columns are missing,
+        or not of one length.
         """
         if self._closed:
             raise ClosedError("the writer is closed")
@@ -99,18 +102,34 @@ class CoalescingWriter(BatchWriter):
         for waiting, values in zip(self._waiting, taken, strict=True):
             waiting.extend(values)
         self._waiting_rows = rows = len(self._waiting[0])
+        self._ends.append(rows)
         if rows >= _MOST_WAITING_ROWS or self._rows + rows >= self._min_rows:
             self._make()
 
     def _make(self) -> None:
-        """Take the values that wait as a batch."""
-        waiting, rows = self._waiting, self._waiting_rows
-        self._waiting, self._waiting_rows = [[] for _ in self._names], 0
+        """Take the values that wait as a batch; where one does not fit, as a batch of each call but those at fault."""
+        waiting, ends = self._waiting, self._ends
+        self._waiting, self._waiting_rows, self._ends = [[] for _ in self._names], 0, []
+        try:
+            batch = self._batch(waiting)
+        except DataTypeError:
+            faults = []
+            for first, end in pairwise([0, *ends]):
+                try:
+                    self.write_batch(self._batch([values[first:end] for values in waiting]))
+                except DataTypeError as error:
+                    faults.append(error)
+            if faults:
+                raise faults[0] from None
+            return
+        self.write_batch(batch)
+
+    def _batch(self, waiting: Sequence[list[Any]]) -> RecordBatch:
         columns = []
         for field, values in zip(self._schema, waiting, strict=True):
             with place(f"column {field.name!r}"):
                 columns.append(array(values, field.type))
-        self.write_batch(RecordBatch(self._schema, rows, columns))
+        return RecordBatch(self._schema, len(waiting[0]), columns)
 
     def flush(self) -> None:
         """Write what was gathered as one batch."""
