@@ -184,7 +184,7 @@ def test_the_keyboard_is_enough(browser: Browser, small: tuple[bytes, Path]) -> 
         assert page.evaluate("anatomy.placeOf(100, 0).x") != before
         assert page.is_enabled("#zoom-all")
         page.keyboard.press("0")
-        page.wait_for_function("document.querySelector('#zoom-all').disabled")
+        page.wait_for_function("() => document.querySelector('#zoom-all').disabled")
         assert page.evaluate("anatomy.placeOf(100, 0).x") == before
         assert "bytes" in page.inner_text("#status")
 
