@@ -15,7 +15,14 @@ from zlib import crc32
 import bowstring as bs
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.dissociated.uri import parse_uri
-from bowstring.errors import InvalidDataError, LimitError, ProtocolError, UnsupportedError, UnsupportedTypeError
+from bowstring.errors import (
+    FormatMismatchError,
+    InvalidDataError,
+    LimitError,
+    ProtocolError,
+    UnsupportedError,
+    UnsupportedTypeError,
+)
 from bowstring.exchange import cdata, formats, integration
 from bowstring.flatbuf.codec import Message, Table
 from bowstring.flatbuf.tables import SPECS
@@ -66,6 +73,8 @@ def _check_batches(opened: Callable[..., Any], data: bytes) -> bool:
         for batch in reader:
             batch.validate(full=True)
             batches.append(batch)
+    except FormatMismatchError:
+        return False  # the other format, which validation takes for what it is
     except InvalidDataError as error:
         problem = str(error)
         promise(bool(problem), "an error without words")
