@@ -69,7 +69,7 @@ def recognised(
     else:
         head = source.read(16)
     if framing.is_file(head):
-        return True, _whole(head, source, max_piped_bytes) if isinstance(source, PulledSource) else source
+        return True, kept_whole(source, max_piped_bytes, head) if isinstance(source, PulledSource) else source
     if not framing.looks_like_stream(head) and not _may_begin_a_stream(head):
         raise _no_arrow(source.name, head)
     return False, Replayed(head, source) if isinstance(source, PulledSource) else source
@@ -121,15 +121,18 @@ def _no_arrow(name: str, head: bytes) -> FormatMismatchError | TruncatedError:
     return FormatMismatchError(f"{name}: expected {wanted}, found {found} (it begins with {head[:8]!r})")
 
 
-def _whole(head: bytes, source: PulledSource, max_bytes: int) -> MemorySource:
-    """A file that comes through a pipe: its footer is at the end, so all of it is kept."""
+def kept_whole(source: PulledSource | Replayed, max_bytes: int, head: bytes = b"") -> MemorySource:
+    """All that still comes through a pipe, behind `head`, kept in memory: to be read in any order.
+
+    Raises `LimitError` for more than `max_bytes`.
+    """
     held = bytearray(head)
     while part := source.read(min(_AT_ONCE, max_bytes + 1 - len(held))):
         held += part
         if len(held) > max_bytes:
             raise LimitError(
-                f"{source.name}: a file that comes through a pipe, or from a store, has to be kept in memory here, and "
-                f"this one is larger than the limit of {max_bytes} bytes: give the path of a file on this machine, or "
-                "raise max_piped_bytes (--max-piped-bytes)"
+                f"{source.name}: what comes through a pipe, or from a store, has to be kept in memory here, and this "
+                f"is larger than the limit of {max_bytes} bytes: give the path of a file on this machine, or raise "
+                "max_piped_bytes (--max-piped-bytes)"
             )
     return MemorySource(Memory(held), source.name)

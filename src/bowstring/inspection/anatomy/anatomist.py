@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bowstring.datatypes.field import Metadata
-from bowstring.errors import InvalidDataError, LimitError
+from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.codec import Table
 from bowstring.inspection.anatomy.cutting import body_leaves, clipped
 from bowstring.inspection.anatomy.model import Anatomy, Leaf, Leaves, Part, Plan, Segment
@@ -20,14 +20,13 @@ from bowstring.inspection.report import Inspection
 from bowstring.inspection.sizes import Tally
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata.schema_tables import V4, V5, WireSchema, read_fields
-from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence, recognised
+from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence, kept_whole, recognised
 from bowstring.ipc.places.sources import MemorySource
 from bowstring.ipc.upkeep.scan import BatchSpan, Outside
 from bowstring.memory.buffer import Memory
 from bowstring.memory.closing import closed_on_failure
 
 MAX_PARTS = 100_000
-_AT_ONCE = 1 << 20
 _TOLD_EVERY = 500
 _NO_ROLES: dict[tuple[int, str], int] = {}
 
@@ -64,16 +63,9 @@ def open_whole(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[Mem
                 return ready, is_file
             rest = ready.memory.bytes[ready.position :]
             return MemorySource(Memory(rest), ready.name), is_file
-        held = bytearray()
-        while part := ready.read(min(_AT_ONCE, max_piped_bytes + 1 - len(held))):
-            held += part
-            if len(held) > max_piped_bytes:
-                raise LimitError(
-                    f"{ready.name}: what comes through a pipe has to be kept in memory, and this is larger than the "
-                    f"limit of {max_piped_bytes} bytes: give its path, or raise max_piped_bytes (--max-piped-bytes)"
-                )
+        kept = kept_whole(ready, max_piped_bytes)
     opened.close()
-    return MemorySource(Memory(held), ready.name), is_file
+    return kept, is_file
 
 
 def dissected(

@@ -11,24 +11,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from bowstring.errors import InvalidDataError, LimitError
+from bowstring.errors import InvalidDataError
 from bowstring.ipc.bodies.columns import BatchColumns
 from bowstring.ipc.dictionaries.growing import Chain
 from bowstring.ipc.dictionaries.reading import Entry, read_values
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.schema_tables import DictionaryId
-from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence
+from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence, kept_whole
 from bowstring.ipc.places.sinks import sink_for
-from bowstring.ipc.places.sources import MemorySource, PulledSource
+from bowstring.ipc.places.sources import MemorySource
 from bowstring.ipc.statistics import with_statistics
 from bowstring.ipc.upkeep.messages import MessageWriter
 from bowstring.ipc.upkeep.salvage import Dropped, Salvage
 from bowstring.ipc.upkeep.scan import BatchSpan
 from bowstring.layouts.array import Array
 from bowstring.memory.buffer import Memory
-
-_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,7 @@ def recover(
     """
     opened = in_sequence(source)
     try:
-        memory = opened if isinstance(opened, MemorySource) else _kept(opened, max_piped_bytes)
+        memory = opened if isinstance(opened, MemorySource) else kept_whole(opened, max_piped_bytes)
         if memory.position:
             memory = MemorySource(Memory(memory.memory.bytes[memory.position :]), memory.name)
         salvage = Salvage(memory, limits)
@@ -89,18 +87,6 @@ def recover(
             raise
     finally:
         opened.close()
-
-
-def _kept(source: PulledSource, max_bytes: int) -> MemorySource:
-    held = bytearray()
-    while part := source.read(min(_AT_ONCE, max_bytes + 1 - len(held))):
-        held += part
-        if len(held) > max_bytes:
-            raise LimitError(
-                f"{source.name}: what comes through a pipe has to be kept in memory, and this is more than the "
-                f"limit of {max_bytes} bytes: give its path, or raise max_piped_bytes (--max-piped-bytes)"
-            )
-    return MemorySource(Memory(held), source.name)
 
 
 def _written(judge: _Judge, writer: MessageWriter, advance: Callable[[int, int | None], None] | None) -> Recovery:
