@@ -292,7 +292,7 @@ class StreamReader(Closing):
         if len(prefix) < wanted:
             raise self._truncated(start, "a message's length", wanted, len(prefix))
         where = f"{source.name}: message {decoder.messages} at byte {start}"
-        if start == 0 and (found := framing.foreign(prefix) or (framing.is_file(prefix + b"W1") and "an Arrow file")):
+        if start == 0 and (found := framing.foreign(prefix) or (framing.MAGIC.startswith(prefix) and "an Arrow file")):
             hint = ": use open_file" if "Arrow" in found else ""
             raise framing.mismatch(source.name, "an Arrow stream", found + hint)
         try:

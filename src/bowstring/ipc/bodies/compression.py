@@ -188,6 +188,3 @@ def beginning(codec: str, data: bytes, size_bytes: int) -> bytes:
             return reader.read(size_bytes)  # type: ignore[no-any-return]
     except zstandard.ZstdError:
         return b""
-
-
-# Threads
