@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import bowstring as bs
 from bowstring.datatypes import types
 from bowstring.datatypes.field import field
 from bowstring.errors import (
@@ -61,7 +62,8 @@ def test_a_handmade_array_is_read(producer: Producer) -> None:
         ({"n_buffers": -1}, "not -1 and 0"),
         ({"n_children": 1}, "not 2 and 1"),
         ({"length": -1}, "length -1"),
-        ({"length": 1 << 62}, "length 4611686018427387904"),
+        ({"length": 1 << 62}, "buffer 1 of 4611686018427387904 slots has 36893488147419103232 bytes: no process has"),
+        ({"length": 1, "offset": (1 << 63) - 1}, "length 1, offset 9223372036854775807"),
         ({"offset": -8}, "offset -8"),
         ({"null_count": -2}, "null count -2"),
         ({"null_count": 4}, "null count 4"),
@@ -75,6 +77,33 @@ def test_members_that_contradict_the_type_are_refused_and_released(
 ) -> None:
     refused(producer, producer.schema(b"l"), ints(producer, **words), message)
     assert producer.released == 1
+
+
+@pytest.mark.parametrize("format", [b"u", b"U", b"+l", b"+L"])
+def test_offsets_that_no_process_holds_are_not_looked_at(producer: Producer, format: bytes) -> None:
+    inner = (producer.schema(b"n"),) if format[:1] == b"+" else ()
+    child = (producer.array(3, []),) if inner else ()
+    buffers = [0, producer.values([0, 0]), *([] if inner else [producer.text(b"x")])]
+    array = producer.array(1 << 59, buffers, child)
+    refused(producer, producer.schema(format, inner), array, "buffer 1 of 576460752303423488 slots has")
+    assert producer.released == 1
+
+
+@pytest.mark.parametrize("slots", [1 << 59, (1 << 63) - 1])
+def test_an_array_without_buffers_may_have_all_the_slots_that_its_length_can_say(
+    producer: Producer, slots: int
+) -> None:
+    array = cdata.import_array(producer.pair(producer.schema(b"n"), producer.array(slots, [], null_count=slots)))
+    structs = producer.pair(producer.schema(b"+s"), producer.array(slots, [0]))
+    for sound in (array, cdata.import_array(structs)):
+        sound.validate(full=True)
+        assert (len(sound), len(sound.slice(slots - 1))) == (slots, 1)
+    union = bs.Array.from_buffers(
+        bs.dense_union([("n", bs.null())]), 1, [np.zeros(1, np.int8), np.array([5], np.int32)], [array]
+    )
+    again = cdata.import_array(cdata.export_array(union))
+    again.validate(full=True)
+    assert (len(again.children[0]), again.to_pylist()) == (slots, [None])
 
 
 def test_a_missing_data_buffer_is_refused(producer: Producer) -> None:

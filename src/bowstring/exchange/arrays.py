@@ -22,7 +22,9 @@ from bowstring.layouts.base import BufferSpec, Layout, Role, place
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
 from bowstring.memory.buffer import ALIGNMENT_BYTES, EMPTY, Buffer, Memory
 
-_MAX_SLOTS = 1 << 56
+_MAX_SLOTS = (1 << 63) - 1
+_MAX_BUFFER_BYTES = 1 << 56
+"""No processor of today gives a process more; a layout without buffers may well have more slots."""
 _ADDRESSES = 1 << 62
 
 _zeros = immortal(np.zeros(8, np.int64))
@@ -153,7 +155,7 @@ class Import:
         plan = _plan(layout)
         if not release:
             raise InvalidDataError("the structure is released already")
-        if not (0 <= length <= _MAX_SLOTS and 0 <= offset <= _MAX_SLOTS and -1 <= nulls <= length):
+        if length < 0 or offset < 0 or length + offset > _MAX_SLOTS or not -1 <= nulls <= length:
             raise InvalidDataError(f"length {length}, offset {offset} and null count {nulls} do not go together")
         if n_buffers == 1 and not plan.buffers:
             n_buffers = 0  # as Arrow had it before 1.0, and polars still has it: a null array with an absent bitmap
@@ -202,6 +204,8 @@ class Import:
             address = addresses[at]
             needed = end if not per_slot else (slots + 7) >> 3 if width < 0 else (slots + extra) * width
             if address and needed:
+                if needed > _MAX_BUFFER_BYTES:
+                    raise InvalidDataError(f"buffer {at} of {slots} slots has {needed} bytes: no process has so many")
                 if extra:
                     end = _last_offset(address, width, slots) if slots else 0
                 buffer = Buffer(_NOWHERE, address, needed)
