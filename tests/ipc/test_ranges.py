@@ -29,7 +29,8 @@ import bowstring as bs
 from bowstring import errors
 from bowstring.ipc.opening import open_any
 from bowstring.ipc.places import ranges
-from bowstring.ipc.places.ranges import RangeSource, merged
+from bowstring.ipc.places.pieces import merged
+from bowstring.ipc.places.ranges import RangeSource
 from bowstring.ipc.ranged import RangedReader
 from bowstring.testing import strategies
 from tests.ipc import samples

@@ -27,8 +27,9 @@ from bowstring.inspection.text import share_of
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata.schema_tables import V4, V5, DictionaryId, WireSchema, read_fields
 from bowstring.ipc.opening import MAX_PIPED_BYTES, near_or_far, recognised
+from bowstring.ipc.places.near import MemorySource
+from bowstring.ipc.places.pulled import PulledSource
 from bowstring.ipc.places.ranges import RangeSource
-from bowstring.ipc.places.sources import MemorySource, PulledSource
 from bowstring.ipc.upkeep.scan import FileScan, Outside, Scan, StreamScan
 
 _ENDIANNESS: tuple[Literal["little", "big"], ...] = ("little", "big")

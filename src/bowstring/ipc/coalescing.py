@@ -19,6 +19,10 @@ from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.build import array, record_batch
 
 _MOST_WAITING_ROWS = 2048
+_MOST_APART = 256
+"""So many batches are joined at once, while they are in the processor's cache: later each of them would have to be
+fetched, and memory that is given back soon is at hand for the next ones.
+"""
 
 
 class CoalescingWriter(BatchWriter):
@@ -43,6 +47,7 @@ class CoalescingWriter(BatchWriter):
         self._open_ended = [(at, index) for at, layout in enumerate(self._layouts) for index in _open_ended(layout)]
         self._nested = [at for at, layout in enumerate(self._layouts) if _is_nested(layout)]
         self._held: list[RecordBatch] = []
+        self._whole = 0  # so many of the held batches, the first ones, are joined
         self._rows = self._bytes = 0
         self._names = self._schema.names
         self._waiting: list[list[Any]] = [[] for _ in self._names]
@@ -82,6 +87,9 @@ class CoalescingWriter(BatchWriter):
             self._bytes += _size_bytes(columns[at])
         if self._rows >= self._min_rows or self._bytes >= self._max_bytes:
             self.flush()
+        elif len(self._held) - self._whole >= _MOST_APART:
+            self._held[self._whole :] = self._as_one(self._held[self._whole :])
+            self._whole = len(self._held)
 
     def write_pydict(self, columns: Mapping[str, Any]) -> None:
         """Take rows as the values of each column, by the name of the column: all that `record_batch` takes.
@@ -135,15 +143,20 @@ class CoalescingWriter(BatchWriter):
         """Write what was gathered as one batch."""
         if self._waiting_rows:
             self._make()
-        held, rows = self._held, self._rows
-        self._held, self._rows, self._bytes = [], 0, 0
-        if len(held) > 1:
-            try:
-                held = [RecordBatch(self._schema, rows, self._joined(held))]
-            except DataTypeError:  # their dictionaries are too many values for one: they stay apart
-                pass
-        for batch in held:
+        held = self._held
+        self._held, self._whole, self._rows, self._bytes = [], 0, 0, 0
+        for batch in self._as_one(held):
             self._writer.write_batch(batch)
+
+    def _as_one(self, held: list[RecordBatch]) -> list[RecordBatch]:
+        """Batches joined; as they are where their dictionaries are too many values for one."""
+        if len(held) < 2:
+            return held
+        try:
+            columns = self._joined(held)
+        except DataTypeError:
+            return held
+        return [RecordBatch(self._schema, sum([batch.num_rows for batch in held]), columns)]
 
     def _joined(self, held: Sequence[RecordBatch]) -> list[Array]:
         rows = [batch.num_rows for batch in held]

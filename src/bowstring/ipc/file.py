@@ -20,8 +20,8 @@ from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderBytes, HeaderReader
 from bowstring.ipc.metadata.schema_tables import DictionaryId, read_pairs
+from bowstring.ipc.places.near import MemorySource
 from bowstring.ipc.places.ranges import RangeSource
-from bowstring.ipc.places.sources import MemorySource
 from bowstring.ipc.schemas import KnownSchema, LateSchema, known_schema
 from bowstring.ipc.statistics import FileStatistics, check_batch, read_statistics
 from bowstring.ipc.stream import make_batch

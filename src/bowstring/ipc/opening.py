@@ -12,9 +12,10 @@ from bowstring.ipc import framing
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.places import stores
+from bowstring.ipc.places.near import MemorySource
+from bowstring.ipc.places.pulled import PulledSource, Replayed
 from bowstring.ipc.places.ranges import RangeSource
-from bowstring.ipc.places.replaying import Replayed
-from bowstring.ipc.places.sources import MemorySource, PulledSource, by_ranges, in_order, mapped_descriptor
+from bowstring.ipc.places.sources import by_ranges, in_order, mapped_descriptor
 from bowstring.ipc.ranged import RangedReader
 from bowstring.ipc.stream import StreamReader
 from bowstring.memory.buffer import Memory

@@ -22,7 +22,8 @@ from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader
-from bowstring.ipc.places.ranges import ROUND_BYTES, Pieces, RangeBytes, RangeSource, Span
+from bowstring.ipc.places.pieces import Pieces, Span
+from bowstring.ipc.places.ranges import ROUND_BYTES, RangeBytes, RangeSource
 from bowstring.memory.buffer import Buffer
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.chunked import ChunkedArray

@@ -28,7 +28,7 @@ from bowstring.ipc import framing
 from bowstring.ipc.bodies.columns import ReadSchema
 from bowstring.ipc.extremes import Bounds, bounds_of, distinct_count, has_nan, has_order, plain_type, ranks
 from bowstring.ipc.limits import Limits
-from bowstring.ipc.places.sources import MemorySource
+from bowstring.ipc.places.near import MemorySource
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.layouts.array import Array
 from bowstring.layouts.registry import layout_of, primitive_layout

@@ -24,8 +24,8 @@ from bowstring.ipc import framing
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
+from bowstring.ipc.places.near import MemorySource
 from bowstring.ipc.places.sinks import sink_for
-from bowstring.ipc.places.sources import MemorySource
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.ipc.writers import FileWriter, StreamWriter
 from bowstring.memory.buffer import Memory

@@ -21,7 +21,7 @@ from bowstring.inspection.sizes import Tally
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata.schema_tables import V4, V5, WireSchema, read_fields
 from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence, kept_whole, recognised
-from bowstring.ipc.places.sources import MemorySource
+from bowstring.ipc.places.near import MemorySource
 from bowstring.ipc.upkeep.scan import BatchSpan, Outside
 from bowstring.memory.buffer import Memory
 from bowstring.memory.closing import closed_on_failure

@@ -19,7 +19,7 @@ from bowstring.inspection.anatomy.model import Anatomy, Leaf, Leaves, Part, Plan
 from bowstring.inspection.anatomy.words import as_data
 from bowstring.inspection.text import printable
 from bowstring.ipc.bodies.compression import beginning
-from bowstring.ipc.places.sources import MemorySource
+from bowstring.ipc.places.near import MemorySource
 
 _ALIGNMENT = 8
 _NAME_CHARACTERS = 120

@@ -20,7 +20,7 @@ from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import Limits
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema_tables import read_pairs
-from bowstring.ipc.places.sources import MemorySource
+from bowstring.ipc.places.near import MemorySource
 from bowstring.ipc.upkeep.scan import BatchSpan
 
 _MOST_DAMAGES = 100

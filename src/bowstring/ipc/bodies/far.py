@@ -13,7 +13,8 @@ from weakref import ReferenceType, ref
 from bowstring.errors import InvalidDataError
 from bowstring.ipc.bodies.columns import BatchColumns, ColumnPlan, DictionaryLookup, SchemaPlan
 from bowstring.ipc.metadata.header import BatchHeader, Shape
-from bowstring.ipc.places.ranges import ROUND_BYTES, Pieces, RangeBytes, RangeSource, Span
+from bowstring.ipc.places.pieces import Pieces, Span
+from bowstring.ipc.places.ranges import ROUND_BYTES, RangeBytes, RangeSource
 from bowstring.layouts.array import Array
 from bowstring.memory.buffer import EMPTY, Buffer
 from bowstring.tabular.batch import RecordBatch

@@ -9,14 +9,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
-from bowstring.errors import ClosedError, InvalidDataError, LimitError, ResourceError, TruncatedError, UsageError
+from bowstring.errors import ClosedError, InvalidDataError, ResourceError, TruncatedError, UsageError
 from bowstring.ipc.places.faults import fault
-from bowstring.memory.buffer import ALIGNMENT_BYTES, EMPTY, Buffer, allocate
+from bowstring.ipc.places.pieces import GAP_BYTES, Pieces, Span, joined, memory_for, merged
+from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer
 
-GAP_BYTES = 1 << 16
-"""Two ranges are fetched as one where no more bytes than these lie between them."""
 ROUND_BYTES = 64 << 20
 """What is fetched in one round at the most; what is larger takes several, so that no answers pile up."""
 _REQUEST_BYTES = 8 << 20
@@ -24,9 +23,6 @@ _AHEAD_BYTES = 1 << 20
 _EDGE_BYTES = 1 << 16
 _MOST_EDGE_BYTES = 4 << 20
 _WHOLE_AT_ONCE_BYTES = 1 << 17
-
-Span: TypeAlias = tuple[int, int]
-"""A stretch of a file: its first byte and its length in bytes."""
 
 
 class Store(Protocol):
@@ -42,56 +38,6 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Let go of what belongs to the store."""
-
-
-def merged(spans: Iterable[Span], gap_bytes: int = GAP_BYTES) -> list[Span]:
-    """Spans in order, neighbours in one where the gap between them is small or they overlap; empty ones are left out.
-
-    >>> merged([(100, 10), (0, 8), (8, 2)], gap_bytes=16)
-    [(0, 10), (100, 10)]
-    """
-    out: list[Span] = []
-    for start, size_bytes in sorted(spans):
-        if size_bytes <= 0:
-            continue
-        if out and start - (out[-1][0] + out[-1][1]) <= gap_bytes:
-            first, held = out[-1]
-            out[-1] = first, max(held, start + size_bytes - first)
-        else:
-            out.append((start, size_bytes))
-    return out
-
-
-class Pieces:
-    """Stretches of a file that are here; they do not overlap."""
-
-    __slots__ = ("_buffers", "_starts")
-
-    def __init__(self, held: Iterable[tuple[int, Buffer]] = ()) -> None:
-        ordered = sorted(held, key=lambda piece: piece[0])
-        self._starts = [start for start, _ in ordered]
-        self._buffers = [buffer for _, buffer in ordered]
-
-    def find(self, offset: int, size_bytes: int) -> Buffer | None:
-        """The bytes from byte `offset` of the file on, not copied; None where they are not here."""
-        if not size_bytes:
-            return EMPTY
-        at = bisect_right(self._starts, offset) - 1
-        if at < 0:
-            return None
-        buffer, skip = self._buffers[at], offset - self._starts[at]
-        return Buffer(buffer.memory, buffer.offset + skip, size_bytes) if skip + size_bytes <= buffer.size else None
-
-    def reach(self, offset: int) -> int:
-        """How many bytes are here from byte `offset` of the file on."""
-        at = bisect_right(self._starts, offset) - 1
-        return max(self._starts[at] + self._buffers[at].size - offset, 0) if at >= 0 else 0
-
-    def __iter__(self) -> Iterator[tuple[int, Buffer]]:
-        return zip(self._starts, self._buffers, strict=True)
-
-    def __len__(self) -> int:
-        return len(self._starts)
 
 
 class RangeSource:
@@ -133,7 +79,7 @@ class RangeSource:
         """Fetch stretches now that are asked for later, and keep them until the source goes."""
         found = self.fetch(spans)
         parts = [(start, buffer) for start, buffer in (*self._edges, *found) if buffer.size]
-        self._edges = Pieces(_joined(parts))
+        self._edges = Pieces(joined(parts))
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
         """The bytes from byte `offset` on; the caller has checked that they are there."""
@@ -208,7 +154,7 @@ class RangeSource:
         if any(start < 0 or size_bytes <= 0 or start + size_bytes > self.size for start, size_bytes in spans):
             raise InvalidDataError(f"{self.name}: bytes {spans[:4]} … were asked for in a file of {self.size}")
         starts = [start for start, _ in spans]
-        memories = [_memory(start, size_bytes, self.name) for start, size_bytes in spans]
+        memories = [memory_for(start, size_bytes, self.name) for start, size_bytes in spans]
         for requests in _rounds(merged(spans, gap_bytes)):
             self.rounds += 1
             for (at, expected), answer in zip(requests, self._store.get(requests), strict=True):
@@ -366,29 +312,3 @@ def _rounds(spans: Sequence[Span]) -> Iterator[list[Span]]:
             held += wanted
     if requests:
         yield requests
-
-
-def _memory(start: int, size_bytes: int, name: str) -> Any:
-    """Writable memory whose first byte lies as byte `start` of a file does, modulo 64."""
-    skip = start % ALIGNMENT_BYTES
-    try:
-        return allocate(size_bytes + skip)[skip:]
-    except (MemoryError, ValueError, OverflowError):
-        raise LimitError(f"{name}: no memory for {size_bytes} bytes at byte {start}") from None
-
-
-def _joined(held: Iterable[tuple[int, Buffer]]) -> list[tuple[int, Buffer]]:
-    """Pieces that touch or overlap as one; those that lie apart as they are."""
-    out: list[tuple[int, Buffer]] = []
-    for start, buffer in sorted(held, key=lambda piece: piece[0]):
-        if out and start <= out[-1][0] + out[-1][1].size:
-            first, before = out[-1]
-            more = start + buffer.size - (first + before.size)
-            if more > 0:
-                whole = _memory(first, before.size + more, "memory")
-                whole[: before.size] = before.bytes
-                whole[before.size :] = buffer.bytes[buffer.size - more :]
-                out[-1] = first, Buffer.of(whole)
-        else:
-            out.append((start, buffer))
-    return out

@@ -15,168 +15,19 @@ import numpy as np
 
 from bowstring.errors import (
     ClosedError,
-    LimitError,
     NotFoundError,
     ResourceError,
-    TruncatedError,
     UsageError,
 )
 from bowstring.ipc.places import stores
 from bowstring.ipc.places.faults import fault
+from bowstring.ipc.places.near import MemorySource
+from bowstring.ipc.places.pulled import PulledSource
 from bowstring.ipc.places.ranges import FileObject, RangeSource
-from bowstring.memory.buffer import EMPTY, Buffer, Memory, allocate
+from bowstring.memory.buffer import Buffer, Memory
 
 _AT_ONCE = 1 << 20
-_COPY_UP_TO = 1 << 13
-_HEAD = 512
 _DECOMPRESSORS = ("gzip", "bz2", "lzma", "_compression")
-
-
-class MemorySource:
-    """A source that is memory: bytes or a mapped file. Both random access and reading in order; buffers are not copied.
-
-    With a `descriptor` of the file behind the mapping small pieces are read through it: cheaper than a page fault. The
-    source owns it.
-    """
-
-    __slots__ = ("_descriptor", "_view", "memory", "name", "position", "size")
-
-    def __init__(self, memory: Memory, name: str, descriptor: int = -1) -> None:
-        self.memory = memory
-        self.name = name
-        self.size = memory.size
-        self.position = 0
-        self._descriptor = descriptor
-        self._view: memoryview | None = memory.bytes.data
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether it was closed; the memory can be read for as long as somebody holds it."""
-        return self._view is None
-
-    @property
-    def descriptor(self) -> int:
-        """The descriptor of the file behind the memory, -1 for none."""
-        return self._descriptor
-
-    def read_at(self, offset: int, size_bytes: int) -> bytes:
-        """The bytes from byte `offset` on; the caller has checked that they are there."""
-        if self._descriptor >= 0:
-            return self._pread(offset, size_bytes)
-        return bytes(self.memory.bytes[offset : offset + size_bytes].data)
-
-    def _pread(self, offset: int, size_bytes: int) -> bytes:
-        try:
-            held = os.pread(self._descriptor, size_bytes, offset)
-            if len(held) == size_bytes:
-                return held
-            now_bytes = os.fstat(self._descriptor).st_size
-        except OSError as error:
-            raise ResourceError(f"{self.name}: cannot be read: {error.strerror}") from None
-        if now_bytes < offset + size_bytes:  # to touch the mapping there would end the process
-            raise TruncatedError(
-                f"{self.name}: expected {size_bytes} bytes at byte {offset}, found a file that was cut to {now_bytes} "
-                f"bytes after it had been opened"
-            )
-        return bytes(self.memory.bytes[offset : offset + size_bytes].data)
-
-    def peek(self, offset: int, size_bytes: int) -> bytes | memoryview | FarBytes:
-        """The bytes from byte `offset` on, read in part if they are many; the caller has checked the bounds."""
-        if size_bytes <= _COPY_UP_TO:
-            return self.read_at(offset, size_bytes)
-        if self._descriptor >= 0:
-            return FarBytes(self, offset, size_bytes)
-        view = self.memory.bytes.data if self._view is None else self._view
-        return view[offset : offset + size_bytes]
-
-    def read(self, size_bytes: int) -> bytes:
-        """The next bytes; fewer only at the end."""
-        size_bytes = min(size_bytes, self.size - self.position)
-        held = self.read_at(self.position, size_bytes)
-        self.position += size_bytes
-        return held
-
-    def read_buffer(self, size_bytes: int) -> Buffer:
-        """The next bytes, not copied; fewer only at the end."""
-        size_bytes = min(size_bytes, self.size - self.position)
-        self.position += size_bytes
-        return Buffer(self.memory, self.position - size_bytes, size_bytes)
-
-    def close(self) -> None:
-        """Close the descriptor; the mapping goes with its last holder."""
-        descriptor, self._descriptor, self._view = self._descriptor, -1, None
-        if descriptor >= 0:
-            os.close(descriptor)
-
-    def __del__(self) -> None:
-        if getattr(self, "_descriptor", -1) >= 0:
-            self.close()
-
-
-class FarBytes:
-    """The bytes of a large header in a file, of which mostly a few are wanted: read in pieces.
-
-    Slicing gives bytes.
-    """
-
-    __slots__ = ("_head", "_offset", "_size", "_source")
-
-    def __init__(self, source: MemorySource, offset: int, size_bytes: int) -> None:
-        self._source = source
-        self._offset = offset
-        self._size = size_bytes
-        self._head = source.read_at(offset, min(size_bytes, _HEAD))
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __getitem__(self, key: slice) -> bytes:
-        start, stop, _ = key.indices(self._size)
-        if stop > len(self._head):
-            return self._source.read_at(self._offset + start, max(stop - start, 0))
-        return self._head[start:stop]
-
-
-class PulledSource:
-    """A source that has to be read in order, into fresh memory: a pipe, a file object, a socket.
-
-    `pull` fills a part of the memory that it is given, and says how much; 0 is the end. Memory grows with what has
-    come, not with what was claimed.
-    """
-
-    __slots__ = ("_close", "_pull", "name", "position")
-
-    def __init__(self, pull: Callable[[memoryview], int], name: str, close: Callable[[], None] | None = None) -> None:
-        self._pull = pull
-        self._close = close
-        self.name = name
-        self.position = 0
-
-    def read(self, size_bytes: int) -> bytes:
-        """The next bytes; fewer only at the end."""
-        return self.read_buffer(size_bytes).to_bytes() if size_bytes else b""
-
-    def read_buffer(self, size_bytes: int) -> Buffer:
-        """The next bytes in fresh memory, aligned to 64 bytes; fewer only at the end."""
-        if size_bytes == 0:
-            return EMPTY
-        try:
-            held = allocate(size_bytes)  # the system gives pages when they are written
-        except (MemoryError, ValueError, OverflowError):
-            raise LimitError(f"{self.name}: no memory for {size_bytes} bytes at byte {self.position}") from None
-        view, filled = held.data, 0
-        while filled < size_bytes:
-            got = self._pull(view[filled:])
-            if got == 0:
-                break
-            filled += got
-        self.position += filled
-        return Buffer.of(held[:filled])
-
-    def close(self) -> None:
-        """Close what belongs to the source."""
-        if self._close is not None:
-            self._close()
 
 
 def random_access(source: Any) -> MemorySource:

@@ -10,7 +10,8 @@ from typing import Any
 
 from bowstring.errors import MissingExtraError, ResourceError, TruncatedError, UsageError
 from bowstring.ipc.places.faults import fault
-from bowstring.ipc.places.ranges import Span, edge_spans
+from bowstring.ipc.places.pieces import Span
+from bowstring.ipc.places.ranges import edge_spans
 
 EXTRA = "fsspec"
 _URL = re.compile(r"[a-z][a-z0-9+.-]+(::[a-z][a-z0-9+.-]+)*://")

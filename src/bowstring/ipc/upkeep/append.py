@@ -24,8 +24,9 @@ from bowstring.ipc.form import WireForm
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.schema_tables import V4, V5, read_pairs
+from bowstring.ipc.places.near import MemorySource
 from bowstring.ipc.places.sinks import PathSink
-from bowstring.ipc.places.sources import MemorySource, random_access
+from bowstring.ipc.places.sources import random_access
 from bowstring.ipc.schemas import difference
 from bowstring.ipc.statistics import Collector, with_statistics
 from bowstring.ipc.stream import Encoder

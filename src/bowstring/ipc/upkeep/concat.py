@@ -22,9 +22,9 @@ from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import DictionaryMark, HeaderWriter
 from bowstring.ipc.metadata.schema_tables import V4, V5, DictionaryId, WireSchema
 from bowstring.ipc.opening import MAX_PIPED_BYTES, near_or_far, recognised
+from bowstring.ipc.places.near import MemorySource
 from bowstring.ipc.places.ranges import RangeSource
 from bowstring.ipc.places.sinks import Sink, sink_for
-from bowstring.ipc.places.sources import MemorySource
 from bowstring.ipc.schemas import KnownSchema, difference, known_schema
 from bowstring.ipc.statistics import FileStatistics, merged, with_statistics
 from bowstring.ipc.upkeep.merging import Due, MergedDictionaries, every

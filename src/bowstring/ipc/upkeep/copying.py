@@ -9,8 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from bowstring.errors import ResourceError, TruncatedError
+from bowstring.ipc.places.near import MemorySource
 from bowstring.ipc.places.sinks import PathSink, Sink
-from bowstring.ipc.places.sources import MemorySource
 from bowstring.memory.buffer import Buffer
 
 _AT_ONCE = 1 << 20

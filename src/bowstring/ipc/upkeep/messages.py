@@ -18,8 +18,8 @@ from bowstring.flatbuf.tables import SPECS, TYPES
 from bowstring.ipc import framing
 from bowstring.ipc.bodies.flatten import FlatBody
 from bowstring.ipc.metadata import header as headers
+from bowstring.ipc.places.near import MemorySource
 from bowstring.ipc.places.sinks import Sink
-from bowstring.ipc.places.sources import MemorySource
 from bowstring.ipc.upkeep.copying import Copier
 from bowstring.ipc.upkeep.merging import ALIGNMENT_BYTES
 from bowstring.ipc.upkeep.scan import BatchSpan

@@ -19,8 +19,8 @@ from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.schema_tables import DictionaryId
 from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence, kept_whole
+from bowstring.ipc.places.near import MemorySource
 from bowstring.ipc.places.sinks import sink_for
-from bowstring.ipc.places.sources import MemorySource
 from bowstring.ipc.statistics import with_statistics
 from bowstring.ipc.upkeep.messages import MessageWriter
 from bowstring.ipc.upkeep.salvage import Dropped, Salvage

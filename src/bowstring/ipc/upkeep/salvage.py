@@ -26,7 +26,7 @@ from bowstring.ipc.limits import Limits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema_tables import V4, V5, read_pairs
-from bowstring.ipc.places.sources import MemorySource
+from bowstring.ipc.places.near import MemorySource
 from bowstring.ipc.schemas import KnownSchema, known_schema
 from bowstring.ipc.upkeep.scan import BatchSpan
 from bowstring.memory.buffer import Buffer

@@ -15,9 +15,9 @@ from bowstring.ipc.limits import Limits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema_tables import read_pairs
+from bowstring.ipc.places.near import MemorySource
+from bowstring.ipc.places.pulled import PulledSource, Replayed
 from bowstring.ipc.places.ranges import RangeSource
-from bowstring.ipc.places.replaying import Replayed
-from bowstring.ipc.places.sources import MemorySource, PulledSource
 from bowstring.ipc.ranged import RangedReader
 from bowstring.memory.buffer import Buffer
 
