@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -37,6 +39,12 @@ def test_the_parts_have_names() -> None:
     assert uri.parameter("other") is None
 
 
+def test_an_address_may_have_bytes_that_are_no_utf_8_as_paths_have() -> None:
+    uri = StreamURI("unix", os.fsdecode(b"/tmp/\xff"), 1)
+    assert str(uri) == "unix:/tmp/%FF?want_data=1"
+    assert os.fsencode(parse_uri(str(uri)).address) == b"/tmp/\xff"
+
+
 @pytest.mark.parametrize("handle", ["+/8=", "%2B%2F8%3D", "-_8", "+/8"])
 def test_a_handle_is_base64_however_it_was_encoded(handle: str) -> None:
     assert parse_uri(f"ucx:a?want_data=1&remote_handle={handle}").remote_handle == b"\xfb\xff"
@@ -65,7 +73,9 @@ def test_a_handle_is_base64_however_it_was_encoded(handle: str) -> None:
         ("unix:@a?want_data=1&remote_handle=a", "parameter remote_handle: expected base64"),
         ("unix:@a b?want_data=1", "character 7"),
         ("unix:@a\n?want_data=1", "character 7"),
+        ("unix:@😀?want_data=1", "character 6"),
         ("unix:" + "a" * 70000, "65536 characters"),
+        ("unix:@a?want_data=1" + "&a=1" * 1000, "at most 1000 parameters, found 1001"),
     ],
 )
 def test_an_error_names_the_part(text: str, message: str) -> None:

@@ -215,7 +215,7 @@ def test_a_stream_that_ends_within_a_batch_is_not_served() -> None:
 
 @pytest.mark.parametrize("copy", [False, True], ids=["shared", "copied"])
 def test_a_file_that_became_shorter_while_it_is_served_is_told_and_not_touched(tmp_path: Path, copy: bool) -> None:
-    path = tmp_path / "data.arrow"
+    path = tmp_path / os.fsdecode(b"\xff.arrow")  # the error names it
     with bs.new_file(path, TABLE.schema) as writer:
         writer.write_table(TABLE)
     with bs.serve({"file": path, "other": TABLE}) as server:

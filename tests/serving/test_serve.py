@@ -28,6 +28,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.region import Region
 from bowstring.serving import storing
+from bowstring.serving.addresses import ERROR_DATA
 from bowstring.serving.server import ServerOptions
 from bowstring.serving.storing import store
 from tests.serving.other_process import Other, run
@@ -243,6 +244,16 @@ def test_what_is_no_uri_is_a_protocol_error() -> None:
     for target in wrong:
         with pytest.raises(UsageError):
             bs.connect(target)
+    tickets: list[Any] = [3, b"t", "\udc80"]
+    for ticket in tickets:
+        with pytest.raises(UsageError, match="ticket"):
+            bs.connect("unix:@x?want_data=1", ticket=ticket)
+
+
+def test_a_uri_with_a_tag_of_many_digits_for_errors_has_none(server: bs.Server) -> None:
+    uri = server.uri("t").replace(f"error_data={ERROR_DATA}", "error_data=" + "9" * 5000)
+    with bs.connect(uri) as data:
+        assert data.read_all() == example()
 
 
 def test_a_deadline_is_positive(server: bs.Server) -> None:
@@ -270,8 +281,13 @@ def test_bad_sources_and_names_are_refused_and_leave_no_server(tmp_path: Path) -
         bs.serve({"f": garbage})
     with pytest.raises(UsageError, match="table"):
         bs.serve({"f": 7})  # type: ignore[dict-item]
-    with pytest.raises(UsageError, match="name"):
-        bs.serve({"": example()})
+    for name in ("", "a\0b", "\udc80"):
+        with pytest.raises(UsageError, match="name"):
+            bs.serve({name: example()})
+    addresses: list[Any] = ["", "@", "a\0b", "\ud800", b"@x", 3]
+    for address in addresses:
+        with pytest.raises(UsageError, match="address"):
+            bs.serve({}, address)
     odd: list[Any] = [{3: example()}, [example()], example()]
     for sources in odd:
         with pytest.raises(UsageError):
@@ -350,6 +366,12 @@ def test_beyond_the_limit_of_clients_the_next_one_is_told() -> None:
             bs.connect(server.uri("t"))
         held[0].close()
         assert soon(lambda: server.num_clients == 1)
+        assert bs.connect(server.uri("t")).read_all() == example()
+
+
+def test_the_path_of_a_socket_may_be_no_utf_8(tmp_path: Path) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
+    with bs.serve({"t": example()}, path) as server:
         assert bs.connect(server.uri("t")).read_all() == example()
 
 

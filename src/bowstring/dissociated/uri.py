@@ -21,7 +21,8 @@ from bowstring.errors import ProtocolError, UsageError
 _MAX_URI_CHARACTERS = 1 << 16
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _DIGITS = re.compile(r"[0-9]{1,20}")
-_UNPRINTABLE = re.compile(r"[\x00-\x20\x7f-\uffff]")
+_UNPRINTABLE = re.compile(r"[^\x21-\x7e]")
+_MOST_PARAMETERS = 1000
 _SAFE_IN_ADDRESS = "/@:[],;=+~"
 
 
@@ -30,6 +31,7 @@ class StreamURI:
     """Where a stream is, and the tags that its server wants.
 
     `address` is what stands between the scheme and the query, percent-decoded; what it means is the transport's matter.
+    Bytes of it that are no UTF-8, as a path may have, are surrogates, as in Python's own names of files.
     `parameters` are those that the protocol does not name, in their order. Raises `UsageError` for values out of range.
     """
 
@@ -62,7 +64,8 @@ class StreamURI:
         if self.remote_handle is not None:
             query.append(("remote_handle", base64.b64encode(self.remote_handle).decode("ascii")))
         query.extend(self.parameters)
-        return f"{self.scheme}:{quote(self.address, safe=_SAFE_IN_ADDRESS)}?{urlencode(query, quote_via=quote)}"
+        address = quote(self.address, safe=_SAFE_IN_ADDRESS, errors="surrogateescape")
+        return f"{self.scheme}:{address}?{urlencode(query, quote_via=quote)}"
 
 
 def parse_uri(text: str) -> StreamURI:
@@ -76,9 +79,11 @@ def parse_uri(text: str) -> StreamURI:
     if not colon or not _SCHEME.fullmatch(scheme):
         raise ProtocolError(f"URI {text!r}: expected a scheme such as 'unix:' at its beginning")
     address, _, query = rest.partition("#")[0].partition("?")
+    if query.count("&") >= _MOST_PARAMETERS:
+        raise ProtocolError(f"URI: expected at most {_MOST_PARAMETERS} parameters, found {query.count('&') + 1}")
     known: dict[str, str] = {}
     others: list[tuple[str, str]] = []
-    for key, value in parse_qsl(query, keep_blank_values=True, max_num_fields=1000):
+    for key, value in parse_qsl(query, keep_blank_values=True):
         if key not in ("want_data", "free_data", "remote_handle"):
             others.append((key, value))
         elif key in known:
@@ -92,7 +97,8 @@ def parse_uri(text: str) -> StreamURI:
     if want_data == free_data:
         raise ProtocolError(f"URI {text!r}: parameters want_data and free_data are the same tag")
     handle = _handle(text, known["remote_handle"]) if "remote_handle" in known else None
-    return StreamURI(scheme.lower(), unquote(address), want_data, free_data, handle, tuple(others))
+    decoded = unquote(address, errors="surrogateescape")
+    return StreamURI(scheme.lower(), decoded, want_data, free_data, handle, tuple(others))
 
 
 def _tag_value(text: str, name: str, value: str) -> int:

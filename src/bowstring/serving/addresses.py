@@ -14,7 +14,9 @@ as addresses.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from bowstring.dissociated.uri import StreamURI, parse_uri
 from bowstring.errors import (
@@ -40,6 +42,8 @@ _KINDS: dict[str, type[BowstringError]] = {
     "busy": ConnectionLostError,
 }
 _MAX_TEXT = 4000
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_TAG = re.compile(r"[0-9]{1,20}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ class Ticket:
 
 def uri_for(address: str, name: object) -> str:
     """The URI of the data set `name` of the server at a unix address."""
-    if not isinstance(name, str) or not name or "\0" in name:
+    if not _is_text(name) or "\0" in name:
         raise UsageError(f"the name of a data set is text that is not empty and has no zero byte, not {name!r}")
     parameters = (("error_data", str(ERROR_DATA)), ("ticket", name))
     return str(StreamURI("unix", address, WANT_DATA, FREE_DATA, parameters=parameters))
@@ -72,13 +76,13 @@ def uri_for(address: str, name: object) -> str:
 def error_tag(uri: StreamURI) -> int | None:
     """The tag of messages that say why a server refused; None where the URI has none."""
     value = uri.parameter("error_data")
-    return int(value) if value is not None and value.isascii() and value.isdigit() else None
+    return int(value) if value is not None and _TAG.fullmatch(value) else None
 
 
 def encode_error(error: BowstringError) -> bytes:
     """The body of a message with the tag `error_data`."""
     kind = next((kind for kind, type_ in _KINDS.items() if isinstance(error, type_)), "invalid")
-    return f"{kind}\n{str(error)[:_MAX_TEXT]}".encode()
+    return f"{kind}\n{str(error)[:_MAX_TEXT]}".encode("utf-8", "backslashreplace")
 
 
 def decode_error(data: bytes | memoryview, where: str) -> BowstringError:
@@ -100,4 +104,11 @@ def parse(text: str, ticket: str | None = None) -> tuple[StreamURI, str]:
     ticket = uri.parameter("ticket") if ticket is None else ticket
     if not ticket:
         raise UsageError(f"URI {text!r} names no data set: give a ticket")
+    if not _is_text(ticket):
+        raise UsageError(f"ticket: expected text, found {ticket!r}")
     return uri, ticket
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    """Whether it is text, not empty, that bytes can be made of: a surrogate can't."""
+    return isinstance(value, str) and value != "" and not _SURROGATE.search(value)

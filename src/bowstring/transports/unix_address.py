@@ -23,9 +23,12 @@ def new_abstract_address() -> str:
     return f"@bowstring-{secrets.token_hex(16)}"
 
 
-def socket_name(address: str) -> bytes:
-    """What the kernel calls an address. Raises `UsageError` where it is empty or too long."""
-    encoded = os.fsencode(address)
+def socket_name(address: object) -> bytes:
+    """What the kernel calls an address. Raises `UsageError` where it is no path or name, empty or too long."""
+    try:
+        encoded = os.fsencode(address) if isinstance(address, str) else b""
+    except UnicodeEncodeError:  # surrogates that stand for no byte
+        encoded = b""
     if not encoded or encoded == b"@" or b"\0" in encoded:
         raise UsageError(f"unix socket address {address!r}: expected a path, or '@' and a name")
     if len(encoded) > MAX_ADDRESS_BYTES:
