@@ -245,7 +245,7 @@ def test_a_client_that_breaks_the_protocol_ends_the_connection(
         server.receive(tag, data)
     assert server.state is State.FAILED
     assert not server.leases
-    with pytest.raises(ProtocolError, match="while failed"):
+    with pytest.raises(ProtocolError, match="want_data while failed"):
         server.receive(WANT, b"t")
 
 
@@ -305,7 +305,7 @@ def test_a_server_that_breaks_the_protocol_ends_the_stream(
     with pytest.raises(ProtocolError, match=message):
         client.receive(*messages[-1])
     assert client.metadata_state is State.FAILED
-    with pytest.raises(ProtocolError, match="while failed"):
+    with pytest.raises(ProtocolError, match="metadata message while failed"):
         client.receive(None, prefix(1, 0) + b"S")
 
 

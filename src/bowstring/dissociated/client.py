@@ -174,8 +174,8 @@ class ClientConnection:
     def free(self, body: AddressBody | Addresses) -> Message | None:
         """The <free_data> message for a body whose memory is needed no longer, or for single addresses of it.
 
-        None where there is nothing to send: no addresses, or a connection that is gone already. `events_after_free`
-        tells whether the stream is complete with it. Raises `UsageError` for addresses that are not held.
+        None where there is nothing to send: no addresses, or a connection that is gone already. `is_complete` tells
+        afterwards whether they were the last. Raises `UsageError` for addresses that are not held.
         """
         addresses = body.addresses if isinstance(body, AddressBody) else np.asarray(body, "<u8")
         if not addresses.size or not self._bodies.allows(Move.FREE_DATA) or self._free_data is None:
@@ -245,8 +245,8 @@ class ClientConnection:
         return False
 
     def _fail(self) -> None:
-        self._metadata.move(Move.VIOLATION)
-        self._bodies.move(Move.VIOLATION)
+        self._metadata.fail()
+        self._bodies.fail()
         self.held.free_all()
 
     def __repr__(self) -> str:

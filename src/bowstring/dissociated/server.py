@@ -185,7 +185,7 @@ class ServerConnection:
         return events
 
     def _fail(self) -> None:
-        self._position.move(Move.VIOLATION)
+        self._position.fail()
         self.leases.free_all()
 
     def __repr__(self) -> str:

@@ -155,6 +155,11 @@ class Position:
         """Whether the table has this move from here."""
         return (self.state, move) in self.machine.transitions
 
+    def fail(self) -> None:
+        """The peer broke the protocol: the end, where it was not reached before."""
+        if self.allows(Move.VIOLATION):
+            self.move(Move.VIOLATION)
+
     def __repr__(self) -> str:
         return f"<{self.machine.name}: {self.state.value}>"
 
