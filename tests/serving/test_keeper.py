@@ -243,13 +243,32 @@ def test_requests_that_make_no_sense_are_refused_and_it_goes_on(key: KeeperKey) 
             {"op": "put"},
             {"op": "commit", "dataset": "d", "attempts": 7},
             {"op": "put", "region": 5},
+            {"op": "put", "region": float("inf")},
         ):
             with pytest.raises((ProtocolError, InvalidDataError, NotFoundError)):
                 keeper._ask(request)
-        with UnixTransport.connect(key.address) as raw:
-            raw.send((b"\xff\xfe",), tag=7)
-            assert raw.receive().tag is not None
+        for odd in (b"\xff\xfe", b"[" * 100_000):
+            with UnixTransport.connect(key.address) as raw:
+                raw.send((odd,), tag=7)
+                assert raw.receive().tag is not None
+        for name in ("a\0b", "\udc80"):
+            with pytest.raises(UsageError, match="name of a data set"):
+                put(keeper, [1], (0, 0), name)
         assert keeper.status()["datasets"] == {}
+
+
+@pytest.mark.parametrize("host", ["here", "elsewhere"])
+def test_an_attempt_is_taken_once(key: KeeperKey, host: str) -> None:
+    owner = key.owner if host == "here" else replace(key.owner, host="another")  # which no attempt is confirmed for
+    with Keeper.open(replace(key, owner=owner)) as keeper:
+        uri = put(keeper, [1], (0, 0))
+        with pytest.raises(UsageError, match="partition 0, attempt 0"):
+            put(keeper, [2], (0, 0))
+        keeper.commit("d", {0: 0})
+        assert read(uri) == [1]
+        keeper.drop("d")
+        with pytest.raises(NotFoundError):
+            bs.connect(uri)
 
 
 def test_an_owner_that_does_not_run_is_refused(key: KeeperKey) -> None:

@@ -24,7 +24,7 @@ from bowstring.errors import BowstringError, NotFoundError, ProtocolError, Usage
 from bowstring.serving.addresses import ERROR_DATA, encode_error
 from bowstring.serving.processes import Process
 from bowstring.serving.server import Server, ServerOptions
-from bowstring.serving.storing import stored
+from bowstring.serving.storing import Stored, stored
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.unix import UnixTransport
 
@@ -41,14 +41,8 @@ class _Kept:
 
     ends_at: float
     is_complete: bool = False
-    attempts: dict[tuple[int, int], _Attempt] = field(default_factory=dict)
-    served: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    held: Any
-    rows: int
+    attempts: dict[tuple[int, int], Stored] = field(default_factory=dict)
+    served: set[str] = field(default_factory=set)
 
 
 class Agent:
@@ -128,13 +122,13 @@ class Agent:
         try:
             request = json.loads(bytes(data))
             operation = _OPERATIONS[request["op"]]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise ProtocolError(f"expected a request, found {bytes(data[:80])!r}") from None
         try:
             if "region" in request:
                 request["region"] = transport.regions.take(int(request["region"]))
             return operation(self, request)
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+        except (ValueError, KeyError, TypeError, IndexError, OverflowError) as error:
             if isinstance(error, BowstringError):
                 raise
             raise ProtocolError(f"request {request['op']}: {type(error).__name__} {error}") from None
@@ -156,21 +150,24 @@ class Agent:
         """Take the memory of one attempt. It can't be read before `commit` says that it counts."""
         name, ttl_s = str(request["dataset"]), float(request["ttl_s"])
         partition, attempt = (int(number) for number in request["place"])
+        needs_commit = bool(request["needs_commit"])
         held = stored(request["region"])
         if held.num_rows != request["rows"]:
             raise UsageError(f"partition {partition}: {request['rows']} rows were announced, {held.num_rows} are there")
+        ticket = _ticket(name, partition, attempt)
+        uri = self._server.uri_of(ticket)
         with self._lock:
             kept = self._kept.get(name)
             if name in self._over or (kept is not None and kept.is_complete):
                 raise UsageError(f"data set {name!r} is complete or dropped: it takes no more partitions")
+            if kept is not None and (partition, attempt) in kept.attempts:
+                raise UsageError(f"data set {name!r}: partition {partition}, attempt {attempt} is kept already")
             if kept is None:
                 kept = self._kept[name] = _Kept(time.monotonic() + ttl_s)
-            ticket = _ticket(name, partition, attempt)
-            kept.attempts[partition, attempt] = _Attempt(held, held.num_rows)
-            if not request["needs_commit"]:
-                kept.served.append(ticket)
-                self._server.add_stored(ticket, held)
-        return {"uri": self._server.uri_of(ticket)}
+            kept.attempts[partition, attempt] = held
+            if not needs_commit:
+                self._serve_kept(kept, ticket, held)
+        return {"uri": uri}
 
     def commit(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Let the attempts that count be read, and forget the others."""
@@ -182,10 +179,8 @@ class Agent:
             if not missing and not kept.is_complete:
                 kept.is_complete = True
                 kept.attempts = {place: kept.attempts[place] for place in wanted}
-                for (partition, attempt), one in kept.attempts.items():
-                    ticket = _ticket(name, partition, attempt)
-                    kept.served.append(ticket)
-                    self._server.add_stored(ticket, one.held)
+                for place, held in kept.attempts.items():
+                    self._serve_kept(kept, _ticket(name, *place), held)
         return {"missing": missing}
 
     def drop(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -201,13 +196,18 @@ class Agent:
             datasets = {
                 name: {
                     "partitions": len(kept.attempts),
-                    "rows": sum(one.rows for one in kept.attempts.values()),
-                    "bytes": sum(one.held.region.size_bytes for one in kept.attempts.values()),
+                    "rows": sum(held.num_rows for held in kept.attempts.values()),
+                    "bytes": sum(held.region.size_bytes for held in kept.attempts.values()),
                     "is_complete": kept.is_complete,
                 }
                 for name, kept in self._kept.items()
             }
         return {"pid": os.getpid(), "datasets": datasets}
+
+    def _serve_kept(self, kept: _Kept, ticket: str, held: Stored) -> None:
+        if ticket not in kept.served:
+            self._server.add_stored(ticket, held)
+            kept.served.add(ticket)
 
     def _find(self, name: str) -> _Kept:
         kept = self._kept.get(name)
