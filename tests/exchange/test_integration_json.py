@@ -105,6 +105,40 @@ def test_not_a_number_and_the_infinities_go_there_and_back() -> None:
 # What the format says
 
 
+@pytest.mark.parametrize(
+    ("precision", "said", "meant"),
+    [("SINGLE", 3.4028235e38, np.finfo(np.float32).max), ("HALF", 65519.5, 65504.0), ("SINGLE", 1, 1.0)],
+)
+def test_digits_are_rounded_to_the_nearest_number_of_the_type(precision: str, said: float, meant: float) -> None:
+    column = {"count": 2, "VALIDITY": [1, 1], "DATA": [said, -said]}
+    found = read(one_column({"name": "floatingpoint", "precision": precision}, column)).batches[0].column("x")
+    assert found.to_pylist() == [meant, -meant]
+
+
+@pytest.mark.parametrize(("precision", "said"), [("SINGLE", 3.4028236e38), ("HALF", 65520), ("DOUBLE", 10**309)])
+def test_a_number_that_would_be_rounded_to_infinity_is_refused(precision: str, said: float) -> None:
+    column = {"count": 1, "VALIDITY": [1], "DATA": [said]}
+    with pytest.raises(errors.InvalidDataError, match=r"DATA\[0\]"):
+        read(one_column({"name": "floatingpoint", "precision": precision}, column))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_members_that_would_be_empty_may_be_left_out(case: Case) -> None:
+    empty = batch_of(case.array().slice(0, 0))
+    document = integration.document(empty.schema, [empty])
+
+    def leave_out(column: Document) -> None:
+        for key in ("VALIDITY", "OFFSET", "SIZE", "TYPE_ID", "VIEWS", "DATA", "VARIADIC_DATA_BUFFERS"):
+            column.pop(key, None)
+        for child in column.get("children", []):
+            if child["count"] == 0:
+                leave_out(child)
+
+    for column in document["batches"][0]["columns"]:
+        leave_out(column)
+    assert differences(empty.schema, [empty], read(document)) == []
+
+
 def test_an_int32_column_reads_as_the_format_describes_it() -> None:
     int32 = {"name": "int", "isSigned": True, "bitWidth": 32}
     found = read(one_column(int32, {"count": 3, "VALIDITY": [1, 0, 1], "DATA": [1, 99, -3]}))

@@ -86,7 +86,7 @@ def _read(node: Node, layout: Layout, value: Any, dictionaries: Dictionaries, ch
         for spec in storage.buffers:
             buffers.append(_read_buffer(storage, spec, column, count, valid))
     if storage.VARIADIC:
-        held = member(column, "VARIADIC_DATA_BUFFERS", list)
+        held = member(column, "VARIADIC_DATA_BUFFERS", list, [])
         buffers += [Buffer.of(data) for data in converted(held, None, from_hex, b"", "VARIADIC_DATA_BUFFERS")]
     if storage.dictionary is not None:
         assert node.id is not None
@@ -106,7 +106,7 @@ def _read_children(node: Node, storage: Layout, column: Json, dictionaries: Dict
 
 
 def _items(column: Json, key: str, count: int) -> list[Any]:
-    items = member(column, key, list)
+    items = member(column, key, list) if count else member(column, key, list, [])  # some leave out what is empty
     if len(items) != count:
         raise InvalidDataError(f"expected {count} elements of {key!r}, found {len(items)}")
     return items
@@ -126,7 +126,7 @@ def _read_buffer(storage: Layout, spec: BufferSpec, column: Json, count: int, va
     key = KEYS[spec.role]
     if spec.role is Role.VALIDITY:
         return None if valid is None else bitmap.pack(np.array(valid, np.bool_))
-    if spec.extra and count == 0 and not member(column, key, list):
+    if spec.extra and count == 0 and not member(column, key, list, []):
         items: list[Any] = [0] * spec.extra  # some writers leave out the one offset of no slots
     else:
         items = _items(column, key, count + spec.extra)

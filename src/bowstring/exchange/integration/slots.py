@@ -5,7 +5,7 @@ What is under a null does not count: it is not looked at when it is read, and wr
 
 from __future__ import annotations
 
-import math
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -52,14 +52,16 @@ def _integer(dtype: np.dtype[Any]) -> Callable[[Any], int]:
 
 
 def _real(dtype: np.dtype[Any]) -> Callable[[Any], float]:
-    largest = float(np.finfo(dtype).max)
+    rounded = struct.Struct(f"={dtype.char}")  # the shortest digits of the largest number may stand for one beyond it
 
     def convert(item: Any) -> float:
         if type(item) is not float and type(item) is not int:
             raise ValueError("expected a number")
         number = float(item)
-        if math.isfinite(number) and abs(number) > largest:
-            raise ValueError(f"expected a number of up to {largest}")
+        try:
+            rounded.pack(number)
+        except OverflowError:
+            raise ValueError(f"expected a number of up to {float(np.finfo(dtype).max)}") from None
         return number
 
     return convert
