@@ -24,11 +24,13 @@ from bowstring.errors import (
     InvalidDataError,
     LimitError,
     ProtocolError,
+    ResourceError,
 )
 from bowstring.memory.region import Region
 from bowstring.serving.addresses import FREE_DATA, WANT_DATA, uri_for
 from bowstring.serving.server import ServerOptions
 from bowstring.serving.storing import Stored, store, stored
+from bowstring.transports.regions import addresses_of
 from bowstring.transports.unix import UnixTransport
 from bowstring.transports.unix_address import socket_name
 from bowstring.transports.unix_listener import UnixListener
@@ -139,6 +141,26 @@ def test_more_bytes_at_addresses_than_all_regions_have_are_not_gathered() -> Non
 
     limit = pytest.raises(LimitError, match="more than all regions have")
     with false_server(overlapping) as uri, bs.connect(uri, timeout_s=5) as data, limit:
+        data.read_all()
+
+
+def test_bodies_in_several_regions_that_no_memory_takes_are_a_shortage(tmp_path: Path) -> None:
+    def sparse(transport: UnixTransport, connection: ServerConnection, held: Stored) -> None:
+        (message,) = held.messages
+        send(transport, connection.send(held.schema))
+        path = tmp_path / "sparse"
+        path.touch()
+        os.truncate(path, 1 << 43)
+        indexes = [transport.send_region(region) for region in (Region.from_file(path), held.region)]
+        addresses = addresses_of(indexes[1], message.buffers.addresses)
+        addresses[-1] = 0
+        lengths = message.buffers.lengths.copy()
+        lengths[-1] = 1 << 42
+        send(transport, connection.send(message.metadata, AddressBody.of(addresses, lengths)))
+        send(transport, connection.end())
+
+    shortage = pytest.raises(ResourceError, match="asked for")
+    with false_server(sparse) as uri, bs.connect(uri, timeout_s=5) as data, shortage:
         data.read_all()
 
 

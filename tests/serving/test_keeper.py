@@ -19,6 +19,7 @@ from bowstring.memory.region import Region
 from bowstring.serving.keeping import Keeper, KeeperKey
 from bowstring.serving.processes import Process
 from bowstring.serving.storing import store
+from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.transports.unix import UnixTransport
 from tests.serving.other_process import Other, run
 from tests.waiting import soon
@@ -273,5 +274,6 @@ def test_an_attempt_is_taken_once(key: KeeperKey, host: str) -> None:
 
 def test_an_owner_that_does_not_run_is_refused(key: KeeperKey) -> None:
     gone = replace(key, owner=replace(key.owner, start_time=1))
-    with pytest.raises(bs.BowstringError, match="does not run here"):
+    with no_descriptor_left(), pytest.raises(UsageError, match="does not run here") as caught:
         Keeper.open(gone)
+    assert caught.tb  # it would keep a connection that was not closed

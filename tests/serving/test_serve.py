@@ -31,6 +31,7 @@ from bowstring.serving import storing
 from bowstring.serving.addresses import ERROR_DATA
 from bowstring.serving.server import ServerOptions
 from bowstring.serving.storing import store
+from bowstring.transports import base
 from tests.serving.other_process import Other, run
 from tests.waiting import soon
 
@@ -75,6 +76,15 @@ def test_batches_keep_their_borders_types_and_nulls(server: bs.Server, copy: boo
 def test_a_data_set_can_be_read_again_and_again(server: bs.Server) -> None:
     with bs.connect(server.uri("t")) as data:
         assert [data.read_all().num_rows for _ in range(3)] == [6, 6, 6]
+        assert len(data._links) == 1
+
+
+def test_reading_goes_on_where_a_connection_has_no_number_left_for_a_region(
+    server: bs.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "MAX_REGIONS", 3)  # it is 65,536: one for each region and reading
+    with bs.connect(server.uri("t")) as data:
+        assert [data.read_all().num_rows for _ in range(8)] == [6] * 8
         assert len(data._links) == 1
 
 

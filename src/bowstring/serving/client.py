@@ -128,7 +128,7 @@ class Dataset(Closing):
             link = idle.pop() if idle else None
         if link is not None and not link.is_closed:
             try:
-                return link, link.stream(part.ticket)
+                return link, self._streaming(link, part)
             except ConnectionError:
                 pass  # the server may have started anew: a fresh connection tells
         try:
@@ -137,11 +137,13 @@ class Dataset(Closing):
             raise type(error)(f"data set {part.ticket.name!r}: {error}") from error
         with self._lock:
             self._links.add(link)
+        return link, self._streaming(link, part)
+
+    def _streaming(self, link: Link, part: Part) -> Stream:
         try:
-            return link, link.stream(part.ticket)
+            return link.stream(part.ticket)
         except BaseException:
-            with self._lock:
-                self._links.discard(link)
+            self._end(link, None)
             raise
 
     def _end(self, link: Link, part: Part | None) -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from bowstring.errors import ConnectionLostError, ProtocolError, ResourceError
-from bowstring.memory.closing import Closing
+from bowstring.memory.closing import Closing, closed_on_failure
 from bowstring.memory.region import Region
 from bowstring.serving.addresses import decode_error
 from bowstring.serving.processes import Process, java_above
@@ -81,7 +81,8 @@ class Keeper(Closing):
         while True:
             try:
                 made = cls(_connected(key, deadline), needs_commit=key.owner.is_local)
-                made._ask({"op": "hello", "owner": _as_json(key.owner_here())})
+                with closed_on_failure(made):
+                    made._ask({"op": "hello", "owner": _as_json(key.owner_here())})
                 return made
             except ConnectionLostError:
                 if not start or not deadline.remaining_s():

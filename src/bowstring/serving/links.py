@@ -35,6 +35,7 @@ from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import EMPTY, Buffer, Memory, allocate
 from bowstring.memory.closing import closed_on_failure
+from bowstring.memory.descriptors import refuse_what_does_not_fit
 from bowstring.serving.addresses import Ticket, decode_error, error_tag
 from bowstring.serving.processes import let_go_of
 from bowstring.tabular.batch import RecordBatch
@@ -75,9 +76,9 @@ class Link:
         """
         self._is_streaming = True
         stream = Stream(self, ticket)
-        with self.lock:
-            self.transport.send_message(stream.connection.request(ticket.encode()), timeout_s=self.timeout_s)
         with closed_on_failure(self):
+            with self.lock:
+                self.transport.send_message(stream.connection.request(ticket.encode()), timeout_s=self.timeout_s)
             stream.read_schema()
         return stream
 
@@ -160,7 +161,6 @@ class Stream:
         self._ready: deque[Paired] = deque()
         self._error_tag = error_tag(link.uri)
         self.connection = ClientConnection(link.uri.want_data, link.uri.free_data, has_body=self._has_body)
-        self.rows = 0
 
     @property
     def schema(self) -> Schema:
@@ -254,6 +254,7 @@ class Stream:
             raise LimitError(f"{body.total_bytes} bytes at addresses, more than all regions have")
         padded = (body.lengths.astype(np.int64) + 63) & -64
         ends = np.cumsum(padded)
+        refuse_what_does_not_fit(int(ends[-1]), self._name)
         held = allocate(int(ends[-1]))
         starts = ends - padded
         for start, view in zip(starts.tolist(), regions.resolve_all(body.addresses, body.lengths), strict=True):

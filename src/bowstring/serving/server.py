@@ -265,23 +265,22 @@ class _Client:
         except BowstringError as error:
             _refuse(self._transport, error)
             raise
+        # Before the schema: a connection with no number left for a region ends here, and its client opens another.
+        indexes = [self._index_of(held) if held.messages and not ticket.packed else None for held in parts]
         self._send(parts[0].schema, None, None)
-        for held in parts:
-            self._send_part(held, ticket.packed)
+        for held, index in zip(parts, indexes, strict=True):
+            self._send_part(held, index)
         for outgoing in self._connection.end():
             self._transport.send_message(outgoing, timeout_s=self._options.stall_s)
         if self._connection.state is State.COMPLETE:
             self._retire()
 
-    def _send_part(self, held: Stored, is_packed: bool) -> None:
-        index = self._index_of(held) if not is_packed and held.messages else -1
-        memory = held.region.memory if is_packed else memoryview(b"")
+    def _send_part(self, held: Stored, index: int | None) -> None:
+        """The messages of a region: bodies as addresses where it was passed, else as bytes."""
         for message in held.messages:
             body: Body
-            if is_packed:
-                body = PackedBody(
-                    (memory[message.body_offset : message.body_offset + message.body_bytes],), message.body_bytes
-                )
+            if index is None:
+                body = PackedBody.of(held.region.view(message.body_offset, message.body_bytes))
             else:
                 body = message.addressed(index)
             self._send(message.metadata, body, held)
