@@ -14,6 +14,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 import bowstring as bs
 from bowstring import errors
 from bowstring.cli.main import main
+from bowstring.inspection.anatomy import walking
+from bowstring.inspection.anatomy.model import Part
 from bowstring.inspection.validating import Fault, Validator
 from bowstring.ipc import ranged
 from bowstring.ipc.places import ranges
@@ -151,6 +153,17 @@ def told(source: Any) -> Any:
         return type(error)
 
 
+def damaged_forms(data: bytes) -> Iterator[bytes]:
+    """The data cut off at many places, and with a few bits of it turned."""
+    random = np.random.default_rng(11)
+    yield from (data[:size] for size in range(0, len(data), 29))
+    for _ in range(150):
+        broken = bytearray(data)
+        for at in random.integers(0, len(data), 3):
+            broken[at] ^= 1 << random.integers(0, 8)
+        yield bytes(broken)
+
+
 @pytest.mark.parametrize("edge_bytes", [16, 1 << 16])
 @FORMATS
 def test_damaged_data_is_told_as_it_is_of_a_file_beside_us(
@@ -159,14 +172,7 @@ def test_damaged_data_is_told_as_it_is_of_a_file_beside_us(
     monkeypatch.setattr(SlowFileSystem, "latency_s", 0.0)
     monkeypatch.setattr(ranges, "_EDGE_BYTES", edge_bytes)
     data = MAKE[format_](samples.batch("int", "dictionary"), samples.batch("int", "dictionary"))
-    random = np.random.default_rng(11)
-    damaged = [data[:size] for size in range(0, len(data), 29)]
-    for _ in range(150):
-        broken = bytearray(data)
-        for at in random.integers(0, len(data), 3):
-            broken[at] ^= 1 << random.integers(0, 8)
-        damaged.append(bytes(broken))
-    outcomes = [(told(held), told(put(held))) for held in damaged]
+    outcomes = [(told(held), told(put(held))) for held in damaged_forms(data)]
     assert all(near == far for near, far in outcomes)
     assert any(isinstance(near, type) for near, _ in outcomes)
     assert not all(isinstance(near, type) for near, _ in outcomes)
@@ -179,3 +185,83 @@ def test_what_is_no_arrow_data_or_not_there_is_told(put: Callable[[bytes], str])
         bs.inspect(put(b""))
     with pytest.raises(errors.NotFoundError):
         bs.inspect("slow://nowhere.arrow")
+
+
+# Anatomy
+
+
+def leaves_of(part: Part) -> tuple[Any, ...]:
+    """What the leaves of a part are, as arrays."""
+    return part.leaves.lengths_bytes, part.leaves.kinds, part.leaves.buffers
+
+
+def drawn(source: Any) -> Any:
+    """What the anatomy of a source is, without its name, or the kind of error."""
+    try:
+        found = bs.anatomy(source)
+    except errors.BowstringError as error:
+        return type(error)
+    parts = [
+        (part.kind, part.number, part.start, part.plan, part.is_listed, *map(bytes, leaves_of(part)))
+        for part in found.parts
+    ]
+    damages = [(damage.at, damage.message.replace(f"{found.source}: ", "")) for damage in found.damages]
+    inspection = None if found.inspection is None else replace(found.inspection, source="it")
+    return parts, found.plans, damages, found.damage_count, inspection, found.role_bytes
+
+
+@FORMATS
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+def test_the_page_of_a_url_is_that_of_a_file_beside_us(
+    format_: str, compression: str | None, put: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SlowFileSystem, "latency_s", 0.0)
+    batch = samples.batch()
+    big = bs.record_batch({"n": np.arange(40_000), "s": [f"value {n}" for n in range(40_000)]})
+    for data in (
+        MAKE[format_](batch, batch.slice(1), compression=compression),
+        MAKE[format_](big, big.slice(5), compression=compression),
+    ):
+        url = put(data)
+        assert drawn(url) == drawn(data)
+        assert bs.anatomy_page(url, "it") == bs.anatomy_page(data, "it")
+
+
+@pytest.mark.parametrize("edge_bytes", [16, 1 << 16])
+@FORMATS
+def test_damaged_data_is_drawn_as_it_is_of_a_file_beside_us(
+    format_: str, edge_bytes: int, put: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SlowFileSystem, "latency_s", 0.0)
+    monkeypatch.setattr(ranges, "_EDGE_BYTES", edge_bytes)
+    monkeypatch.setattr(walking, "_MOST_AT_ONCE", 2)
+    data = MAKE[format_](*[samples.batch("int", "dictionary")] * 4)
+    outcomes = [(drawn(held), drawn(put(held))) for held in damaged_forms(data)]
+    assert all(near == far for near, far in outcomes)
+    assert sum(not isinstance(near, type) for near, _ in outcomes) > len(outcomes) // 2
+
+
+def test_of_a_large_file_headers_are_fetched_and_the_bytes_that_are_shown(
+    large: dict[str, bytes], put: Callable[[bytes], str]
+) -> None:
+    url = put(large["file"])
+    assert len(bs.anatomy(url).parts) == 44
+    assert SlowFileSystem.questions <= 4
+    assert SlowFileSystem.sent_bytes < len(large["file"]) // 6
+    SlowFileSystem.reset()
+    bs.anatomy_page(url)
+    assert SlowFileSystem.questions <= 6
+    assert SlowFileSystem.sent_bytes < len(large["file"]) // 4
+
+
+def test_of_a_large_stream_bodies_are_stepped_over_when_it_is_drawn(put: Callable[[bytes], str]) -> None:
+    part = bs.record_batch({"n": np.arange(1 << 20)})
+    data = samples.as_stream(*[part] * 4)
+    bs.anatomy_page(put(data))
+    assert SlowFileSystem.questions <= 8
+    assert SlowFileSystem.sent_bytes < len(data) // 4
+
+
+def test_a_file_larger_than_what_a_pipe_may_bring_is_drawn(put: Callable[[bytes], str]) -> None:
+    url = put(samples.as_file(samples.batch("int", "text")))
+    assert bs.anatomy(url, max_piped_bytes=10).inspection is not None

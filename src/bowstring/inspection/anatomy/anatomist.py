@@ -20,8 +20,10 @@ from bowstring.inspection.report import Inspection
 from bowstring.inspection.sizes import Tally
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata.schema_tables import V4, V5, WireSchema, read_fields
-from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence, kept_whole, recognised
+from bowstring.ipc.opening import MAX_PIPED_BYTES, kept_whole, near_or_far, recognised
 from bowstring.ipc.places.near import MemorySource
+from bowstring.ipc.places.ranges import RangeSource
+from bowstring.ipc.places.sources import RandomAccess
 from bowstring.ipc.upkeep.scan import BatchSpan, Outside
 from bowstring.memory.buffer import Memory
 from bowstring.memory.closing import closed_on_failure
@@ -40,8 +42,9 @@ def anatomy(
     """Tell whose every byte of an Arrow file or stream is («Serialization and Interprocess Communication (IPC)»).
 
     `source` is what `bowstring.inspect` takes; a stream that can't be rewound is kept in memory, too: `LimitError`
-    where it is larger than `max_piped_bytes`. Headers are read, bodies are not. What is damaged is no error: what can
-    be read is there, and `damages` tells the rest. After `max_parts` messages the others are one part.
+    where it is larger than `max_piped_bytes`. Headers are read, bodies are not; of a URL nothing else is fetched but
+    what is read ahead. What is damaged is no error: what can be read is there, and `damages` tells the rest. After
+    `max_parts` messages the others are one part.
 
     Raises `FormatMismatchError` for anything but Arrow, `TruncatedError` for nothing at all, `NotFoundError` for a path
     that is not there.
@@ -53,29 +56,28 @@ def anatomy(
         opened.close()
 
 
-def open_whole(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[MemorySource, bool]:
+def open_whole(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[RandomAccess, bool]:
     """A source whose every byte can be read at any time, from its position on, and whether it is a file."""
-    opened = in_sequence(source)
+    opened = near_or_far(source)
     with closed_on_failure(opened):
         is_file, ready = recognised(opened, max_piped_bytes)
-        if isinstance(ready, MemorySource):
-            if not ready.position:
-                return ready, is_file
-            rest = ready.memory.bytes[ready.position :]
-            return MemorySource(Memory(rest), ready.name), is_file
+        if isinstance(ready, MemorySource) and ready.position:
+            return MemorySource(Memory(ready.memory.bytes[ready.position :]), ready.name), is_file
+        if isinstance(ready, MemorySource | RangeSource):
+            return ready, is_file
         kept = kept_whole(ready, max_piped_bytes)
     opened.close()
     return kept, is_file
 
 
 def dissected(
-    source: MemorySource,
+    source: RandomAccess,
     is_file: bool,
     limits: Limits,
     max_parts: int,
     advance: Callable[[int, int | None], None] | None = None,
 ) -> Anatomy:
-    """The anatomy of what is in memory or mapped; the source stays open. `advance(done, of)` is told of the parts."""
+    """The anatomy of a source, which stays open. `advance(done, of)` is told of the parts."""
     walk = Walk(source, is_file, limits, max_parts)
     found = list(walk.parts())
     bodies = _Bodies(walk, limits)

@@ -5,6 +5,7 @@ file's own bytes as the page has room for.
 from __future__ import annotations
 
 import json
+import sys
 import zlib
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
@@ -19,7 +20,10 @@ from bowstring.inspection.anatomy.model import Anatomy, Leaf, Leaves, Part, Plan
 from bowstring.inspection.anatomy.words import as_data
 from bowstring.inspection.text import printable
 from bowstring.ipc.bodies.compression import beginning
-from bowstring.ipc.places.near import MemorySource
+from bowstring.ipc.places.pieces import Pieces, Span
+from bowstring.ipc.places.ranges import ROUND_BYTES, RangeSource
+from bowstring.ipc.places.sources import RandomAccess
+from bowstring.memory.threads import in_groups
 
 _ALIGNMENT = 8
 _NAME_CHARACTERS = 120
@@ -29,6 +33,7 @@ _MOST_FIELDS = 50_000
 _MOST_SHARED = 200
 _MOST_OPENED = 2000
 _OPENED_FROM_BYTES = (1 << 20) + 1024
+_GAP_BYTES = 1 << 13
 _SEGMENTS = {kind: number for number, kind in enumerate(Segment)}
 _LISTED, _DELTA, _LEGACY, _WITH_METADATA = 1, 2, 4, 8
 
@@ -73,7 +78,7 @@ class _Arrays:
         return b"".join(self._parts)
 
 
-def packed(anatomy: Anatomy, source: MemorySource, name: str, limits: PageLimits) -> str:
+def packed(anatomy: Anatomy, source: RandomAccess, name: str, limits: PageLimits) -> str:
     """The data of the page in base64: zlib over the length of a JSON header, the header, and the arrays."""
     arrays = _Arrays()
     parts, is_detailed = _with_limit(anatomy.parts, limits.max_leaves)
@@ -212,42 +217,55 @@ def _joined(ranges: Iterable[tuple[int, int]]) -> list[list[int]]:
     return joined
 
 
-def _put_bytes(arrays: _Arrays, joined: list[list[int]], source: MemorySource) -> None:
+def _put_bytes(arrays: _Arrays, joined: list[list[int]], source: RandomAccess) -> None:
     arrays.put("range_start", [start for start, _ in joined], "f8")
     arrays.put("range_length", [stop - start for start, stop in joined], "u4")
-    held = b"".join(source.read_at(start, stop - start) for start, stop in joined)
+    spans = [(start, stop - start) for start, stop in joined]
+    found = source.fetch(spans, _GAP_BYTES)
+    held = b"".join(_bytes_of(found, span) for span in spans)
     arrays.put("bytes", np.frombuffer(held, np.uint8), "u1")
+
+
+def _bytes_of(found: Pieces, span: Span) -> bytes:
+    buffer = found.find(*span)
+    assert buffer is not None
+    return buffer.to_bytes()
 
 
 def _put_opened(
     arrays: _Arrays,
     parts: list[tuple[Part, Leaves]],
     ranges: list[list[int]],
-    source: MemorySource,
+    source: RandomAccess,
     limits: PageLimits,
 ) -> None:
     """Put what comes out of compressed buffers, the first bytes of each whose bytes are on the page."""
     starts = np.array([start for start, _ in ranges], np.int64)
-    numbers: list[int] = []
-    held: list[bytes] = []
-    first = 0
+    wanted: list[tuple[int, str, Span]] = []
+    first, left = 0, ROUND_BYTES if isinstance(source, RangeSource) else sys.maxsize
     for part, leaves in parts:
         codec = None if part.span is None else part.span.header.shape.compression
-        if codec is not None and len(numbers) < _MOST_OPENED:
+        if codec is not None and len(wanted) < _MOST_OPENED and left > 0:
             places = part.start + np.cumsum(leaves.lengths_bytes) - leaves.lengths_bytes
             for leaf in np.flatnonzero(leaves.kinds == Leaf.BUFFER).tolist():
                 at, size = int(places[leaf]), int(leaves.lengths_bytes[leaf])
                 around = int(np.searchsorted(starts, at, "right")) - 1
-                if around < 0 or at >= ranges[around][1] or len(numbers) >= _MOST_OPENED:
+                if around < 0 or at >= ranges[around][1] or len(wanted) >= _MOST_OPENED or left <= 0:
                     continue
-                try:
-                    opened = beginning(codec, source.read_at(at, min(size, _OPENED_FROM_BYTES)), limits.sample_bytes)
-                except MissingExtraError:
-                    opened = b""
-                if opened:
-                    numbers.append(first + leaf)
-                    held.append(opened)
+                wanted.append((first + leaf, codec, (at, min(size, _OPENED_FROM_BYTES))))
+                left -= wanted[-1][2][1]
         first += len(leaves)
+    numbers, held = [], []
+    for group in in_groups(wanted, [size for _, _, (_, size) in wanted], ROUND_BYTES):
+        found = source.fetch([span for _, _, span in group], _GAP_BYTES)
+        for number, codec, span in group:
+            try:
+                opened = beginning(codec, _bytes_of(found, span), limits.sample_bytes)
+            except MissingExtraError:
+                opened = b""
+            if opened:
+                numbers.append(number)
+                held.append(opened)
     arrays.put("opened_leaf", numbers, "u4")
     arrays.put("opened_length", [len(some) for some in held], "u4")
     arrays.put("opened_bytes", np.frombuffer(b"".join(held), np.uint8), "u1")

@@ -16,14 +16,18 @@ from bowstring.flatbuf.tables import HEADERS, SPECS
 from bowstring.inspection.anatomy.cutting import flatbuffer_bytes, metadata_leaves
 from bowstring.inspection.anatomy.model import Damage, Leaf, Leaves, Part, Segment
 from bowstring.ipc import framing
-from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import Limits
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema_tables import read_pairs
+from bowstring.ipc.opening import file_reader
 from bowstring.ipc.places.near import MemorySource
+from bowstring.ipc.places.pieces import GAP_BYTES, Span
+from bowstring.ipc.places.ranges import ROUND_BYTES
+from bowstring.ipc.places.sources import RandomAccess
 from bowstring.ipc.upkeep.scan import BatchSpan
 
 _MOST_DAMAGES = 100
+_MOST_AT_ONCE = 10_000
 _TRAILER_BYTES = 10
 _KINDS = {"RecordBatch": Segment.RECORD_BATCH, "DictionaryBatch": Segment.DICTIONARY_BATCH}
 _LEAF_OF_REST = {
@@ -41,7 +45,7 @@ class Walk:
     schema message. `parts` yields the parts in the order of the bytes; a batch's body is a single leaf.
     """
 
-    def __init__(self, source: MemorySource, is_file: bool, limits: Limits, max_parts: int) -> None:
+    def __init__(self, source: RandomAccess, is_file: bool, limits: Limits, max_parts: int) -> None:
         self.source = source
         self.is_file = is_file
         self.schema: Table | None = None
@@ -102,7 +106,7 @@ class Walk:
 
     def _listed(self, footer: _Footer, at: int) -> Generator[Part, None, int]:
         """The batches of the footer in the order of their bytes, and what lies between them."""
-        for start, stop, kind, number in footer.blocks:
+        for start, stop, kind, number in self._looked_ahead(footer):
             where = f"{kind.value} {number}"
             if start < at or stop > footer.at:
                 before = "before" if start < at else "in"
@@ -119,10 +123,32 @@ class Walk:
             at = made.stop
         return at
 
+    def _looked_ahead(self, footer: _Footer) -> Iterator[tuple[int, int, Segment, int]]:
+        """The footer's blocks; of a file that is far away the headers of many are fetched at once."""
+        if isinstance(self.source, MemorySource):
+            yield from footer.blocks
+            return
+        group: list[tuple[int, int, Segment, int]] = []
+        spans: list[Span] = []
+        held_bytes, reach = 0, len(framing.FILE_START)
+        for start, stop, kind, number in footer.blocks:
+            head_bytes = footer.head_bytes(kind, number)
+            if held_bytes + head_bytes > ROUND_BYTES or len(group) == _MOST_AT_ONCE:
+                self.source.expect(spans)
+                yield from group
+                group, spans, held_bytes = [], [], 0
+            group.append((start, stop, kind, number))
+            if reach <= start and stop <= footer.at and 0 < head_bytes <= self._limits.max_metadata_bytes:
+                first = reach if start - reach <= GAP_BYTES else start
+                spans.append((first, start + head_bytes - first))
+                held_bytes += spans[-1][1]
+                reach = stop
+        self.source.expect(spans)
+        yield from group
+
     def _block(self, start: int, footer: _Footer, kind: Segment, number: int) -> Part:
-        reader, name = footer.reader, f"{kind.value} {number}"
-        block = (reader.blocks if kind is Segment.RECORD_BATCH else reader.dictionary_blocks)[number]
-        metadata_bytes, body_bytes = int(block["metaDataLength"]), int(block["bodyLength"])
+        name, metadata_bytes = f"{kind.value} {number}", footer.head_bytes(kind, number)
+        body_bytes = int(footer.listed[kind]["bodyLength"][number])
         whole = metadata_bytes + body_bytes
         try:
             if metadata_bytes < framing.PREFIX_BYTES:
@@ -277,8 +303,8 @@ class Walk:
 class _Footer:
     """A file's footer, once it has been found sound."""
 
-    def __init__(self, source: MemorySource, limits: Limits) -> None:
-        self.reader = FileReader(source, None, limits)
+    def __init__(self, source: RandomAccess, limits: Limits) -> None:
+        self.reader = file_reader(source, None, limits)
         size_bytes = int.from_bytes(source.read_at(source.size - _TRAILER_BYTES, 4), "little")
         self.at = source.size - _TRAILER_BYTES - size_bytes
         raw, where = source.read_at(self.at, size_bytes), f"{source.name}: footer"
@@ -289,15 +315,23 @@ class _Footer:
         self.schema: Table = schema
         self.version: int = root["version"]
         self.pairs = read_pairs(root)
+        self.listed = {
+            Segment.DICTIONARY_BATCH: self.reader.dictionary_blocks,
+            Segment.RECORD_BATCH: self.reader.blocks,
+        }
         used = flatbuffer_bytes(raw, "Footer", where, limits.max_tables)
         self.leaves = Leaves.of(
             (used, Leaf.METADATA), (size_bytes - used, Leaf.PADDING), (4, Leaf.FOOTER_LENGTH), (6, Leaf.MAGIC)
         )
 
+    def head_bytes(self, kind: Segment, number: int) -> int:
+        """How long the footer says that a message is up to its body."""
+        return int(self.listed[kind]["metaDataLength"][number])
+
     @property
     def blocks(self) -> Iterator[tuple[int, int, Segment, int]]:
         """Start and stop of each block, its kind and its number, by start."""
-        kinds = ((Segment.DICTIONARY_BATCH, self.reader.dictionary_blocks), (Segment.RECORD_BATCH, self.reader.blocks))
+        kinds = list(self.listed.items())
         rows: list[npt.NDArray[np.int64]] = []
         for which, (_, blocks) in enumerate(kinds):
             starts, numbers = blocks["offset"].astype(np.int64), np.arange(len(blocks))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Sequence
 
 from bowstring.errors import ResourceError, TruncatedError
+from bowstring.ipc.places.pieces import Pieces, Span, merged
 from bowstring.memory.buffer import Buffer, Memory
 
 _COPY_UP_TO = 1 << 13
@@ -67,6 +70,18 @@ class MemorySource:
             return FarBytes(self, offset, size_bytes)
         view = self.memory.bytes.data if self._view is None else self._view
         return view[offset : offset + size_bytes]
+
+    def fetch(self, spans: Sequence[Span], gap_bytes: int = 0) -> Pieces:  # noqa: ARG002 -- a request costs nothing here
+        """The bytes of all spans, copied; the caller has checked that they are there."""
+        return Pieces((start, Buffer.of(self.read_at(start, size))) for start, size in merged(spans, 0))
+
+    def expect(self, spans: Sequence[Span]) -> None:
+        """All is here already."""
+
+    def search(self, pattern: re.Pattern[bytes], start: int) -> int:
+        """Where a pattern is found from byte `start` on; the size where it is not."""
+        found = pattern.search(self.memory.bytes.data, start)
+        return self.size if found is None else found.start()
 
     def read(self, size_bytes: int) -> bytes:
         """The next bytes; fewer only at the end."""

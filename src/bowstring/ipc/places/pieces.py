@@ -54,6 +54,11 @@ class Pieces:
         buffer, skip = self._buffers[at], offset - self._starts[at]
         return Buffer(buffer.memory, buffer.offset + skip, size_bytes) if skip + size_bytes <= buffer.size else None
 
+    def at(self, offset: int, size_bytes: int) -> Buffer | None:
+        """What is here from byte `offset` of the file on, not copied, if that is at least `size_bytes`."""
+        reach = self.reach(offset)
+        return self.find(offset, reach) if reach and reach >= size_bytes else None
+
     def reach(self, offset: int) -> int:
         """How many bytes are here from byte `offset` of the file on."""
         at = bisect_right(self._starts, offset) - 1

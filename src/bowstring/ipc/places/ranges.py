@@ -6,6 +6,7 @@ request costs, large stretches are cut into pieces that come side by side, and h
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
@@ -14,15 +15,16 @@ from typing import Any, Protocol
 from bowstring.errors import ClosedError, InvalidDataError, ResourceError, TruncatedError, UsageError
 from bowstring.ipc.places.faults import fault
 from bowstring.ipc.places.pieces import GAP_BYTES, Pieces, Span, joined, memory_for, merged
-from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer
+from bowstring.ipc.places.windows import MOST_BYTES, Windows
+from bowstring.memory.buffer import ALIGNMENT_BYTES, EMPTY, Buffer
 
 ROUND_BYTES = 64 << 20
 """What is fetched in one round at the most; what is larger takes several, so that no answers pile up."""
 _REQUEST_BYTES = 8 << 20
-_AHEAD_BYTES = 1 << 20
 _EDGE_BYTES = 1 << 16
 _MOST_EDGE_BYTES = 4 << 20
 _WHOLE_AT_ONCE_BYTES = 1 << 17
+_LONGEST_MATCH_BYTES = 64
 
 
 class Store(Protocol):
@@ -47,7 +49,18 @@ class RangeSource:
     `DeadlineError`; answers that are too short as `TruncatedError`.
     """
 
-    __slots__ = ("_ahead", "_begun", "_edges", "_is_closed", "_store", "name", "position", "rounds", "size")
+    __slots__ = (
+        "_begun",
+        "_edges",
+        "_expected",
+        "_is_closed",
+        "_store",
+        "_windows",
+        "name",
+        "position",
+        "rounds",
+        "size",
+    )
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -57,7 +70,8 @@ class RangeSource:
         self.size, edges = store.begin()
         self.position = 0
         self._edges = Pieces((start, Buffer.of(held)) for start, held in edges)
-        self._ahead = Pieces()
+        self._expected = Pieces()
+        self._windows = Windows()
         self._begun: dict[int, RangeBytes] = {}
         self._is_closed = False
 
@@ -73,7 +87,7 @@ class RangeSource:
 
     def held(self, offset: int, size_bytes: int) -> Buffer | None:
         """Bytes that need not be fetched; None where they have to be."""
-        return self._edges.find(offset, size_bytes)
+        return self._edges.find(offset, size_bytes) or self._expected.find(offset, size_bytes)
 
     def keep(self, spans: Sequence[Span]) -> None:
         """Fetch stretches now that are asked for later, and keep them until the source goes."""
@@ -81,20 +95,44 @@ class RangeSource:
         parts = [(start, buffer) for start, buffer in (*self._edges, *found) if buffer.size]
         self._edges = Pieces(joined(parts))
 
+    def expect(self, spans: Sequence[Span]) -> None:
+        """Fetch stretches that are asked for next, many at once; those that were expected before are let go."""
+        self._expected = Pieces()
+        self._expected = self.fetch(spans)
+
     def read_at(self, offset: int, size_bytes: int) -> bytes:
-        """The bytes from byte `offset` on; the caller has checked that they are there."""
-        held = self._edges.find(offset, size_bytes)
-        if held is None:
-            reach = self._edges.reach(offset)
-            found = self.fetch([(offset + reach, size_bytes - reach)])
-            rest = found.find(offset + reach, size_bytes - reach)
-            assert rest is not None
-            if not reach:
-                return rest.to_bytes()
-            start = self._edges.find(offset, reach)
-            assert start is not None
-            return start.to_bytes() + rest.to_bytes()
-        return held.to_bytes()
+        """The bytes from byte `offset` on; the caller has checked that they are there. Small pieces are read ahead."""
+        return self._window(offset, size_bytes).slice(0, size_bytes).to_bytes()
+
+    def _window(self, offset: int, size_bytes: int) -> Buffer:
+        """From byte `offset` on what is here, at least `size_bytes`: fetched where it is not, as a part of more."""
+        if not size_bytes:
+            return EMPTY
+        for here in (self._edges, self._expected, self._windows):
+            found = here.at(offset, size_bytes)
+            if found is not None:
+                return found
+        wanted = min(max(size_bytes, self._windows.worth(offset)), self.size - offset)
+        found = self.fetch([(offset, wanted)]).find(offset, wanted)
+        assert found is not None
+        if wanted <= MOST_BYTES:
+            self._windows.keep(offset, found)
+        return found
+
+    def search(self, pattern: re.Pattern[bytes], start: int) -> int:
+        """Where a pattern, which takes 64 bytes at the most, is found from byte `start` on; the size where it is not.
+        The bytes on the way are read, and not kept.
+        """
+        at = start
+        while at < self.size:
+            here = self._window(at, min(_LONGEST_MATCH_BYTES, self.size - at))
+            found = pattern.search(here.bytes.data)
+            if found is not None:
+                return at + found.start()
+            if at + here.size >= self.size:
+                break
+            at += here.size - _LONGEST_MATCH_BYTES + 1
+        return self.size
 
     def peek(self, offset: int, size_bytes: int) -> RangeBytes | bytes:
         """The bytes from byte `offset` on, fetched in part if they are many; the caller has checked the bounds."""
@@ -121,15 +159,7 @@ class RangeSource:
         start = self.position
         size_bytes = max(min(size_bytes, self.size - start), 0)
         self.position += size_bytes
-        found = self._edges.find(start, size_bytes) or self._ahead.find(start, size_bytes)
-        if found is None:
-            wanted = min(max(size_bytes, _AHEAD_BYTES), self.size - start)
-            fetched = self.fetch([(start, wanted)])
-            if size_bytes < _AHEAD_BYTES:
-                self._ahead = fetched
-            found = fetched.find(start, size_bytes)
-            assert found is not None
-        return found
+        return self._window(start, size_bytes).slice(0, size_bytes)
 
     def fetch(self, spans: Sequence[Span], gap_bytes: int = GAP_BYTES) -> Pieces:
         """The bytes of all spans, which lie within the file: at once, or in rounds of `ROUND_BYTES` where they are

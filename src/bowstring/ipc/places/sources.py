@@ -9,7 +9,7 @@ import socket
 import stat
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from bowstring.ipc.places.pulled import PulledSource
 from bowstring.ipc.places.ranges import FileObject, RangeSource
 from bowstring.memory.buffer import Buffer, Memory
 
+RandomAccess: TypeAlias = MemorySource | RangeSource
+"""A source whose bytes can be read at any place, here or far away."""
 _AT_ONCE = 1 << 20
 _DECOMPRESSORS = ("gzip", "bz2", "lzma", "_compression")
 
