@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ import bowstring as bs
 from bowstring.testing import strategies
 from bowstring.testing.cases import CASES, Case
 
-ENCODED = ("dictionary<", "run_end_encoded<", "sparse_union<", "dense_union<", "null")
+ENCODED = ("dictionary<", "run_end_encoded<", "null")
 ENCODABLE = [case for case in CASES if not str(case.type).startswith(ENCODED)]
 
 
@@ -63,6 +64,37 @@ def test_dictionaries_and_runs_are_pyarrows(values: list[Any]) -> None:
     assert made.values(1)[made.is_valid().to_numpy(False)].tolist() == wanted.indices.drop_null().to_pylist()
     assert repr(made.dictionary.to_pylist()) == repr(wanted.dictionary.to_pylist())
     assert repr(array.unique().to_pylist()) == repr(peer.unique().to_pylist())
+
+
+@pytest.mark.parametrize("mode", ["sparse", "dense"])
+def test_a_union_keeps_the_child_of_each_value(mode: Any) -> None:
+    type_ = bs.union([("i", bs.int32()), ("l", bs.int64()), ("when", bs.timestamp("s", "UTC"))], mode)
+    members, values = [0, 1, 1, 0, 2, 1], [5, 5, 5, 5, 5, None]
+    children = [
+        [v if m == k or mode == "sparse" else 0 for m, v in zip(members, values, strict=True)] for k in range(3)
+    ]
+    buffers: list[Any] = [np.array(members, np.int8), *([np.arange(6, dtype=np.int32)] if mode == "dense" else [])]
+    parts = [bs.array(child, f.type) for child, f in zip(children, type_.fields, strict=True)]
+    array = bs.Array.from_buffers(type_, 6, buffers, parts)
+    for held in (array, bs.Array.from_buffers(bs.struct([("u", type_)]), 6, [None], [array])):
+        for made in (held.dictionary_encode().dictionary_decode(), held.run_end_encode().run_end_decode()):
+            assert made.slice(0, 5).equals(held.slice(0, 5))
+            assert made.to_pylist() == held.to_pylist()
+        assert held.unique().length == 4
+
+
+def test_nested_values_are_told_apart_by_all_that_they_hold() -> None:
+    zeros = bs.array([[0.0, 1.0], [-0.0, 1.0], [0.0, 1.0], [float("nan")], [float("nan")], [], [None], None])
+    assert [repr(value) for value in zeros.unique().to_pylist()] == [
+        "[0.0, 1.0]", "[-0.0, 1.0]", "[nan]", "[]", "[None]", "None"
+    ]  # fmt: skip
+    rows = bs.array([{"a": 1, "b": [1, 2]}, {"a": None, "b": [1, 2]}, {"a": 1, "b": None}, {"a": 1, "b": [1, 2]}])
+    assert rows.dictionary_encode().values(1).tolist() == [0, 1, 2, 0]
+    views = bs.Array.from_buffers(
+        bs.list_view(bs.int8()), 3, [None, np.array([1, 0, 1], np.int32), np.array([2, 1, 2], np.int32)],
+        [bs.array([7, 8, 9], bs.int8())],
+    )  # fmt: skip
+    assert views.unique().to_pylist() == [[8, 9], [7]]
 
 
 def test_what_is_encoded_stays_as_it_is() -> None:

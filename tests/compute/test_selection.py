@@ -81,6 +81,17 @@ def test_nan_is_null_where_one_says_so(nan_is_null: bool) -> None:
     assert bs.array(values, bs.dictionary(bs.int8(), bs.float64())).is_null(nan_is_null).to_pylist() == judge
 
 
+def test_nan_is_found_where_arrays_hold_it_and_lists_are_no_nan() -> None:
+    nan, union = float("nan"), bs.dense_union([("f", bs.float64()), ("s", bs.string())])
+    assert bs.array([nan, "a", 1.0], union).is_null(True).to_pylist() == [True, False, False]
+    encoded = bs.dictionary(bs.int8(), bs.run_end_encoded(bs.int16(), bs.float32()))
+    assert bs.array([1.0, nan, None], encoded).is_null(True).to_pylist() == [False, True, True]
+    for size in (0, 2):
+        lists = bs.list_(bs.float64(), size)
+        for type_ in (lists, bs.dictionary(bs.int8(), lists)):
+            assert bs.array([[nan] * size, None], type_).is_null(True).to_pylist() == [False, True]
+
+
 @pytest.mark.parametrize(
     ("mask", "says"),
     [

@@ -135,6 +135,9 @@ def test_dictionaries_may_differ_where_the_values_do_not() -> None:
     assert not array.equals(dictionary_array([1, 1, None, 1], ["b", "a"]))
     assert not dictionary_array([0, 1, 0], ["a", "b"]).equals(dictionary_array([0, 0, 1], ["a", "b"]))
     assert dictionary_array([0], [None, "x"]).equals(dictionary_array([1], ["x", None]))
+    assert dictionary_array([0, None, 1], ["a", None]).equals(dictionary_array([1, 0, None], [None, "a"]))
+    assert not dictionary_array([0, 1], ["a", None]).equals(dictionary_array([1, 0], ["a", None]))
+    assert dictionary_array([1], ["a", None]).equals(dictionary_array([None], ["a"]))
     assert not dictionary_array([0], [NAN, 1.0]).equals(dictionary_array([0], [NAN, 1.0]))
 
 

@@ -10,13 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from bowstring.compute.encoding import run_end_decode
 from bowstring.datatypes.types import Bool
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Values, place
 from bowstring.layouts.boolean import BooleanLayout
-from bowstring.layouts.dictionary import decode
+from bowstring.layouts.dictionary import DictionaryLayout, decode
 from bowstring.layouts.gather import check_length
+from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
+from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
+from bowstring.layouts.union import UnionLayout
 
 
 def booleans(values: Values, valid: Values | None = None) -> Array:
@@ -39,10 +43,22 @@ def is_null(array: Array, nan_is_null: bool = False) -> Array:
     valid = array.layout.valid(array)
     null = np.zeros(array.length, np.bool_) if valid is None else ~valid
     if nan_is_null:
-        shown = decode(array).to_numpy(zero_copy_only=False)
-        if shown.dtype.kind == "f":
-            null |= np.isnan(shown)
+        null |= _is_nan(array)
     return booleans(null)
+
+
+def _is_nan(array: Array) -> Values:
+    """Which slots hold NaN; what lies under a null may be said to."""
+    while isinstance(array.layout.storage, (DictionaryLayout, RunEndEncodedLayout)):
+        array = run_end_decode(decode(array))
+    layout = array.layout.storage
+    out = np.zeros(array.length, np.bool_)
+    if isinstance(layout, PrimitiveLayout) and layout.dtype.kind == "f":
+        np.isnan(array.values(1), out=out)
+    elif isinstance(layout, UnionLayout):
+        for slots, child in layout.parts(array):
+            out[slots] = _is_nan(child)
+    return out
 
 
 def drop_null(array: Array) -> Array:

@@ -1,4 +1,4 @@
-"""The order of values: stable sorting of one or several columns, and which values are the same.
+"""The order of values: stable sorting of one or several columns.
 
 Bytes and strings are ordered by their bytes, booleans false before true, NaN behind all numbers. Every layout says
 which NumPy arrays compare as its values do (`Layout.order`), so sorting asks for no type.
@@ -16,6 +16,8 @@ from bowstring.errors import DataTypeError, UsageError
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Indices, Values
 from bowstring.layouts.gather import check_length
+from bowstring.layouts.identity import spread
+from bowstring.layouts.ranking import stable_order
 from bowstring.layouts.registry import primitive_layout
 
 Order: TypeAlias = Literal["ascending", "descending"]
@@ -44,18 +46,6 @@ def sorted_positions(columns: Sequence[tuple[Array, Order]], null_placement: Nul
     return stable_order(keys)
 
 
-def stable_order(keys: Sequence[Values]) -> Indices:
-    """The positions that put rows in order, by NumPy keys, at least one, the most significant first."""
-    key = keys[0]
-    if len(keys) > 1:
-        return np.lexsort(keys[::-1])
-    if key.dtype.kind in "iu" and key.dtype.itemsize > 2 and key.size:
-        low = key.min()
-        if int(key.max()) - int(low) < 1 << 16:  # NumPy sorts 16 bits in linear time
-            key = (key - low).astype(np.uint16)
-    return np.argsort(key, kind="stable")
-
-
 def _keys(array: Array, is_descending: bool, nulls_first: bool) -> list[Values]:
     check_length(array)
     valid = array.layout.valid(array)
@@ -71,25 +61,3 @@ def _keys(array: Array, is_descending: bool, nulls_first: bool) -> list[Values]:
         rising = part if not is_descending else -part if is_float else ~part
         keys.append(spread(rising, valid))
     return keys
-
-
-def spread(part: Values, valid: Values | None) -> Values:
-    """What belongs to the valid slots at their places, zeros at the others."""
-    if valid is None:
-        return part
-    out = np.zeros(len(valid), part.dtype)
-    out[valid] = part
-    return out
-
-
-def identities(array: Array) -> list[Values] | None:
-    """NumPy arrays that are equal at two slots exactly where these hold the same, null included; None where a type has
-    none.
-    """
-    check_length(array)
-    valid = array.layout.valid(array)
-    kept = array if valid is None else array.layout.take(array, np.flatnonzero(valid))
-    found = kept.layout.identity(kept)
-    if found is None:
-        return None
-    return [*(() if valid is None else (valid,)), *(spread(part, valid) for part in found)]

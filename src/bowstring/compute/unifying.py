@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from bowstring.compute.encoding import numbered
 from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Indices, Layout
 from bowstring.layouts.dictionary import DictionaryLayout
 from bowstring.layouts.equality import begins_with
+from bowstring.layouts.identity import numbered
 
 
 def has_dictionary(layout: Layout) -> bool:

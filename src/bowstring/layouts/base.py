@@ -176,11 +176,13 @@ class Layout(ABC):
         """
         return None
 
-    def identity(self, array: Array) -> tuple[Values, ...] | None:
-        """NumPy arrays that are equal at two slots of an array without nulls exactly where the values are stored alike;
-        None where there are no such. NaN is NaN, and 0.0 is not -0.0.
+    def identity(self, array: Array) -> tuple[Values, ...]:
+        """NumPy arrays of shape (length,) that are all equal at two slots of an array without nulls exactly where the
+        values are stored alike; by default those of `order`. NaN is NaN, and 0.0 is not -0.0.
         """
-        return self.order(array)
+        found = self.order(array)
+        assert found is not None
+        return found
 
     # Validation: the general part is `bowstring.layouts.validation`
 

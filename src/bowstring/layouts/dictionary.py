@@ -182,10 +182,9 @@ class DictionaryLayout(Layout):
         found = dictionary.layout.order(dictionary)
         return found and tuple(part[keys] for part in found)
 
-    def identity(self, array: Array) -> tuple[Values, ...] | None:
+    def identity(self, array: Array) -> tuple[Values, ...]:
         keys, dictionary = self._words(array)
-        found = dictionary.layout.identity(dictionary)
-        return found and tuple(part[keys] for part in found)
+        return tuple(part[keys] for part in dictionary.layout.identity(dictionary))
 
     def _words(self, array: Array) -> tuple[Indices, Array]:
         """The keys into those words of the dictionary that are used, and these."""

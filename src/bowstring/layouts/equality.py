@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bowstring.datatypes.types import FloatingPoint
+from bowstring.layouts.identity import numbered
 from bowstring.memory import bitmap
 from bowstring.memory.threads import in_threads
 
@@ -33,6 +34,8 @@ def arrays_equal(left: Array, right: Array, nans_equal: bool) -> bool:
         return False
     if left.length == 0:
         return True
+    if left.layout.dictionary is not None and (_has_null_words(left) or _has_null_words(right)):
+        return _encoded_equal(left, right, nans_equal)
     if left.layout.has_validity and left.null_count != right.null_count:
         return False
     validity = left.validity
@@ -44,6 +47,23 @@ def arrays_equal(left: Array, right: Array, nans_equal: bool) -> bool:
             return True
         return left.layout.equal_where_valid(left, right, nans_equal)
     return left.layout.equal(left, right, nans_equal)
+
+
+def _has_null_words(array: Array) -> bool:
+    words = array.dictionary
+    return words is not None and words.layout.valid(words) is not None
+
+
+def _encoded_equal(left: Array, right: Array, nans_equal: bool) -> bool:
+    """As `arrays_equal`, of dictionary-encoded arrays: a slot is null by its index, or by the word it stands for."""
+    masks = [array.layout.valid(array) for array in (left, right)]
+    mine, theirs = (None if mask is None or mask.all() else mask for mask in masks)
+    if mine is None or theirs is None:
+        return mine is theirs and left.layout.equal(left, right, nans_equal)
+    if not np.array_equal(mine, theirs):
+        return False
+    kept = np.flatnonzero(mine)
+    return not kept.size or left.layout.equal(left.layout.take(left, kept), right.layout.take(right, kept), nans_equal)
 
 
 def same(left: Values, right: Values) -> bool:
@@ -111,12 +131,8 @@ def _stored_alike(left: Array, right: Array) -> bool:
         return False
     if not _has_floats(left.layout):
         return True
-    if isinstance(left.layout.storage.type, FloatingPoint):
-        mask = left.mask()
-        signs = np.signbit(left.values(1)), np.signbit(right.values(1))
-        zeros = left.values(1) == 0 if mask is None else (left.values(1) == 0) & mask
-        return not ((signs[0] != signs[1]) & zeros).any()
-    return repr(left.to_pylist()) == repr(right.to_pylist())  # equal, so that only the signs of zeros can differ
+    numbers = numbered(left.layout.concat([left, right]))[0]  # only the signs of zeros can differ
+    return bool((numbers[: left.length] == numbers[left.length :]).all())
 
 
 def _has_floats(layout: Layout) -> bool:

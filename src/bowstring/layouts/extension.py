@@ -84,7 +84,7 @@ class ExtensionLayout(Layout):
     def order(self, array: Array) -> tuple[Values, ...] | None:
         return self._storage.order(array.storage)
 
-    def identity(self, array: Array) -> tuple[Values, ...] | None:
+    def identity(self, array: Array) -> tuple[Values, ...]:
         return self._storage.identity(array.storage)
 
     def check(self, array: Array) -> None:

@@ -29,6 +29,7 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.gather import check_values, take_stretches
+from bowstring.layouts.identity import list_identity
 from bowstring.layouts.joining import joined_validity
 from bowstring.layouts.list_ import flatten
 
@@ -93,6 +94,9 @@ class FixedSizeListLayout(Layout):
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         return arrays_equal(self.elements(left), self.elements(right), nans_equal)
+
+    def identity(self, array: Array) -> tuple[Values, ...]:
+        return (list_identity(self.elements(array), np.arange(array.length + 1) * self.size),)
 
     def check(self, array: Array) -> None:
         self.elements(array)

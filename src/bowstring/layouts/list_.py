@@ -37,6 +37,7 @@ from bowstring.layouts.base import (
 from bowstring.layouts.binary import check_ends, checked_offsets, cut, same_cuts
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.gather import take_stretches
+from bowstring.layouts.identity import list_identity
 from bowstring.layouts.joining import joined_validity
 from bowstring.memory.buffer import Buffer
 
@@ -136,6 +137,10 @@ class ListLayout(Layout):
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         at, bt = self.cuts(left), self.cuts(right)
         return same_cuts(at, bt) and arrays_equal(self.elements(left, at), self.elements(right, bt), nans_equal)
+
+    def identity(self, array: Array) -> tuple[Values, ...]:
+        offsets = self.cuts(array)
+        return (list_identity(self.elements(array, offsets), offsets.astype(np.int64) - offsets[0]),)
 
     def check(self, array: Array) -> None:
         check_ends(array, array.children[0].length, "the child's length of")

@@ -34,6 +34,7 @@ from bowstring.layouts.base import (
 from bowstring.layouts.binary import cut
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.gather import check_values, take_stretches
+from bowstring.layouts.identity import list_identity
 from bowstring.layouts.joining import joined_validity
 from bowstring.layouts.list_ import flatten
 from bowstring.memory.buffer import Buffer
@@ -120,6 +121,11 @@ class ListViewLayout(Layout):
             return False
         elements = take_stretches(left.children[0], starts, sizes)
         return arrays_equal(elements, take_stretches(right.children[0], other_starts, sizes), nans_equal)
+
+    def identity(self, array: Array) -> tuple[Values, ...]:
+        starts, sizes = self.views(array)
+        elements = take_stretches(array.children[0], starts, sizes)
+        return (list_identity(elements, np.append(0, np.cumsum(sizes))),)
 
     def check_full(self, array: Array) -> None:
         self.views(array)

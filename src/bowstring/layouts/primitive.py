@@ -179,7 +179,7 @@ class PrimitiveLayout(Layout):
     def order(self, array: Array) -> tuple[Values, ...] | None:
         return self.scalars.order(array.values(1))
 
-    def identity(self, array: Array) -> tuple[Values, ...] | None:
+    def identity(self, array: Array) -> tuple[Values, ...]:
         return self.scalars.identity(array.values(1))
 
     def check_full(self, array: Array) -> None:

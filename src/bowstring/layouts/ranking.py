@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from bowstring.layouts.base import Indices, Values
@@ -55,6 +57,18 @@ def _refine(ranks: Indices, members: Indices, keys: tuple[Values, ...], goes_on:
     single = finer & np.append(finer[1:], True)
     unsettled: Indices = members[order[~single & goes_on[order]]]
     return unsettled
+
+
+def stable_order(keys: Sequence[Values]) -> Indices:
+    """The positions that put rows in order, by NumPy keys, at least one, the most significant first."""
+    key = keys[0]
+    if len(keys) > 1:
+        return np.lexsort(keys[::-1])
+    if key.dtype.kind in "iu" and key.dtype.itemsize > 2 and key.size:
+        low = key.min()
+        if int(key.max()) - int(low) < 1 << 16:  # NumPy sorts 16 bits in linear time
+            key = (key - low).astype(np.uint16)
+    return np.argsort(key, kind="stable")
 
 
 def differs(values: Values) -> Values:

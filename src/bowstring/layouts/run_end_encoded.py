@@ -137,10 +137,9 @@ class RunEndEncodedLayout(Layout):
         found = values.layout.order(values)
         return found and tuple(np.repeat(part, lengths) for part in found)
 
-    def identity(self, array: Array) -> tuple[Values, ...] | None:
+    def identity(self, array: Array) -> tuple[Values, ...]:
         lengths, values = self.lengths(array)
-        found = values.layout.identity(values)
-        return found and tuple(np.repeat(part, lengths) for part in found)
+        return tuple(np.repeat(part, lengths) for part in values.layout.identity(values))
 
     def check(self, array: Array) -> None:
         ends, values = array.children

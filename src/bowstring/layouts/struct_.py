@@ -20,6 +20,7 @@ from bowstring.layouts.base import (
     VALIDITY,
     Indices,
     Layout,
+    Values,
     brief,
     place,
     rebased_validity,
@@ -30,6 +31,7 @@ from bowstring.layouts.base import (
     with_nulls,
 )
 from bowstring.layouts.equality import arrays_equal
+from bowstring.layouts.identity import identities
 from bowstring.layouts.joining import joined_validity
 
 if TYPE_CHECKING:
@@ -145,6 +147,9 @@ class StructLayout(Layout):
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         return all(arrays_equal(a, b, nans_equal) for a, b in zip(self.columns(left), self.columns(right), strict=True))
+
+    def identity(self, array: Array) -> tuple[Values, ...]:
+        return tuple(chain.from_iterable(map(identities, self.columns(array))))
 
     def check(self, array: Array) -> None:
         needed = array.offset + array.length

@@ -27,6 +27,7 @@ from bowstring.layouts.base import (
     place,
 )
 from bowstring.layouts.equality import arrays_equal
+from bowstring.layouts.identity import numbered
 from bowstring.memory.bitmap import Mask
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class UnionLayout(Layout):
                 )
         return offsets
 
-    def _parts(self, array: Array) -> list[tuple[Indices, Array]]:
+    def parts(self, array: Array) -> list[tuple[Indices, Array]]:
         """For each child: the slots that belong to it, and their values."""
         members = self.members(array)
         positions = self.positions(array, members)
@@ -86,7 +87,7 @@ class UnionLayout(Layout):
 
     def valid(self, array: Array) -> Mask | None:
         out = np.ones(array.length, np.bool_)
-        for slots, child in self._parts(array):
+        for slots, child in self.parts(array):
             held = child.layout.valid(child)
             if held is not None:
                 out[slots] = held
@@ -122,8 +123,10 @@ class UnionLayout(Layout):
         return self._assemble(members, parts)
 
     def _member_for(self, index: int, value: Any) -> int:
-        """The first child that gives the value back as the same Python type, else the first that takes it."""
-        fallback = -1
+        """The first child that gives the value back as it is, else the first that does so by its Python type, else the
+        first that takes it.
+        """
+        fallback = alike = -1
         for number, layout in enumerate(self.children):
             try:
                 made = layout.build([value])
@@ -132,15 +135,17 @@ class UnionLayout(Layout):
             except (DataTypeError, InvalidDataError):
                 continue
             if type(back) is type(value):
-                return number
+                if _is_same(back, value):
+                    return number
+                alike = number if alike < 0 else alike
             fallback = number if fallback < 0 else fallback
         if fallback < 0:
             raise DataTypeError(f"value {index}: {brief(value)} is of none of the types of {self.type}")
-        return fallback
+        return alike if alike >= 0 else fallback
 
     def to_pylist(self, array: Array) -> list[Any]:
         out: list[Any] = [None] * array.length
-        for slots, child in self._parts(array):
+        for slots, child in self.parts(array):
             for slot, value in zip(slots.tolist(), child.to_pylist(), strict=True):
                 out[slot] = value
         return out
@@ -180,7 +185,7 @@ class UnionLayout(Layout):
 
     def concat(self, arrays: Sequence[Array]) -> Array:
         bases = np.cumsum([0] + [array.length for array in arrays])
-        split = [self._parts(array) for array in arrays]
+        split = [self.parts(array) for array in arrays]
         parts = []
         for number, layout in enumerate(self.children):
             slots = np.concatenate([part[number][0] + base for part, base in zip(split, bases, strict=False)])
@@ -190,8 +195,14 @@ class UnionLayout(Layout):
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         if not np.array_equal(self.members(left), self.members(right)):
             return False
-        pairs = zip(self._parts(left), self._parts(right), strict=True)
+        pairs = zip(self.parts(left), self.parts(right), strict=True)
         return all(arrays_equal(mine, theirs, nans_equal) for (_, mine), (_, theirs) in pairs)
+
+    def identity(self, array: Array) -> tuple[Values, ...]:
+        codes = np.zeros(array.length, np.int64)
+        for number, (slots, child) in enumerate(self.parts(array)):
+            codes[slots] = numbered(child)[0] * len(self.ids) + number
+        return (codes,)
 
     def check(self, array: Array) -> None:
         if self.is_dense:
@@ -212,3 +223,10 @@ class UnionLayout(Layout):
                 with place(f"child {name!r}"):
                     at = first_bad(own[1:] < own[:-1])
                     raise InvalidDataError(f"the offsets into it fall from {own[at]} to {own[at + 1]}")
+
+
+def _is_same(left: Any, right: Any) -> bool:
+    try:
+        return bool(left == right)
+    except ValueError:  # several values at once, as NumPy's arrays are
+        return bool(np.array_equal(left, right))

@@ -80,9 +80,13 @@ class Scalars(ABC):
         """NumPy arrays of shape (n,), the most significant first, that compare as the values do; None if none do."""
         return (slots,)
 
-    def identity(self, slots: Values) -> tuple[Values, ...] | None:
-        """NumPy arrays of shape (n,) that are equal where the values are stored alike (every NaN alike)."""
-        return self.order(slots)
+    def identity(self, slots: Values) -> tuple[Values, ...]:
+        """NumPy arrays of shape (n,) that are equal where the values are stored alike (every NaN alike); by default
+        those of `order`.
+        """
+        found = self.order(slots)
+        assert found is not None
+        return found
 
     def check(self, slots: Values) -> tuple[int, str] | None:
         """The first slot that holds no legal value and what is wrong with it, or None."""
