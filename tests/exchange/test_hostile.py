@@ -22,7 +22,7 @@ from bowstring.errors import (
     UnsupportedTypeError,
     UsageError,
 )
-from bowstring.exchange import abi, cdata, streams
+from bowstring.exchange import abi, cdata, schemas, streams
 from bowstring.layouts.array import Array
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.buffer import Buffer
@@ -120,6 +120,18 @@ def test_a_buffer_where_no_memory_can_be_is_refused(producer: Producer, address:
         "no memory of this process|not within a memory",
     )
     assert producer.released == 1
+
+
+@pytest.mark.parametrize("address", [8, 1 << 62, -64, -(1 << 63)])
+def test_offsets_lengths_and_rows_of_pointers_where_no_memory_can_be_are_not_looked_at(
+    producer: Producer, address: int
+) -> None:
+    text = producer.text(b"x")
+    refused(producer, producer.schema(b"u"), producer.array(1, [0, address, text]), "no memory of this process")
+    views = producer.array(1, [0, producer.values([0, 0]), text, address])
+    refused(producer, producer.schema(b"vu"), views, "1 lengths of variadic buffers at address .* no memory")
+    refused(producer, producer.schema(b"l"), ints(producer, buffers=address), "2 buffers at address .* no memory")
+    assert producer.released == 3
 
 
 @pytest.mark.parametrize("format", [b"l", b"u", b"b", b"w:3", b"tdD", b"d:5,2"])
@@ -247,6 +259,17 @@ def test_a_schema_that_is_its_own_child_ends_in_an_error(producer: Producer) -> 
     words = abi.SchemaWords.from_address(schema)
     ctypes.c_int64.from_address(words[abi.SCHEMA_CHILDREN]).value = schema
     with pytest.raises(LimitError, match="nested"):
+        cdata.import_type(producer.capsule(schema, abi.SCHEMA_CAPSULE))
+
+
+def test_a_schema_whose_children_are_one_may_not_branch_without_end(
+    producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schemas, "MAX_FIELDS", 5000)
+    schema = producer.schema(b"i")
+    for _ in range(60):
+        schema = producer.schema(b"+s", [schema, schema])
+    with pytest.raises(LimitError, match="more than 5000 fields"):
         cdata.import_type(producer.capsule(schema, abi.SCHEMA_CAPSULE))
 
 

@@ -52,6 +52,8 @@ DeviceStreamWords = ctypes.c_int64 * 6
 
 _ROWS = tuple(ctypes.c_int64 * size for size in range(8))
 
+FIRST_ADDRESS, LAST_ADDRESS = 1 << 12, 1 << 62
+"""Between them lies all memory that a process can have: the first page is no process's own."""
 MAX_POINTERS = 1 << 20
 """The most children or buffers of one array that are read."""
 
@@ -282,7 +284,8 @@ def pointer(held: object, name: bytes) -> int:
 def addresses(address: int, size: int, what: str) -> Sequence[int]:
     """The `size` words at an address, each a pointer that may be null.
 
-    Raises `InvalidDataError` where the address itself is null, `LimitError` for more words than `MAX_POINTERS`.
+    Raises `InvalidDataError` where the address itself is null or none of a process's, `LimitError` for more words than
+    `MAX_POINTERS`.
     """
     if not size:
         return ()
@@ -290,6 +293,8 @@ def addresses(address: int, size: int, what: str) -> Sequence[int]:
         raise InvalidDataError(f"a null pointer stands where {size} {what} should be")
     if size > MAX_POINTERS:
         raise LimitError(f"there are {size} {what} (at most {MAX_POINTERS} are read)")
+    if not FIRST_ADDRESS <= address < LAST_ADDRESS:
+        raise InvalidDataError(f"{size} {what} at address {address:#x} are no memory of this process")
     return _many(address, size) if size >= len(_ROWS) else _ROWS[size].from_address(address)[:]
 
 

@@ -25,7 +25,6 @@ from bowstring.memory.buffer import ALIGNMENT_BYTES, EMPTY, Buffer, Memory
 _MAX_SLOTS = (1 << 63) - 1
 _MAX_BUFFER_BYTES = 1 << 56
 """No processor of today gives a process more; a layout without buffers may well have more slots."""
-_ADDRESSES = 1 << 62
 
 _zeros = immortal(np.zeros(8, np.int64))
 _ZEROS: int = _zeros.__array_interface__["data"][0]
@@ -138,7 +137,7 @@ class Import:
         if buffers:
             start = min([b.offset for b in buffers]) & -ALIGNMENT_BYTES
             stop = max([b.offset + b.size for b in buffers])
-            if not 0 < start <= stop <= _ADDRESSES:
+            if not abi.FIRST_ADDRESS <= start <= stop <= abi.LAST_ADDRESS:
                 raise InvalidDataError(f"buffers from address {start:#x} to {stop:#x} are no memory of this process")
             memory = held.memory(start, stop - start)
             for buffer in buffers:
@@ -264,7 +263,10 @@ def _plan(layout: Layout) -> _Plan:
 
 
 def _last_offset(address: int, width: int, slots: int) -> int:
-    last = (_Int32 if width == 4 else _Int64).from_address(address + slots * width).value
+    at = address + slots * width
+    if not abi.FIRST_ADDRESS <= at < abi.LAST_ADDRESS:
+        raise InvalidDataError(f"offsets at address {address:#x} are no memory of this process")
+    last = (_Int32 if width == 4 else _Int64).from_address(at).value
     if last < 0:
         raise InvalidDataError(f"offsets[{slots}] = {last} is negative")
     return last

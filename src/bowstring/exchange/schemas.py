@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Iterator
 from functools import lru_cache
 
 from bowstring.datatypes.extension import annotate, resolve
@@ -16,6 +17,8 @@ from bowstring.exchange.formats import KEYS_SORTED, format_of, type_of
 DICTIONARY_ORDERED, NULLABLE = 1, 2
 MAX_NESTING = 64
 """The deepest nesting of children and dictionaries that is read."""
+MAX_FIELDS = 500_000
+"""The most fields of one schema that are read: children of children may be one and the same structure."""
 MAX_PAIRS = 1 << 20
 """The most key-value pairs of one metadata string that are read."""
 MAX_METADATA_BYTES = 1 << 28
@@ -83,11 +86,17 @@ def _metadata_bytes(pairs: Metadata) -> bytes:
 # In
 
 
-def read_field(address: int, depth: int = 0) -> Field:
+def read_field(address: int) -> Field:
     """The field that an ArrowSchema structure describes, copied; extension types that are registered are resolved.
 
     Raises `InvalidDataError` or one of its kinds for what is not well formed; the structure stays as it is.
     """
+    return _read(address, 0, iter(range(MAX_FIELDS)))
+
+
+def _read(address: int, depth: int, left: Iterator[int]) -> Field:
+    if next(left, None) is None:
+        raise LimitError(f"a schema has more than {MAX_FIELDS} fields")
     _, _, metadata, flags, n_children, children, dictionary, release, _ = abi.SchemaWords.from_address(address)[:]
     format_text = _Text.from_address(address).value
     name_text = _Text.from_address(address + 8).value or b""
@@ -103,11 +112,11 @@ def read_field(address: int, depth: int = 0) -> Field:
     if n_children < 0:
         raise InvalidDataError(f"a schema has {n_children} children")
     addresses = abi.pointers(children, n_children, "children of a schema")
-    kind = type_of(format_text, tuple(read_field(child, depth + 1) for child in addresses), flags)
+    kind = type_of(format_text, tuple(_read(child, depth + 1, left) for child in addresses), flags)
     if dictionary:
         if not isinstance(kind, Int):
             raise InvalidDataError(f"the indices of a dictionary-encoded type are integers, not {kind}")
-        kind = Dictionary(kind, read_field(dictionary, depth + 1).type, bool(flags & DICTIONARY_ORDERED))
+        kind = Dictionary(kind, _read(dictionary, depth + 1, left).type, bool(flags & DICTIONARY_ORDERED))
     pairs = _read_metadata(metadata) if metadata else ()
     field = Field(_name(name_text), kind, bool(flags & NULLABLE), pairs)
     try:
