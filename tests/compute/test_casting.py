@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -145,12 +146,111 @@ def test_what_lies_under_a_null_is_no_matter() -> None:
     assert bs.array(np.array([1.0, np.nan]), mask=[False, True]).cast(bs.int8()).to_pylist() == [1, None]
 
 
+BAD = bs.array([300, 1, 300, 2, 300], bs.int64())
+LISTS = [bs.list_, bs.large_list, bs.list_view, bs.large_list_view, lambda item: bs.list_(item, 2)]
+
+
+def test_what_no_slot_shows_is_no_matter() -> None:
+    own = bs.Array.from_buffers
+    views, starts = bs.list_view(bs.int64()), np.array([1, 3], np.int32)
+    hidden = [
+        own(bs.dictionary(bs.int8(), bs.int64()), 3, [None, np.array([3, 1, 3], np.int8)], dictionary=BAD),
+        own(bs.struct([("a", bs.int64())]), 5, [bytes([0b01010]), ], [BAD]),
+        own(bs.list_(bs.int64()), 5, [bytes([0b01010]), np.arange(6, dtype=np.int32)], [BAD]),
+        own(bs.list_(bs.int64(), 1), 5, [bytes([0b01010])], [BAD]),
+        own(views, 2, [None, starts, np.array([1, 1], np.int32)], [BAD]),
+        own(bs.dense_union([("a", bs.int64())]), 2, [np.zeros(2, np.int8), starts], [BAD]),
+    ]  # fmt: skip
+    for array, narrow in zip(hidden, [bs.int8(), *[with_int8(array.type) for array in hidden[1:]]], strict=True):
+        made = array.cast(narrow)
+        made.validate(full=True)
+        assert made.type == narrow
+        assert made.to_pylist() == array.to_pylist()
+
+
+def with_int8(type_: bs.DataType) -> bs.DataType:
+    wanted: Any = bs.Field("a", bs.int8())
+    parts = {"children": (wanted,), "value_field": bs.Field("item", bs.int8())}
+    return replace(type_, **{name: part for name, part in parts.items() if hasattr(type_, name)})
+
+
+@pytest.mark.parametrize("source", LISTS)
+@pytest.mark.parametrize("target", LISTS)
+def test_lists_of_each_kind_become_those_of_another(source: Any, target: Any) -> None:
+    values = [[1, None], None, [3, 4], [5, 6]]
+    array = bs.array([[9, 9], *values, [7, 7]], source(bs.int64()))[1:5]
+    made = array.cast(target(bs.int8()))
+    made.validate(full=True)
+    assert made.type == target(bs.int8())
+    assert made.to_pylist() == values
+
+
+def test_lists_of_several_sizes_do_not_become_lists_of_one() -> None:
+    lists = bs.array([None, [1, 2], [3]])
+    with pytest.raises(bs.errors.DataTypeError, match=r"value 2 has 1 elements, fixed_size_list.* has 2"):
+        lists.cast(bs.list_(bs.int64(), 2))
+    assert lists[:2].cast(bs.list_(bs.int64(), 2)).to_pylist() == [None, [1, 2]]
+    strict = bs.large_list(bs.field("item", bs.int64(), nullable=False))
+    assert lists.cast(strict).to_pylist() == [None, [1, 2], [3]]
+    with pytest.raises(bs.errors.DataTypeError, match="field 'item': has 1 nulls, its field allows none"):
+        bs.array([[None]], bs.list_(bs.int64())).cast(strict)
+
+
+def test_the_order_of_words_stays_where_only_the_indices_change() -> None:
+    sizes = bs.dictionary(bs.int32(), bs.string(), ordered=True)
+    array = bs.Array.from_buffers(sizes, 2, [None, np.array([2, 0], np.int32)], dictionary=bs.array(["s", "m", "l"]))
+    made = array.cast(bs.dictionary(bs.int8(), bs.string(), ordered=True))
+    assert made.dictionary is array.dictionary
+    assert made.to_pylist() == ["l", "s"]
+    large = array.cast(bs.dictionary(bs.int8(), bs.large_string(), ordered=True))
+    assert large.dictionary is not None
+    assert large.dictionary.to_pylist() == ["s", "l"]
+    many = bs.array([str(n) for n in range(300)]).dictionary_encode()
+    assert many[:100].cast(bs.dictionary(bs.int8(), bs.string())).to_pylist() == many[:100].to_pylist()
+    with pytest.raises(bs.errors.DataTypeError, match="300 distinct values are too many for indices of int8"):
+        many.cast(bs.dictionary(bs.int8(), bs.string()))
+
+
+def test_how_a_map_s_parts_are_called_is_no_matter() -> None:
+    entries = bs.struct([bs.field("k", bs.string(), False), bs.field("v", bs.int64())])
+    target = bs.datatypes.types.Map(bs.field("pairs", entries, False))
+    made = bs.array([[("a", 1)], None], bs.map_(bs.large_string(), bs.int8())).cast(target)
+    assert made.type == target
+    assert made.to_pylist() == [[("a", 1)], None]
+
+
+def test_a_null_does_not_go_into_a_field_without() -> None:
+    array = bs.array([{"a": 1}, None, {"a": None}])
+    strict = bs.struct([bs.field("a", bs.int64(), False)])
+    with pytest.raises(bs.errors.DataTypeError, match="field 'a': has 1 nulls, its field allows none"):
+        array.cast(strict)
+    assert array[:2].cast(strict).to_pylist() == [{"a": 1}, None]
+
+
+def test_floats_have_as_few_digits_as_their_width_needs() -> None:
+    values = np.array([0.1, 1.5, 1e20, -0.0, np.inf], np.float32)
+    words = bs.array(values).cast(bs.string())
+    assert words.to_pylist() == ["0.1", "1.5", "1e+20", "-0.0", "inf"]
+    assert words.cast(bs.float32()).equals(bs.array(values))
+    assert bs.array(np.array([0.1], np.float16)).cast(bs.string()).to_pylist() == ["0.1"]
+
+
+def test_a_moment_that_numpy_does_not_know_has_no_text() -> None:
+    least = bs.array([0, -(1 << 63)]).cast(bs.timestamp("s"))
+    with pytest.raises(bs.errors.DataTypeError, match=r"value 1: -9223372036854775808 .* has no text"):
+        least.cast(bs.string())
+
+
 def test_an_unsafe_cast_cuts_off_and_wraps_around() -> None:
     assert bs.array([1.9, -1.9]).cast(bs.int8(), safe=False).to_pylist() == [1, -1]
     assert bs.array([300, 1]).cast(bs.int8(), safe=False).to_pylist() == [44, 1]
     stamps = bs.array([datetime(2020, 1, 1, 5)], bs.timestamp("s"))
     assert stamps.cast(bs.date32(), safe=False).to_pylist() == [date(2020, 1, 1)]
     assert stamps.cast(bs.date64(), safe=False).to_pylist() == [date(2020, 1, 1)]
+    before = bs.array([-1500, 1500]).cast(bs.timestamp("ms")).cast(bs.timestamp("s"), safe=False)
+    assert before.cast(bs.int64()).to_pylist() == [-2, 1], "the second that has begun"
+    spans = bs.array([-1500, 1500, -2000]).cast(bs.duration("ms")).cast(bs.duration("s"), safe=False)
+    assert spans.cast(bs.int64()).to_pylist() == [-1, 1, -2], "as numbers are cut off"
     decimals = bs.array([Decimal("1.55"), Decimal("-1.55")])
     assert decimals.cast(bs.decimal128(5, 1), safe=False).to_pylist() == [Decimal("1.5"), Decimal("-1.5")]
 

@@ -11,16 +11,23 @@ from collections.abc import Callable
 from itertools import product
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from bowstring.compute import number_casts, text_casts, time_casts
 from bowstring.compute.encoding import dictionary_encode, run_end_decode, run_end_encode
+from bowstring.compute.text_casts import spread
 from bowstring.datatypes import types as t
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import place
-from bowstring.layouts.dictionary import decode, nulls
-from bowstring.layouts.gather import check_length
+from bowstring.layouts.base import first_bad, place
+from bowstring.layouts.dictionary import DictionaryLayout, decode, nulls
+from bowstring.layouts.fixed_size_list import FixedSizeListLayout
+from bowstring.layouts.gather import check_length, take_stretches
+from bowstring.layouts.list_ import ListLayout
+from bowstring.layouts.list_view import ListViewLayout
 from bowstring.layouts.registry import layout_of
+from bowstring.layouts.struct_ import StructLayout
 
 Cast: TypeAlias = Callable[[Array, Any, bool], Array]
 
@@ -28,6 +35,7 @@ _NUMBERS = (t.Int, t.FloatingPoint, t.Bool)
 _TEXTS = (t.Utf8, t.LargeUtf8, t.Utf8View)
 _BYTES = (t.Binary, t.LargeBinary, t.BinaryView, t.FixedSizeBinary)
 _MOMENTS = (t.Date, t.Time, t.Timestamp)
+_LISTS = (t.List, t.LargeList, t.ListView, t.LargeListView, t.FixedSizeList)
 
 _CASTS: dict[tuple[type[t.DataType], type[t.DataType]], Cast] = {
     **dict.fromkeys(product(_NUMBERS, _NUMBERS), number_casts.numbers),
@@ -64,6 +72,8 @@ def cast(array: Array, target_type: t.DataType, safe: bool = True) -> Array:
         found = _CASTS.get((type(source), type(target_type)))
         if found is not None:
             return found(array, target_type, safe)
+        if isinstance(source, _LISTS) and isinstance(target_type, _LISTS):
+            return _lists(array, target_type, safe)
         return _children(array, target_type, safe)
     except InvalidDataError as error:
         raise DataTypeError(f"{source} does not become {target_type}: {error}") from None
@@ -72,17 +82,51 @@ def cast(array: Array, target_type: t.DataType, safe: bool = True) -> Array:
 def _children(array: Array, target: t.DataType, safe: bool) -> Array:
     source = array.type
     fits = type(source) is type(target) and source.num_fields == target.num_fields > 0
-    likeness = ("list_size", "mode", "type_ids")
-    if not fits or any(getattr(source, name, None) != getattr(target, name, None) for name in likeness):
+    if not fits or any(getattr(source, name, None) != getattr(target, name, None) for name in ("mode", "type_ids")):
         raise DataTypeError(f"{source} is not cast to {target}")
-    own = array.rebased()
+    own = _shown(array)
     children = []
     for child, old, new in zip(own.children, source.fields, target.fields, strict=True):
         with place(f"field {old.name!r}"):
             if isinstance(target, t.Struct) and old.name != new.name:
                 raise DataTypeError(f"is called {new.name!r} in {target}")
-            children.append(cast(child, new.type, safe))
-    return Array(layout_of(target), own.length, own.buffers, tuple(children), None, own.null_count)
+            is_named_alike = not isinstance(target, t.Map)  # how a map's parts are called is no matter
+            held = child if is_named_alike else child.seen_as(layout_of(_named_as(old.type, new.type)))
+            children.append(cast(held, new.type, safe))
+            if not (isinstance(target, t.Union) or new.nullable) and children[-1].null_count:
+                raise DataTypeError(f"has {children[-1].null_count} nulls, its field allows none")
+    return spread(Array(layout_of(target), own.length, own.buffers, tuple(children), None, own.null_count), array)
+
+
+def _named_as(entries: t.DataType, others: t.DataType) -> t.Struct:
+    pairs = zip(entries.fields, others.fields, strict=True)
+    return t.Struct(tuple(field.with_name(other.name) for field, other in pairs))
+
+
+def _shown(array: Array) -> Array:
+    """The slots that are not null, with nothing in the children that they do not show."""
+    mask = array.mask()
+    if mask is None and isinstance(array.layout, (StructLayout, ListLayout, FixedSizeListLayout)):
+        return array.rebased()
+    return array.layout.take(array, np.arange(array.length) if mask is None else np.flatnonzero(mask))
+
+
+def _lists(array: Array, target: Any, safe: bool) -> Array:
+    """Lists of each kind as another; to lists of one size where all have it."""
+    own = _shown(array)
+    starts, sizes = own.layout.spans(own)  # type: ignore[attr-defined]
+    with place(f"field {array.type.fields[0].name!r}"):
+        elements = cast(take_stretches(own.children[0], starts, sizes), target.value_type, safe)
+        if not target.value_field.nullable and elements.null_count:
+            raise DataTypeError(f"has {elements.null_count} nulls, its field allows none")
+    layout = layout_of(target)
+    if isinstance(layout, (ListLayout, ListViewLayout)):
+        return spread(layout.of(sizes, elements, None), array)
+    if (sizes != target.list_size).any():
+        at, mask = first_bad(sizes != target.list_size), array.mask()
+        where = at if mask is None else np.flatnonzero(mask)[at]
+        raise DataTypeError(f"value {where} has {sizes[at]} elements, {target} has {target.list_size}")
+    return spread(Array(layout, own.length, (None,), (elements,)), array)
 
 
 def _from_null(array: Array, target: t.DataType, safe: bool) -> Array:  # noqa: ARG001 -- as every cast
@@ -94,14 +138,37 @@ def _from_storage(array: Array, target: t.DataType, safe: bool) -> Array:
 
 
 def _from_words(array: Array, target: t.DataType, safe: bool) -> Array:
-    if isinstance(target, t.Dictionary) or array.dictionary is None:
-        return cast(decode(array), target, safe)
-    own = decode(array) if array.length < array.dictionary.length else None
-    if own is not None:
-        return cast(own, target, safe)
-    words = cast(array.dictionary, target, safe)
-    made = t.Dictionary(array.type.index_type, target)  # type: ignore[attr-defined]
-    return decode(Array(layout_of(made), array.length, array.buffers, (), words, array._null_count, array.offset))
+    """Each word that is used is cast once."""
+    layout = array.layout
+    assert isinstance(layout, DictionaryLayout)
+    if isinstance(target, t.Dictionary):
+        return _recoded(array, target, safe)
+    own = layout.compacted(array)
+    words = _cast_words(own, target, safe)
+    made = t.Dictionary(layout.indices.type, target)  # type: ignore[arg-type]
+    return decode(Array(layout_of(made), own.length, own.buffers, (), words, own._null_count, own.offset))
+
+
+def _recoded(array: Array, target: t.Dictionary, safe: bool) -> Array:
+    """Words and indices cast apart, so that the order of the words stays; unused words are left out where they change,
+    or are too many for the indices.
+    """
+    source, layout = array.layout, layout_of(target)
+    assert isinstance(source, DictionaryLayout)
+    assert isinstance(layout, DictionaryLayout)
+    most = np.iinfo(layout.indices.dtype).max
+    is_kept = array.dictionary is not None and source.dictionary is layout.dictionary and len(array.dictionary) <= most
+    own = array if is_kept else source.compacted(array)
+    words, keys = _cast_words(own, target.value_type, safe), source.keys(own)
+    if keys.size and keys.max() > most:
+        raise DataTypeError(f"{words.length} distinct values are too many for indices of {target.index_type}")
+    return layout.of(layout.indices.of(keys.astype(layout.indices.dtype), own.mask()), words)
+
+
+def _cast_words(array: Array, target: t.DataType, safe: bool) -> Array:
+    assert array.dictionary is not None
+    with place("dictionary"):
+        return cast(array.dictionary, target, safe)
 
 
 def _to_storage(array: Array, target: ExtensionType, safe: bool) -> Array:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.compute.number_casts import slots_of
+from bowstring.compute.number_casts import refuse, slots_of
 from bowstring.datatypes import types as t
 from bowstring.errors import DataTypeError
 from bowstring.layouts import text
@@ -68,31 +68,39 @@ def strings(array: Array, target: Any, safe: bool) -> Array:  # noqa: ARG001 -- 
 # What is shown as text
 
 
-def _moments(slots: Values, type: Any) -> list[str]:
-    unit = "D" if isinstance(type, t.Date) and type.unit == "day" else type.unit
-    shown = slots.astype(np.int64).view(f"M8[{unit}]")
-    if isinstance(type, t.Date):
+def _floats(array: Array) -> list[str]:
+    """As few digits as tell a number from others of its width."""
+    slots = array.values(1)
+    return list(map(str, slots) if slots.dtype.itemsize < 8 else map(repr, slots.tolist()))
+
+
+def _moments(array: Array) -> list[str]:
+    kind: Any = array.type
+    unit = "D" if isinstance(kind, t.Date) and kind.unit == "day" else kind.unit
+    shown = array.values(1).astype(np.int64).view(f"M8[{unit}]")
+    refuse(array, np.isnat(shown), "is what NumPy takes for no moment, and has no text")
+    if isinstance(kind, t.Date):
         return list(np.datetime_as_string(shown, "D").tolist())
     texts = np.datetime_as_string(shown).tolist()
-    if isinstance(type, t.Time):
+    if isinstance(kind, t.Time):
         return [one.partition("T")[2] for one in texts]
-    mark = "Z" if type.timezone else ""
+    mark = "Z" if kind.timezone else ""
     return [one.replace("T", " ") + mark for one in texts]
 
 
 _SHOWN: dict[type[t.DataType], Callable[[Array], list[str]]] = {
     t.Int: lambda a: list(map(str, a.values(1).tolist())),
-    t.FloatingPoint: lambda a: list(map(repr, a.values(1).tolist())),
+    t.FloatingPoint: _floats,
     t.Bool: lambda a: ["true" if bit else "false" for bit in slots_of(a).tolist()],
     t.Decimal: lambda a: [format(value, "f") for value in a.to_pylist()],
-    t.Date: lambda a: _moments(a.values(1), a.type),
-    t.Time: lambda a: _moments(a.values(1), a.type),
-    t.Timestamp: lambda a: _moments(a.values(1), a.type),
+    t.Date: _moments,
+    t.Time: _moments,
+    t.Timestamp: _moments,
 }
 
 
 def shown(array: Array, target: Any, safe: bool) -> Array:  # noqa: ARG001 -- every value has a text
-    """Values as text: numbers as Python shows them, moments in the manner of ISO 8601."""
+    """Values as text: numbers as Python or NumPy shows them, moments in the manner of ISO 8601."""
     kept = array.drop_null()
     words = layout_of(target).build(_SHOWN[type(array.type)](kept))
     return spread(words, array)

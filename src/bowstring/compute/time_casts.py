@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bowstring.compute.number_casts import integers, made, refuse
-from bowstring.datatypes.types import DataType, Int, Time
+from bowstring.datatypes.types import DataType, Duration, Int, Time
 from bowstring.errors import DataTypeError
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Values
@@ -31,6 +31,8 @@ def _converted(array: Array, slots: Values, units: tuple[str, str], target: Any,
     else:
         unit = new // old
         whole = wide // unit
+        if isinstance(target, Duration):  # as of numbers, what is cut off does not change the sign
+            whole += (whole * unit != wide) & (wide < 0)
         if safe:
             refuse(array, whole * unit != wide, f"is finer than {target}")
         wide = whole

@@ -81,6 +81,20 @@ class DictionaryLayout(Layout):
             raise InvalidDataError(f"indices[{at}] = {raw[at]} is not within the dictionary of {count} values")
         return raw.astype(np.int64)
 
+    def compacted(self, array: Array) -> Array:
+        """The array with just those words in its dictionary that its slots stand for, in their order; the array itself
+        where these are all.
+        """
+        keys, mask, words = self.keys(array), array.mask(), array.dictionary
+        assert words is not None
+        used, places = _distinct(keys if mask is None else keys[mask], words.length)
+        if len(used) == words.length:
+            return array
+        if mask is not None:
+            keys[mask] = places
+        indices = (places if mask is None else np.where(mask, keys, 0)).astype(self.indices.dtype)
+        return self.of(self.indices.of(indices, mask), words.take(used))
+
     def valid(self, array: Array) -> Mask | None:
         mask, dictionary = array.mask(), array.dictionary
         words = None if dictionary is None or array.length == array.null_count else dictionary.layout.valid(dictionary)

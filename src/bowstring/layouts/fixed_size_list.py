@@ -59,6 +59,12 @@ class FixedSizeListLayout(Layout):
             )
         return child.slice(first, count)
 
+    def spans(self, array: Array) -> tuple[Indices, Indices]:
+        """Where in the child the lists begin, and their sizes."""
+        self.elements(array)
+        first = array.offset * self.size
+        return first + np.arange(array.length) * self.size, np.full(array.length, self.size)
+
     def build(self, values: Sequence[Any]) -> Array:
         count = sum(value is None for value in values)
         check_values(count * self.size, len(values))

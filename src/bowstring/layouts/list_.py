@@ -79,6 +79,11 @@ class ListLayout(Layout):
         """The offsets, checked against the child."""
         return checked_offsets(array, array.children[0].length, "the child's length of")
 
+    def spans(self, array: Array) -> tuple[Indices, Indices]:
+        """Where in the child the lists begin, and their sizes."""
+        offsets = self.cuts(array).astype(np.int64)
+        return offsets[:-1], np.diff(offsets)
+
     def elements(self, array: Array, offsets: Values) -> Array:
         """The child's elements from the first to the last offset."""
         return array.children[0].slice(int(offsets[0]), int(offsets[-1] - offsets[0]))

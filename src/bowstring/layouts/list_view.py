@@ -55,7 +55,7 @@ class ListViewLayout(Layout):
         specs = (VALIDITY, BufferSpec(Role.OFFSETS, self.offset_type), BufferSpec(Role.SIZES, self.offset_type))
         super().__init__(type, specs, (values,))
 
-    def views(self, array: Array) -> tuple[Indices, Indices]:
+    def spans(self, array: Array) -> tuple[Indices, Indices]:
         """Offsets and sizes as 64-bit integers, every one checked to lie within the child, null slots too."""
         starts, sizes = array.values(1).astype(np.int64), array.values(2).astype(np.int64)
         count = array.children[0].length
@@ -67,17 +67,20 @@ class ListViewLayout(Layout):
             )
         return starts, sizes
 
+    def of(self, lengths: Values, child: Array, validity: Buffer | None) -> Array:
+        """An array of lists of so many elements each, which lie end to end in the child."""
+        return self._of(cut(lengths, self.offset_type, self.type)[:-1], lengths, child, validity)
+
     def _of(self, starts: Values, sizes: Values, child: Array, validity: Buffer | None) -> Array:
         held = [buffer_of(np.asarray(part, self.offset_type)) for part in (starts, sizes)]
         return Array(self, len(sizes), (validity, *held), (child,))
 
     def build(self, values: Sequence[Any]) -> Array:
         elements, lengths, mask = flatten(values, self.type)
-        offsets = cut(lengths, self.offset_type, self.type)
-        return self._of(offsets[:-1], lengths, self.children[0].build(elements), validity_of(mask))
+        return self.of(lengths, self.children[0].build(elements), validity_of(mask))
 
     def to_pylist(self, array: Array) -> list[Any]:
-        starts, sizes = self.views(array)
+        starts, sizes = self.spans(array)
         if not sizes.size:
             return []
         check_values(int(sizes.sum()), array.children[0].length)
@@ -87,7 +90,7 @@ class ListViewLayout(Layout):
         return with_nulls(lists, array)
 
     def rebase(self, array: Array) -> Array:
-        starts, sizes = self.views(array)
+        starts, sizes = self.spans(array)
         child = array.children[0]
         first, last = (int(starts.min()), int((starts + sizes).max())) if sizes.size else (0, 0)
         width = self.offset_type.itemsize
@@ -98,17 +101,12 @@ class ListViewLayout(Layout):
         buffers = (rebased_validity(array), offsets, lengths)
         return Array(self, array.length, buffers, (child,), null_count=array.null_count)
 
-    def _sequential(self, array: Array, starts: Indices, sizes: Indices, validity: Buffer | None) -> Array:
-        child = array.children[0]
-        offsets = cut(sizes, self.offset_type, self.type)
-        return self._of(offsets[:-1], sizes, take_stretches(child, starts, sizes), validity)
-
     def take(self, array: Array, indices: Indices) -> Array:
-        starts, sizes = self.views(array)
-        return self._sequential(array, starts[indices], sizes[indices], taken_validity(array, indices))
+        starts, sizes = (part[indices] for part in self.spans(array))
+        return self.of(sizes, take_stretches(array.children[0], starts, sizes), taken_validity(array, indices))
 
     def concat(self, arrays: Sequence[Array]) -> Array:
-        views = [self.views(array) for array in arrays]
+        views = [self.spans(array) for array in arrays]
         bases = np.cumsum([0] + [array.children[0].length for array in arrays])
         cut(np.diff(bases), self.offset_type, self.type)
         starts = np.concatenate([view[0] + base for view, base in zip(views, bases[:-1], strict=True)])
@@ -116,16 +114,16 @@ class ListViewLayout(Layout):
         return self._of(starts, np.concatenate([view[1] for view in views]), child, joined_validity(arrays))
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
-        (starts, sizes), (other_starts, other_sizes) = self.views(left), self.views(right)
+        (starts, sizes), (other_starts, other_sizes) = self.spans(left), self.spans(right)
         if not np.array_equal(sizes, other_sizes):
             return False
         elements = take_stretches(left.children[0], starts, sizes)
         return arrays_equal(elements, take_stretches(right.children[0], other_starts, sizes), nans_equal)
 
     def identity(self, array: Array) -> tuple[Values, ...]:
-        starts, sizes = self.views(array)
+        starts, sizes = self.spans(array)
         elements = take_stretches(array.children[0], starts, sizes)
         return (list_identity(elements, np.append(0, np.cumsum(sizes))),)
 
     def check_full(self, array: Array) -> None:
-        self.views(array)
+        self.spans(array)

@@ -26,9 +26,6 @@ from bowstring.layouts.array import Array
 from bowstring.layouts.base import Values, objects
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.dictionary import decode
-from bowstring.layouts.fixed_size_list import FixedSizeListLayout
-from bowstring.layouts.list_ import ListLayout
-from bowstring.layouts.list_view import ListViewLayout
 from bowstring.layouts.scalars.temporal import MonthDayNano, zone_of
 from bowstring.tabular.chunked import ChunkedArray
 
@@ -284,26 +281,13 @@ def _lists(array: Array, options: Options) -> Any:
     own = array.rebased()
     values = _default(own.children[0], options)
     flat = values if isinstance(values, np.ndarray) else np.asarray(values)
-    starts, stops = _spans(own)
-    rows: list[Any] = [flat[start:stop] for start, stop in zip(starts, stops, strict=True)]
+    starts, sizes = own.layout.spans(own)  # type: ignore[attr-defined]
+    stops = (starts + sizes).tolist()
+    rows: list[Any] = [flat[start:stop] for start, stop in zip(starts.tolist(), stops, strict=True)]
     mask = own.mask()
     return objects(
         [row if valid else None for row, valid in zip(rows, mask.tolist(), strict=True)] if mask is not None else rows
     )
-
-
-def _spans(array: Array) -> tuple[list[int], list[int]]:
-    """Where in the child each list begins and ends."""
-    layout = array.layout
-    if isinstance(layout, FixedSizeListLayout):
-        starts = np.arange(array.length) * layout.size
-        return starts.tolist(), (starts + layout.size).tolist()
-    if isinstance(layout, ListViewLayout):
-        begins, sizes = layout.views(array)
-        return begins.tolist(), (begins + sizes).tolist()
-    assert isinstance(layout, ListLayout)
-    cuts = layout.cuts(array).tolist()
-    return cuts[:-1], cuts[1:]
 
 
 def _extended(array: Array, _: Options) -> Any:
