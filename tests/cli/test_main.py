@@ -63,6 +63,14 @@ def test_a_fault_of_our_own_is_not_hidden(failing_with: Callable[[BaseException]
         main(["fail"])
 
 
+def test_too_little_memory_is_one_line_and_status_1(
+    failing_with: Callable[[BaseException], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing_with(MemoryError())
+    assert main(["fail"]) == 1
+    assert capsys.readouterr().err == "bowstring: there is not enough memory (bowstring --debug shows where)\n"
+
+
 def test_an_interrupt_has_its_own_status(failing_with: Callable[[BaseException], None]) -> None:
     failing_with(KeyboardInterrupt())
     assert main(["fail"]) == 130

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import click
 
-from bowstring.cli.streams import binary_output, given, max_piped_option, named, progress, sink_to
+from bowstring.cli.streams import PATH, binary_output, given, max_piped_option, named, progress, sink_to
 from bowstring.errors import UsageError
 from bowstring.inspection.anatomy.page import anatomy_page
 from bowstring.inspection.text import human_bytes, printable
 
 
 @click.command()
-@click.argument("file", required=False, type=click.Path(allow_dash=True))
+@click.argument("file", required=False, type=PATH)
 @click.option(
     "-o",
     "--output",
     metavar="PAGE",
-    type=click.Path(allow_dash=True),
+    type=PATH,
     help="Where to write the page, - for standard output; by default NAME.anatomy.html in the current folder.",
 )
 @max_piped_option

@@ -8,14 +8,14 @@ from itertools import islice
 import click
 
 from bowstring.cli.rows import column_option, limited, one_by_one, write_csv, write_json_lines, write_table
-from bowstring.cli.streams import forgive_letters, given, max_piped_option
+from bowstring.cli.streams import PATH, forgive_letters, given, max_piped_option
 from bowstring.ipc.opening import open_any
 
 _ROWS_SHOWN = 1000
 
 
 @click.command()
-@click.argument("file", required=False, type=click.Path(allow_dash=True))
+@click.argument("file", required=False, type=PATH)
 @click.option(
     "--format",
     "form",

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from bowstring.cli.streams import binary_output, given, max_piped_option, progress
+from bowstring.cli.streams import PATH, binary_output, given, max_piped_option, progress
 from bowstring.inspection.text import printable
 from bowstring.ipc.upkeep.concat import concat_files
 
@@ -18,10 +18,8 @@ _STREAM_ENDING = ".arrows"
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(allow_dash=True), metavar="FILE...")
-@click.option(
-    "-o", "--output", "target", required=True, type=click.Path(allow_dash=True), help="Where to write; - for output."
-)
+@click.argument("files", nargs=-1, required=True, type=PATH, metavar="FILE...")
+@click.option("-o", "--output", "target", required=True, type=PATH, help="Where to write; - for output.")
 @click.option(
     "--to", "kind", type=click.Choice(["file", "stream"]), help="What to write: by default a file, or by OUTPUT's name."
 )

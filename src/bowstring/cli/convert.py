@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, get_args
 import click
 
 from bowstring.cli import parquet, text_input
-from bowstring.cli.streams import binary_output, given, max_piped_option, named, progress, sink_to
+from bowstring.cli.streams import PATH, binary_output, given, max_piped_option, named, progress, sink_to
 from bowstring.datatypes.field import Schema
 from bowstring.datatypes.types import Dictionary
 from bowstring.errors import LimitError, UsageError
@@ -57,8 +57,8 @@ class _Input:
 
 
 @click.command()
-@click.argument("source", type=click.Path(allow_dash=True))
-@click.argument("target", type=click.Path(allow_dash=True))
+@click.argument("source", type=PATH)
+@click.argument("target", type=PATH)
 @click.option("--from", "source_kind", type=click.Choice(SOURCES), help="What SOURCE is, where its name does not say.")
 @click.option(
     "--to", "target_kind", type=click.Choice(TARGETS), help="What to write, where TARGET's name does not say."

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from bowstring.cli.settings import FAILED
-from bowstring.cli.streams import forgive_letters, given, max_piped_option, named
+from bowstring.cli.streams import PATH, forgive_letters, given, max_piped_option, named
 from bowstring.inspection.differences import (
     LengthDifference,
     RowDifference,
@@ -28,8 +28,8 @@ _LINE_CHARACTERS = 400
 
 
 @click.command()
-@click.argument("left", type=click.Path(allow_dash=True))
-@click.argument("right", type=click.Path(allow_dash=True))
+@click.argument("left", type=PATH)
+@click.argument("right", type=PATH)
 @click.option("-n", "--rows", "count", type=click.IntRange(min=0), default=10, show_default=True, help="Most rows.")
 @click.option("--ignore-metadata", is_flag=True, help="Let custom metadata differ.")
 @click.option("--json", "as_document", is_flag=True, help="Write the result as JSON.")

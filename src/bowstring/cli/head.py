@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from bowstring.cli.rows import column_option, limited, one_by_one, write_csv, write_json_lines, write_table
-from bowstring.cli.streams import forgive_letters, given, max_piped_option
+from bowstring.cli.streams import PATH, forgive_letters, given, max_piped_option
 from bowstring.ipc.opening import open_any
 
 
 @click.command()
-@click.argument("file", required=False, type=click.Path(allow_dash=True))
+@click.argument("file", required=False, type=PATH)
 @click.option("-n", "--rows", "count", type=click.IntRange(min=0), default=10, show_default=True, help="How many rows.")
 @click.option("--format", "form", type=click.Choice(["table", "jsonl", "csv"]), default="table", show_default=True)
 @column_option

@@ -30,7 +30,7 @@ _WIDE = 1000
 
 
 @click.command()
-@click.argument("file", required=False, type=click.Path(allow_dash=True))
+@click.argument("file", required=False, type=click.Path(allow_dash=True, readable=False))
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON, sizes in bytes.")
 @click.option("--all", "show_all", is_flag=True, help="Show all columns and all metadata, however many and long.")
 @click.option(

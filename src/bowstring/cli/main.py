@@ -6,45 +6,71 @@ This module imports no optional package, so that it can say which one is missing
 from __future__ import annotations
 
 import os
+import select
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from bowstring.cli.settings import FAILED, INTERRUPTED, Settings
 from bowstring.errors import BowstringError, MissingExtraError
 from bowstring.inspection.text import printable
 
 _CLI_PACKAGES = ("click", "rich")
+_WORDLESS = {"MemoryError": "there is not enough memory"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line `arguments` (without the program's name; by default the process's own); its exit status."""
     settings = Settings(debug=bool(os.environ.get("BOWSTRING_DEBUG")))
+    _stand_in_for_closed_streams()
     try:
-        return _run(arguments, settings)
+        status = _run(arguments, settings)
+        sys.stdout.flush()
+        return status
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has seen enough; keep the interpreter from failing on the last flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
-    except (BowstringError, OSError) as error:
-        if _is_interrupted(error):
+    except Exception as error:
+        if _came_of(error, KeyboardInterrupt):  # as py4j's do when it is interrupted in the middle of a call
             return INTERRUPTED
-        if settings.debug:
+        if _came_of(error, BrokenPipeError) and _nobody_reads_our_output():
+            return FAILED
+        if settings.debug or not isinstance(error, (BowstringError, OSError, MemoryError)):
             raise
         sys.stderr.write(one_line(error) + "\n")
         return FAILED
-    except Exception as error:
-        if _is_interrupted(error):
-            return INTERRUPTED
-        raise
+    finally:
+        _drop_what_cannot_be_written()
 
 
-def _is_interrupted(error: BaseException | None) -> bool:
-    """Whether an error came of an interrupt, as py4j's do when it is interrupted in the middle of a call."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
+def _came_of(error: BaseException | None, kind: type[BaseException]) -> bool:
+    while error is not None and not isinstance(error, kind):
         error = error.__cause__ or error.__context__
     return error is not None
+
+
+def _nobody_reads_our_output() -> bool:
+    """Whether whoever read it has seen enough."""
+    poll = select.poll()
+    with suppress(OSError):  # what is no descriptor has no other end
+        poll.register(sys.stdout.fileno(), 0)
+    return bool(poll.poll(0))
+
+
+def _drop_what_cannot_be_written() -> None:
+    """Keep the interpreter from failing, once more, as it flushes standard output at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _stand_in_for_closed_streams() -> None:
+    """Where a standard stream is closed, the next file that is opened would become it: open one that refuses what is
+    asked of it, or for errors takes it.
+    """
+    for name, mode, flags in (("stdin", "r", os.O_WRONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), mode, closefd=False))
 
 
 def one_line(error: Exception) -> str:
@@ -52,7 +78,7 @@ def one_line(error: Exception) -> str:
 
     A message may quote bytes of a hostile file, so control characters are shown as escapes.
     """
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(str(error).split()) or _WORDLESS.get(type(error).__name__, type(error).__name__)
     hint = "" if isinstance(error, MissingExtraError) else " (bowstring --debug shows where)"
     return f"bowstring: {printable(text)}{hint}"
 

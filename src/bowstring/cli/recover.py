@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from bowstring.cli.settings import FAILED
-from bowstring.cli.streams import binary_output, forgive_letters, given, max_piped_option, named, progress
+from bowstring.cli.streams import PATH, binary_output, forgive_letters, given, max_piped_option, named, progress
 from bowstring.inspection.text import printable
 from bowstring.ipc.upkeep.recover import Recovery, recover as recover_data
 from bowstring.ipc.upkeep.salvage import Dropped
@@ -19,8 +19,8 @@ _REASON_CHARACTERS = 300
 
 
 @click.command()
-@click.argument("source", type=click.Path(allow_dash=True))
-@click.argument("target", type=click.Path(allow_dash=True))
+@click.argument("source", type=PATH)
+@click.argument("target", type=PATH)
 @click.option("--quick", is_flag=True, help="Check the structure of batches only, not every value.")
 @click.option("--json", "as_json", is_flag=True, help="Write the report as JSON.")
 @click.option("--all", "show_all", is_flag=True, help=f"Show all that is dropped, not only the first {_DROPPED_SHOWN}.")

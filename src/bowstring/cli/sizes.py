@@ -7,7 +7,16 @@ from typing import Any
 
 import click
 
-from bowstring.cli.streams import forgive_letters, given, max_piped_option, named, plain_table, show, terminal_width
+from bowstring.cli.streams import (
+    PATH,
+    forgive_letters,
+    given,
+    max_piped_option,
+    named,
+    plain_table,
+    show,
+    terminal_width,
+)
 from bowstring.inspection.inspector import inspect
 from bowstring.inspection.report import ColumnReport, Inspection
 from bowstring.inspection.text import human_bytes, printable
@@ -19,7 +28,7 @@ _TITLES = ("column", "type", "encoding", "bytes", "size", "share")
 
 
 @click.command()
-@click.argument("file", required=False, type=click.Path(allow_dash=True))
+@click.argument("file", required=False, type=PATH)
 @click.option("--json", "as_json", is_flag=True, help="Write all columns as JSON, sizes in bytes.")
 @click.option("--all", "show_all", is_flag=True, help=f"Show all columns, not only the {_COLUMNS_SHOWN} largest.")
 @max_piped_option

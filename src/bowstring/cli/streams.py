@@ -18,6 +18,9 @@ from bowstring.ipc.places.sinks import Sink, sink_for
 
 _WIDE = 1000
 
+PATH = click.Path(allow_dash=True, readable=False)
+"""A path or "-" as it is given: whether it can be read or written is told by who tries."""
+
 max_piped_option = click.option(
     "--max-piped-bytes",
     type=click.IntRange(min=0),

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from bowstring.cli.settings import FAILED
-from bowstring.cli.streams import forgive_letters, given, max_piped_option, named, progress
+from bowstring.cli.streams import PATH, forgive_letters, given, max_piped_option, named, progress
 from bowstring.inspection.text import printable
 from bowstring.inspection.validating import Fault, Validation, Validator
 
@@ -19,7 +19,7 @@ _NAME_CHARACTERS = 60
 
 
 @click.command()
-@click.argument("file", required=False, type=click.Path(allow_dash=True))
+@click.argument("file", required=False, type=PATH)
 @click.option("--quick", is_flag=True, help="Look at the structure only, not at every value.")
 @click.option("--json", "as_json", is_flag=True, help="Write the result as JSON.")
 @click.option("--all", "show_all", is_flag=True, help=f"Show all faults, not only the first {_FAULTS_SHOWN}.")

@@ -1,0 +1,104 @@
+"""What commands do where a standard stream is closed, full or given up, and where a path may not be read."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.cli.running import write
+
+TABLE = pa.table({"n": range(100_000)})
+BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+"""As users run it: what is written waits in a buffer, which the interpreter flushes at its end."""
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "bowstring", *map(str, arguments)]
+
+
+def run_without(descriptors: tuple[int, ...], *arguments: object) -> subprocess.CompletedProcess[bytes]:
+    """Run `bowstring` with these descriptors closed."""
+    closing = " ".join(f"{descriptor}>&-" for descriptor in descriptors)
+    return subprocess.run(
+        ["sh", "-c", f'exec "$@" {closing}', "sh", *command(*arguments)],
+        env=BUFFERED, capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("streams") / "data.arrow", TABLE)
+
+
+@pytest.mark.parametrize("name", ["info", "head", "cat", "sizes", "validate", "--help"])
+def test_output_that_a_full_disk_does_not_take_is_one_line_and_status_1(name: str, path: Path) -> None:
+    arguments = [name] if name == "--help" else [name, path]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            command(*arguments), stdout=full, stderr=subprocess.PIPE, env=BUFFERED, timeout=60, check=False
+        )
+    assert done.returncode == 1
+    assert b"No space left on device" in done.stderr
+    assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments", [["info"], ["cat"], ["convert", "--to", "stream"], ["integration", "arrow-to-json"]]
+)
+def test_output_that_is_closed_is_one_line_and_status_1(arguments: list[str], path: Path) -> None:
+    target = ["-"] if len(arguments) > 1 else []
+    done = run_without((1,), *arguments, path, *target)
+    assert done.returncode == 1
+    assert b"Bad file descriptor" in done.stderr
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_what_needs_no_standard_stream_works_where_all_are_closed(path: Path, tmp_path: Path) -> None:
+    assert run_without((0, 1, 2), "convert", path, tmp_path / "copy.arrow").returncode == 0
+    assert pa.ipc.open_file(tmp_path / "copy.arrow").read_all() == TABLE
+
+
+def test_input_that_is_closed_is_one_line_and_status_1() -> None:
+    done = run_without((0,), "info", "-")
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"bowstring: standard input: cannot be read: Bad file descriptor")
+
+
+@pytest.mark.parametrize("arguments", [["cat"], ["convert", "--to", "stream"], ["concat", "-o", "-"], ["recover"]])
+def test_a_reader_who_has_seen_enough_is_no_line_and_status_1(arguments: list[str], path: Path) -> None:
+    target = ["-"] if arguments[0] in ("convert", "recover") else []
+    with subprocess.Popen(
+        command(*arguments, path, *target), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=BUFFERED
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(1)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 1
+
+
+def _without_the_rights_of_root() -> None:
+    """Give up what lets root read any file (PR_CAPBSET_DROP of CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH)."""
+    for capability in (1, 2):
+        ctypes.CDLL(None).prctl(24, capability)
+
+
+@pytest.mark.parametrize("name", ["info", "head", "sizes", "validate", "recover", "concat"])
+def test_a_file_that_may_not_be_read_is_one_line_and_status_1(name: str, tmp_path: Path) -> None:
+    closed = write(tmp_path / "closed.arrow", TABLE)
+    closed.chmod(0)
+    rest: dict[str, list[object]] = {"recover": [tmp_path / "out"], "concat": ["-o", tmp_path / "out"]}
+    done = subprocess.run(
+        command(name, closed, *rest.get(name, [])),
+        capture_output=True, timeout=60, check=False, preexec_fn=_without_the_rights_of_root,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.endswith(b"closed.arrow: cannot be opened: Permission denied (bowstring --debug shows where)\n")
+    assert not (tmp_path / "out").exists()
