@@ -90,6 +90,15 @@ def test_what_is_broken_or_missing_is_one_line(tmp_path: Path) -> None:
     assert run_command("diff", "-", "-").returncode == 2
 
 
+def test_a_value_that_is_malformed_is_told_with_its_side_and_column(tmp_path: Path) -> None:
+    left = write(tmp_path / "a.arrow", pa.table({"word": ["sound", "other", "xxyyzz"]}))
+    right = write(tmp_path / "b.arrow", pa.table({"word": ["sound", "sound", "xxyyzz"]}))
+    right.write_bytes(right.read_bytes().replace(b"xxyyzz", b"xx\xffyzz"))
+    done = run_command("diff", left, right)
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
+    assert b"on the right, from row 2 on, column 'word': values[0] is no UTF-8" in done.stderr
+
+
 def test_golden_files_and_streams_of_one_case_do_not_differ(
     shared_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -156,6 +156,15 @@ def test_broken_data_is_one_line(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
 
 
+def test_a_value_that_is_malformed_is_told_with_its_batch_and_column(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.arrow", pa.table({"id": [1, 2], "word": ["sound", "xxyyzz"]}), 1)
+    path.write_bytes(path.read_bytes().replace(b"xxyyzz", b"xx\xffyzz"))
+    for command in (["head"], ["cat"], ["cat", "--format", "csv"]):
+        done = run_command(*command, path)
+        assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+        assert b"record batch 1, column 'word': values[0] is no UTF-8" in done.stderr
+
+
 def test_every_golden_case_can_be_shown(shared_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = sorted((shared_folder / "corpus" / "golden" / "cpp-21.0.0").glob("*.stream"))
     if not found:

@@ -42,9 +42,9 @@ def one_by_one(reader: FileReader | StreamReader) -> Iterable[RecordBatch]:
 def limited(batches: Iterable[RecordBatch], limit: int | None) -> Iterator[_Row]:
     """The rows of batches, the first `limit` of them; no batch is taken that is not needed."""
     left = limit
-    for batch in batches if left is None or left > 0 else ():
+    for number, batch in enumerate(batches if left is None or left > 0 else ()):
         part = batch if left is None else batch.slice(0, left)
-        yield from rows_of(part)
+        yield from rows_of(part, where=f"record batch {number}, ")
         if left is not None:
             left -= part.num_rows
             if left <= 0:

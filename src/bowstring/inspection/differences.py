@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from bowstring.datatypes.field import Field, Schema
+from bowstring.errors import InvalidDataError
 from bowstring.layouts.array import Array
+from bowstring.layouts.base import place
 from bowstring.tabular.batch import RecordBatch
 
 _Pair = tuple[Array, Array]
@@ -110,16 +113,38 @@ def row_differences(
 
 def _within(pairs: Sequence[tuple[str, _Pair]], start: int, count: int) -> Iterator[RowDifference]:
     """The rows that differ, by halving what is not equal."""
-    differing = [(name, (a, b)) for name, (a, b) in pairs if not a.equals(b, nans_equal=True)]
+    differing = [(name, pair) for name, pair in pairs if not _equal(name, pair, start)]
     if not differing:
         return
     if count == 1:
-        yield RowDifference(start, tuple(Cell(name, a.to_pylist()[0], b.to_pylist()[0]) for name, (a, b) in differing))
+        yield RowDifference(start, tuple(_cell(name, pair, start) for name, pair in differing))
         return
     half = count // 2
     for offset, length in ((0, half), (half, count - half)):
         cut = [(name, (a.slice(offset, length), b.slice(offset, length))) for name, (a, b) in differing]
         yield from _within(cut, start + offset, length)
+
+
+def _equal(name: str, pair: _Pair, start: int) -> bool:
+    with _told(name, pair, start):
+        return pair[0].equals(pair[1], nans_equal=True)
+
+
+def _cell(name: str, pair: _Pair, row: int) -> Cell:
+    with _told(name, pair, row):
+        return Cell(name, pair[0].to_pylist()[0], pair[1].to_pylist()[0])
+
+
+@contextmanager
+def _told(name: str, pair: _Pair, start: int) -> Iterator[None]:
+    """Say on which side and in which rows what is malformed lies."""
+    try:
+        yield
+    except InvalidDataError:
+        for side, array in zip(("left", "right"), pair, strict=True):
+            with place(f"on the {side}, from row {start} on, column {name!r}"):
+                array.validate(full=True)
+        raise
 
 
 def _keyed(schema: Schema) -> dict[tuple[str, int], Field]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from bowstring.datatypes.canonical.moments import OffsetMoment
+from bowstring.layouts.base import place
 from bowstring.tabular.batch import RecordBatch
 
 _AT_ONCE = 1024
@@ -22,14 +23,22 @@ _TICKS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _MUST_BE_QUOTED = frozenset('",\r\n')
 
 
-def rows_of(batch: RecordBatch, at_once: int = _AT_ONCE) -> Iterator[tuple[Any, ...]]:
-    """The rows as tuples of Python values, a few rows spelled out at a time; duplicate names do no harm."""
+def rows_of(batch: RecordBatch, at_once: int = _AT_ONCE, where: str = "") -> Iterator[tuple[Any, ...]]:
+    """The rows as tuples of Python values, a few rows spelled out at a time; duplicate names do no harm.
+
+    Raises `InvalidDataError` or `DataTypeError` naming `where`, the row from which it counts and the column.
+    """
     for start in range(0, batch.num_rows, at_once):
         part = batch.slice(start, at_once)
         if part.num_columns == 0:
             yield from (() for _ in range(part.num_rows))
         else:
-            yield from zip(*(column.to_pylist() for column in part.columns), strict=True)
+            from_row = f"from row {start} on, " if start else ""
+            columns = []
+            for field, column in zip(part.schema, part.columns, strict=True):
+                with place(f"{where}{from_row}column {field.name!r}"):
+                    columns.append(column.to_pylist())
+            yield from zip(*columns, strict=True)
 
 
 def json_value(value: Any) -> Any:
