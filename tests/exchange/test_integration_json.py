@@ -96,6 +96,30 @@ def test_a_document_is_read_from_a_path_a_file_object_and_gzip(tmp_path: Path) -
         assert differences(batch.schema, [batch], integration.read(source)) == []
 
 
+class Narrow(io.RawIOBase):
+    """Takes a few bytes at a time, as standard output without a buffer may, and no more than there is room for."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+        self.taken = b""
+
+    def write(self, data: Any) -> int:
+        part = bytes(data[: min(7, self.room - len(self.taken))])
+        self.taken += part
+        return len(part)
+
+
+def test_a_file_object_that_takes_parts_gets_all_of_them() -> None:
+    batch = batch_of(bs.array(["ü", None]))
+    document = integration.document(batch.schema, [batch])
+    sink = Narrow(100_000)
+    integration.write(sink, document)
+    assert json.loads(sink.taken) == document
+    with pytest.raises(errors.ResourceError, match="bytes are left"):
+        integration.write(Narrow(50), document)
+
+
 def test_not_a_number_and_the_infinities_go_there_and_back() -> None:
     numbers = [float("nan"), float("inf"), float("-inf"), -0.0]
     for width in (bs.float16(), bs.float32(), bs.float64()):

@@ -59,11 +59,16 @@ def write(sink: Any, document: Json) -> None:
     """Write a document as text to a path or a binary file object.
 
     A value that JSON has no word for (NaN, the infinities) is written as Python and JavaScript write it. Raises
-    `ResourceError` where the path cannot be written.
+    `ResourceError` where the path cannot be written, or the object takes no more.
     """
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
     if not isinstance(sink, (str, os.PathLike)):
-        sink.write(text)
+        left = memoryview(text)
+        while left.nbytes:  # what has no buffer may take a part
+            taken = sink.write(left)
+            if taken == 0:
+                raise ResourceError(f"{type(sink).__name__}: takes no more, {left.nbytes} bytes are left")
+            left = left[taken:] if isinstance(taken, int) else left[:0]
         return
     try:
         with open(sink, "wb") as file:
