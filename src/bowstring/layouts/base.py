@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -141,6 +141,12 @@ class Layout(ABC):
     def to_pylist(self, array: Array) -> list[Any]:
         """The values as Python objects, None for null."""
 
+    def numbers(self, array: Array) -> Values | None:
+        """The slots as NumPy's numbers or booleans, shape (length,), whatever lies in null ones; None where values are
+        no such.
+        """
+        return None
+
     def to_numpy(self, array: Array, allow_copy: bool) -> Values:
         """The values as a NumPy array of shape (length,); an object array where NumPy has no such type."""
         if not allow_copy:
@@ -201,14 +207,6 @@ def validity_of(mask: npt.NDArray[np.bool_] | None) -> Buffer | None:
     return None if mask is None or mask.all() else bitmap.pack(mask)
 
 
-def split_nulls(values: Sequence[Any], fill: Any) -> tuple[Sequence[Any], Mask | None]:
-    """Values with `fill` in the place of None, and the mask of those that are not None (None where all are)."""
-    mask = np.frombuffer(bytes([value is not None for value in values]), np.bool_)
-    if mask.all():
-        return values, None
-    return [fill if value is None else value for value in values], mask
-
-
 def rebased_validity(array: Array) -> Buffer | None:
     """The validity bitmap from bit 0 on; None where nothing is null."""
     validity = array.buffers[0]
@@ -223,17 +221,51 @@ def taken_validity(array: Array, indices: Indices) -> Buffer | None:
     return None if mask is None else validity_of(mask[indices])
 
 
-def with_nulls(values: list[Any], array: Array) -> list[Any]:
-    """The list with None put at the null slots, in place."""
-    return put_nulls(values, array.mask())
+def with_nulls(array: Array, decode: Callable[[Array], list[Any]]) -> list[Any]:
+    """What `decode` makes of an array, with None at the null slots; where most are null it is given only the others."""
+    mask = array.mask()
+    if mask is None:
+        return decode(array)
+    kept = np.flatnonzero(mask)
+    if 2 * len(kept) >= len(mask):
+        return put_nulls(decode(array), mask)
+    try:
+        return spread(decode(array.layout.take(array, kept)), mask)
+    except InvalidDataError:
+        decode(array)  # counts from the first slot
+        raise
 
 
-def put_nulls(values: list[Any], mask: Mask | None) -> list[Any]:
+def put_nulls(values: list[Any], mask: Mask) -> list[Any]:
     """The list with None put where the mask is not True, in place."""
-    if mask is not None:
-        for index in np.flatnonzero(~mask).tolist():
-            values[index] = None
+    for index in np.flatnonzero(~mask).tolist():
+        values[index] = None
     return values
+
+
+def spread(values: Sequence[Any], mask: Mask) -> list[Any]:
+    """A value where the mask is True, one after the other, and None elsewhere."""
+    room = np.empty(len(mask), np.dtype(object))
+    room[mask] = objects(values)
+    found: list[Any] = room.tolist()
+    return found
+
+
+_BLOCK_NUMBERS = 1 << 13
+"""So many Python values are made before the next ones, while they are in the processor's cache."""
+
+
+def python_numbers(numbers: Values, mask: Mask | None) -> list[Any]:
+    """NumPy's numbers or booleans as Python's, None where the mask is not True."""
+    if mask is None:
+        return numbers.tolist()  # type: ignore[no-any-return]
+    found: list[Any] = []
+    for first in range(0, len(numbers), _BLOCK_NUMBERS):
+        own, valid = numbers[first : first + _BLOCK_NUMBERS], mask[first : first + _BLOCK_NUMBERS]
+        room = np.empty(len(own), np.dtype(object))
+        np.copyto(room, own, "unsafe", where=valid)
+        found += room.tolist()
+    return found
 
 
 def objects(values: Sequence[Any]) -> Values:

@@ -32,6 +32,7 @@ from bowstring.layouts.base import (
     rebased_validity,
     taken_validity,
     validity_of,
+    with_nulls,
 )
 from bowstring.layouts.equality import same, throughout
 from bowstring.layouts.gather import gather
@@ -209,17 +210,11 @@ class BinaryLayout(Layout):
         return made
 
     def to_pylist(self, array: Array) -> list[Any]:
-        offsets, data, mask = self.cuts(array), self.data(array).bytes, array.mask()
-        if not self.is_text:
-            return text.byte_slices(data, offsets, mask)
-        try:
-            return text.slices(data, offsets, mask)
-        except InvalidDataError:
-            if mask is None:
-                raise
-            self.check_full(array)  # what is no text may lie under a null
-            found = iter(self.to_pylist(self.take(array, np.flatnonzero(mask))))
-            return [next(found) if valid else None for valid in mask.tolist()]
+        return with_nulls(array, self._strings)
+
+    def _strings(self, array: Array) -> list[Any]:
+        offsets, data = self.cuts(array), self.data(array).bytes
+        return text.slices(data, offsets, array.mask()) if self.is_text else text.byte_slices(data, offsets)
 
     def rebase(self, array: Array) -> Array:
         if not array.length:

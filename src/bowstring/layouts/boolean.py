@@ -22,11 +22,11 @@ from bowstring.layouts.base import (
     Role,
     Values,
     brief,
+    python_numbers,
     rebased_validity,
     split_nulls,
     taken_validity,
     validity_of,
-    with_nulls,
 )
 from bowstring.layouts.joining import joined_bits, joined_validity
 from bowstring.memory import bitmap
@@ -61,8 +61,11 @@ class BooleanLayout(Layout):
             raise DataTypeError(f"value {index}: {brief(value)} is no bool")
         return self.of(np.fromiter(filled, np.bool_, len(filled)), mask)
 
+    def numbers(self, array: Array) -> Values:
+        return self.bits(array)
+
     def to_pylist(self, array: Array) -> list[Any]:
-        return with_nulls(self.bits(array).tolist(), array)
+        return python_numbers(self.bits(array), array.mask())
 
     def to_numpy(self, array: Array, allow_copy: bool) -> Values:
         if not allow_copy:

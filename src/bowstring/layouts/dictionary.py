@@ -126,6 +126,9 @@ class DictionaryLayout(Layout):
         return self.of(indices, self._dictionary.build(distinct))
 
     def to_pylist(self, array: Array) -> list[Any]:
+        return with_nulls(array, self._values)
+
+    def _values(self, array: Array) -> list[Any]:
         keys = self.keys(array)
         assert array.dictionary is not None
         if array.null_count == array.length:
@@ -135,7 +138,7 @@ class DictionaryLayout(Layout):
             used, keys = np.unique(keys, return_inverse=True)
             dictionary = dictionary.take(used)
         words = dictionary.to_pylist()
-        return with_nulls([words[key] for key in keys.tolist()], array)
+        return [words[key] for key in keys.tolist()]
 
     def to_numpy(self, array: Array, allow_copy: bool) -> Values:
         if not allow_copy:

@@ -76,8 +76,11 @@ class FixedSizeListLayout(Layout):
         return Array(self, len(filled), (validity_of(mask),), (self.children[0].build(elements),))
 
     def to_pylist(self, array: Array) -> list[Any]:
+        return with_nulls(array, self._lists)
+
+    def _lists(self, array: Array) -> list[Any]:
         elements, size = self.elements(array).to_pylist(), self.size
-        return with_nulls([elements[at * size : at * size + size] for at in range(array.length)], array)
+        return [elements[at * size : at * size + size] for at in range(array.length)]
 
     def to_numpy(self, array: Array, allow_copy: bool) -> Values:
         if array.null_count == 0 and (not allow_copy or self.elements(array).null_count == 0):

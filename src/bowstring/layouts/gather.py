@@ -113,11 +113,36 @@ def _copy_block(out: Bytes, targets: Indices, data: Bytes, sources: Indices, len
         if length == _LONG_BYTES or len(own) < _FEW_STRETCHES:
             alone.append(own)
             continue
-        element = np.dtype((np.void, length))
-        held: Values = np.ndarray(data.size - length + 1, element, data, strides=(1,))
-        room: Values = np.ndarray(out.size - length + 1, element, out, strides=(1,))
-        room[targets[own]] = held[sources[own]]
+        _windows(out, length)[targets[own]] = _windows(data, length)[sources[own]]
     if alone:
         some, into, source = np.concatenate(alone), out.data, data.data
         for to, at, length in zip(targets[some].tolist(), sources[some].tolist(), lengths[some].tolist(), strict=True):
             into[to : to + length] = source[at : at + length]
+
+
+def heads(data: Bytes, starts: Indices, width: int) -> Values:
+    """`width` bytes, at least one, from each start on, as elements of NumPy's void type; zeros beyond the data."""
+    last = data.size - width
+    is_inside = starts <= last
+    if is_inside.all():
+        return _windows(data, width)[starts]
+    first = max(last, 0)
+    found = np.empty(len(starts), np.dtype((np.void, width)))
+    near_end = np.concatenate((data[first:], np.zeros(width, UINT8)))
+    found[~is_inside] = _windows(near_end, width)[starts[~is_inside] - first]
+    if is_inside.any():
+        found[is_inside] = _windows(data, width)[starts[is_inside]]
+    return found
+
+
+def lay(out: Bytes, targets: Indices, elements: Values) -> None:
+    """Copy elements of NumPy's void type to rising targets, each over what of the one before reaches beyond its target.
+
+    NumPy assigns one after the other, so that of an element remains what lies before the next one's target.
+    """
+    _windows(out, elements.itemsize)[targets] = elements
+
+
+def _windows(data: Bytes, width: int) -> Values:
+    """An element of so many bytes at every byte of the data, which holds one at least; shares the memory."""
+    return np.ndarray(data.size - width + 1, np.dtype((np.void, width)), data, strides=(1,))

@@ -98,6 +98,9 @@ class ListLayout(Layout):
         return self.of(lengths, self.children[0].build(elements), validity_of(mask))
 
     def to_pylist(self, array: Array) -> list[Any]:
+        return with_nulls(array, self._lists)
+
+    def _lists(self, array: Array) -> list[Any]:
         offsets, found = self.cuts(array), []
         step = _BLOCK_LISTS if self.children[0].IS_LOCAL else max(array.length, 1)
         for first in range(0, array.length, step):
@@ -111,7 +114,7 @@ class ListLayout(Layout):
             for stop in (cuts[1:] - cuts[0]).tolist():
                 found.append(elements[start:stop])
                 start = stop
-        return with_nulls(found, array)
+        return found
 
     def rebase(self, array: Array) -> Array:
         offsets = array.values(1) if array.length else self.cuts(array)
@@ -176,12 +179,12 @@ class MapLayout(ListLayout):
         key, item = (child.build([pair[side] for pair in pairs]) for side, child in enumerate(entries.children))
         return self.of(lengths, Array(entries, len(pairs), (None,), (key, item)), validity_of(mask))
 
-    def to_pylist(self, array: Array) -> list[Any]:
+    def _lists(self, array: Array) -> list[Any]:
         offsets = self.cuts(array)
         entries = self.elements(array, offsets).rebased()
         keys, items = (child.to_pylist() for child in entries.children)
         pairs, at = list(zip(keys, items, strict=True)), (offsets - offsets[0]).tolist()
-        return with_nulls([pairs[start:stop] for start, stop in pairwise(at)], array)
+        return [pairs[start:stop] for start, stop in pairwise(at)]
 
     def check_full(self, array: Array) -> None:
         mask = array.mask()

@@ -80,14 +80,16 @@ class ListViewLayout(Layout):
         return self.of(lengths, self.children[0].build(elements), validity_of(mask))
 
     def to_pylist(self, array: Array) -> list[Any]:
+        return with_nulls(array, self._lists)
+
+    def _lists(self, array: Array) -> list[Any]:
         starts, sizes = self.spans(array)
         if not sizes.size:
             return []
         check_values(int(sizes.sum()), array.children[0].length)
         first, last = int(starts.min()), int((starts + sizes).max())
         elements = array.children[0].slice(first, last - first).to_pylist()
-        lists = [elements[at : at + size] for at, size in zip((starts - first).tolist(), sizes.tolist(), strict=True)]
-        return with_nulls(lists, array)
+        return [elements[at : at + size] for at, size in zip((starts - first).tolist(), sizes.tolist(), strict=True)]
 
     def rebase(self, array: Array) -> Array:
         starts, sizes = self.spans(array)

@@ -29,6 +29,7 @@ from bowstring.layouts.base import (
     brief,
     buffer_of,
     put_nulls,
+    python_numbers,
     rebased_validity,
     split_nulls,
     taken_validity,
@@ -115,16 +116,19 @@ class PrimitiveLayout(Layout):
             own_mask = mask if own_mask is None else mask & own_mask
         return self.of(slots, own_mask)
 
+    def numbers(self, array: Array) -> Values | None:
+        return array.values(1) if self.scalars.IS_NUMBER else None
+
     def to_pylist(self, array: Array) -> list[Any]:
         slots, mask = array.values(1), array.mask()
+        if self.scalars.IS_NUMBER:
+            return python_numbers(slots, mask)
         if mask is None:
             return self.scalars.decode(slots)
         found: list[Any] = []
         for first in range(0, len(slots), _BLOCK_VALUES):
-            own, valid = slots[first : first + _BLOCK_VALUES], mask[first : first + _BLOCK_VALUES]
-            if not self.scalars.IS_TOTAL:
-                own = own.copy()
-                own[~valid] = np.zeros((), self.dtype)
+            own, valid = slots[first : first + _BLOCK_VALUES].copy(), mask[first : first + _BLOCK_VALUES]
+            own[~valid] = np.zeros((), self.dtype)
             found += put_nulls(self.scalars.decode(own), valid)
         return found
 

@@ -127,10 +127,13 @@ class StructLayout(Layout):
         return [[v.get(name) if isinstance(v, Mapping) else v[at] for v in values] for at, name in enumerate(names)]
 
     def to_pylist(self, array: Array) -> list[Any]:
+        return with_nulls(array, self._structs)
+
+    def _structs(self, array: Array) -> list[Any]:
         columns = [column.to_pylist() for column in self.columns(array)]
         if len(set(self.names)) < len(self.names):
-            return with_nulls(list(zip(*columns, strict=True)), array)
-        return with_nulls(rows_of(self.names, columns, array.length), array)
+            return list(zip(*columns, strict=True))
+        return rows_of(self.names, columns, array.length)
 
     def rebase(self, array: Array) -> Array:
         columns = tuple(column.rebased() for column in self.columns(array))

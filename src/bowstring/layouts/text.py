@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable, Iterator
-from io import BytesIO, StringIO
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from io import BytesIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.memory.buffer import UINT8
+from bowstring.layouts.gather import copy_stretches, heads, lay
+from bowstring.memory.buffer import UINT8, Bytes
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import Indices, Values
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
 _BLOCK_BYTES = 1 << 18
 _BLOCK_VALUES = 1 << 15
 _SPLIT_VALUES = 1 << 13
-_SHORT_BYTES = 256
+_SHORT_BYTES = 128
+_NARROW_BYTES = 16
 _MARKS = 32
 
 
@@ -36,69 +36,68 @@ def is_ascii(data: Values) -> bool:
     return not data.size > whole or int(data[whole:].max()) < 128
 
 
-def slices(data: Values, offsets: Values, mask: Mask | None) -> list[str | None]:
-    """The strings between consecutive offsets, which rise and lie within the data; None where the mask is not True.
+def slices(data: Bytes, offsets: Values, mask: Mask | None) -> list[str]:
+    """The strings between consecutive offsets, which rise and lie within the data; empty where the mask is not True.
 
-    Raises `InvalidDataError` naming the first value that is no UTF-8, be it null or not.
+    Raises `InvalidDataError` naming the first value that is no UTF-8.
     """
-    found: list[str | None] = []
+    found: list[str] = []
     try:
-        for held, cuts, valid in _blocks(data, offsets, mask):
-            found += _words(held, cuts)
-            _put_nulls(found, valid)
+        for first in range(0, len(offsets) - 1, _SPLIT_VALUES):
+            cuts = offsets[first : first + _SPLIT_VALUES + 1].astype(np.int64)
+            lengths = np.diff(cuts)
+            if mask is not None:
+                lengths *= mask[first : first + _SPLIT_VALUES]
+            found += _words(data, cuts[:-1], lengths)
     except UnicodeDecodeError:
-        check(data, offsets, None)
+        check(data, offsets, mask)
         raise
     return found
 
 
-def _words(held: Values, cuts: Indices) -> Iterable[str]:
-    """The strings of a block. Raises UnicodeDecodeError."""
-    raw = held.tobytes()
-    if held.size <= _SHORT_BYTES * len(cuts):
-        if raw.isascii():
-            return map(StringIO(raw.decode("ascii")).read, np.diff(cuts).tolist())
-        mark = next((mark for mark in range(_MARKS) if mark not in raw), None)  # an ASCII control character
-        if mark is not None:
-            return str(_marked(held, cuts, mark).data, "utf-8").split(chr(mark))
-    return [raw[start:stop].decode() for start, stop in pairwise(cuts.tolist())]
+def _words(data: Bytes, starts: Indices, lengths: Indices) -> list[str]:
+    """The strings from each of the rising starts on, of each length in bytes. Raises UnicodeDecodeError.
 
-
-def byte_slices(data: Values, offsets: Values, mask: Mask | None) -> list[bytes | None]:
-    """The bytes between consecutive offsets, which rise and lie within the data; None where the mask is not True."""
-    found: list[bytes | None] = []
-    for held, cuts, valid in _blocks(data, offsets, mask):
-        found += map(BytesIO(held.tobytes()).read, np.diff(cuts).tolist())
-        _put_nulls(found, valid)
-    return found
-
-
-def _put_nulls(values: list[Any], valid: Mask | None) -> None:
-    """Put None in the place of those last values that are not valid."""
-    if valid is not None:
-        for at in (np.flatnonzero(~valid) + (len(values) - len(valid))).tolist():
-            values[at] = None
-
-
-def _blocks(data: Values, offsets: Values, mask: Mask | None) -> Iterator[tuple[Values, Indices, Mask | None]]:
-    """The data of some values after the other, the offsets into it from 0 on, and which values are valid."""
-    for first in range(0, len(offsets) - 1, _SPLIT_VALUES):
-        cuts = offsets[first : first + _SPLIT_VALUES + 1].astype(np.int64)
-        valid = None if mask is None else mask[first : first + _SPLIT_VALUES]
-        yield data[cuts[0] : cuts[-1]], cuts - cuts[0], valid
-
-
-def _marked(held: Values, cuts: Indices, mark: int) -> Values:
-    """The bytes with a mark between one value and the next: Python splits there quicker than we can cut.
-
-    A character that goes on in the next value is none, as the mark stands in the middle of it.
+    They are copied with a mark after each: Python splits there quicker than we can cut. A character that goes on in the
+    next value is none, as the mark stands in the middle of it.
     """
-    places = cuts[1:-1] + np.arange(len(cuts) - 2)
-    own = np.ones(held.size + len(places), np.bool_)
-    own[places] = False
-    marked = np.full(len(own), mark, UINT8)
-    marked[own] = held
-    return marked
+    size, longest = int(lengths.sum()), int(lengths.max())
+    if size > _SHORT_BYTES * len(lengths):
+        return _long_words(data, starts, lengths)
+    width = max(min(longest, 2 * size // len(lengths)), _NARROW_BYTES)
+    room = np.zeros(size + len(lengths) + width, UINT8)
+    ends = np.cumsum(lengths + 1)
+    lay(room, ends - lengths - 1, heads(data, starts, width))
+    if longest > width:
+        long = np.flatnonzero(lengths > width)
+        copy_stretches(room, ends[long] - lengths[long] - 1, data, starts[long], lengths[long])
+    raw = room.tobytes()
+    mark = next((mark for mark in range(_MARKS) if mark not in raw), None)
+    if mark is None:
+        return _long_words(data, starts, lengths)
+    room[ends - 1] = mark
+    return str(room[: ends[-1] - 1].data, "utf-8").split(chr(mark))
+
+
+def _long_words(data: Bytes, starts: Indices, lengths: Indices) -> list[str]:
+    """The same, one by one."""
+    stops = starts + lengths
+    first = int(starts[0])
+    raw = data[first : stops.max()].tobytes()
+    places = zip((starts - first).tolist(), (stops - first).tolist(), strict=True)
+    if raw.isascii():
+        text = raw.decode()
+        return [text[start:stop] for start, stop in places]
+    return [raw[start:stop].decode() for start, stop in places]
+
+
+def byte_slices(data: Bytes, offsets: Values) -> list[bytes]:
+    """The bytes between consecutive offsets, which rise and lie within the data."""
+    found: list[bytes] = []
+    for first in range(0, len(offsets) - 1, _SPLIT_VALUES):
+        cuts = offsets[first : first + _SPLIT_VALUES + 1]
+        found += map(BytesIO(data[cuts[0] : cuts[-1]].tobytes()).read, np.diff(cuts).tolist())
+    return found
 
 
 def check(data: Values, offsets: Values, mask: Mask | None) -> None:

@@ -23,8 +23,8 @@ class Scalars(ABC):
 
     IS_OPAQUE: ClassVar[bool] = False
     """Whether slots are strings of bytes, which have no byte order."""
-    IS_TOTAL: ClassVar[bool] = False
-    """Whether any bytes are a slot that `decode` takes."""
+    IS_NUMBER: ClassVar[bool] = False
+    """Whether values are the numbers that NumPy takes slots for."""
     BYTES_DECIDE: ClassVar[bool] = True
     """Whether slots hold equal values exactly where they hold the same bytes."""
 

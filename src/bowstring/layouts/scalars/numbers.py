@@ -57,7 +57,7 @@ class Integers(Scalars):
 
     __slots__ = ("_code",)
 
-    IS_TOTAL: ClassVar[bool] = True
+    IS_NUMBER: ClassVar[bool] = True
 
     def __init__(self, type: Int) -> None:
         super().__init__(f"{'i' if type.is_signed else 'u'}{type.bit_width // 8}")
@@ -83,7 +83,8 @@ class Integers(Scalars):
         return np.frombuffer(machine_array(self._code, values), self.dtype)
 
     def decode(self, slots: Values) -> list[Any]:
-        return list(slots.tolist())
+        numbers: list[Any] = slots.tolist()
+        return numbers
 
     def as_numpy(self, slots: Values) -> Values:
         return slots
@@ -113,7 +114,7 @@ class Floats(Scalars):
 
     __slots__ = ()
 
-    IS_TOTAL: ClassVar[bool] = True
+    IS_NUMBER: ClassVar[bool] = True
     BYTES_DECIDE: ClassVar[bool] = False
 
     def __init__(self, type: FloatingPoint) -> None:
@@ -146,7 +147,8 @@ class Floats(Scalars):
         return slots
 
     def decode(self, slots: Values) -> list[Any]:
-        return list(slots.tolist())
+        numbers: list[Any] = slots.tolist()
+        return numbers
 
     def as_numpy(self, slots: Values) -> Values:
         return slots
@@ -186,7 +188,6 @@ class FixedBytes(Scalars):
     __slots__ = ()
 
     IS_OPAQUE: ClassVar[bool] = True
-    IS_TOTAL: ClassVar[bool] = True
 
     def __init__(self, type: FixedSizeBinary) -> None:
         super().__init__(np.dtype((np.void, type.byte_width)))
