@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.errors import DataTypeError, InvalidDataError, WouldCopyError
+from bowstring.layouts.plain import nulls_filled
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import EMPTY, Buffer
@@ -205,6 +206,11 @@ class Layout(ABC):
 def validity_of(mask: npt.NDArray[np.bool_] | None) -> Buffer | None:
     """The bitmap of a mask (True: valid), or None where nothing is null."""
     return None if mask is None or mask.all() else bitmap.pack(mask)
+
+
+def split_nulls(values: Sequence[Any], fill: Any) -> tuple[Sequence[Any], Mask | None]:
+    """Values with `fill` in the place of None, and the mask of those that are not None (None where all are)."""
+    return nulls_filled(list(values), fill)
 
 
 def rebased_validity(array: Array) -> Buffer | None:
