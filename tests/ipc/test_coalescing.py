@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 
 import bowstring as bs
 from bowstring.errors import ClosedError, DataTypeError, UsageError
+from bowstring.ipc import coalescing
 
 SCHEMA = bs.schema(
     [
@@ -240,3 +241,27 @@ def test_batches_whose_dictionaries_are_too_many_values_for_one_stay_apart() -> 
         for batch in held:
             writer.write(batch)
     assert [batch.to_pydict() for batch in bs.open_stream(sink.getvalue())] == [batch.to_pydict() for batch in held]
+
+
+def test_many_batches_become_one_although_some_are_joined_before() -> None:
+    count, sink = 3 * coalescing._MOST_APART + 5, io.BytesIO()
+    held = [worded(str(number % 3), None) for number in range(count)]
+    with bs.CoalescingWriter(bs.new_stream(sink, held[0].schema)) as writer:
+        for batch in held:
+            writer.write(batch)
+        assert repr(writer) == f"<bowstring.CoalescingWriter: {2 * count} rows of {3 + 5} batches held>"
+    (read,) = bs.open_stream(sink.getvalue())
+    read.validate(full=True)
+    assert read.to_pydict() == bs.Table.from_batches(held).to_pydict()
+    assert [one.values for one in bs.inspect(sink.getvalue()).dictionaries] == [3, 3]
+
+
+def test_dictionaries_that_grow_too_large_stay_as_few_batches() -> None:
+    count, sink = 2 * coalescing._MOST_APART, io.BytesIO()
+    held = [worded(f"{number // coalescing._MOST_APART}-{number % 100}") for number in range(count)]
+    with bs.CoalescingWriter(bs.new_stream(sink, held[0].schema)) as writer:
+        for batch in held:
+            writer.write(batch)
+    found = list(bs.open_stream(sink.getvalue()))
+    assert [batch.num_rows for batch in found] == [coalescing._MOST_APART] * 2
+    assert bs.Table.from_batches(found).to_pydict() == bs.Table.from_batches(held).to_pydict()

@@ -59,6 +59,29 @@ def test_addresses_and_views_join_the_same(monkeypatch: pytest.MonkeyPatch) -> N
     assert bs.concat_arrays(arrays).equals(gathered)
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        np.array([1.5, -2.5]),
+        np.array([1, 2], ">i8"),
+        np.array(["2020-01-01", "NaT"], "M8[s]"),
+        np.arange(4, dtype=np.int32),
+        np.arange(2).reshape(1, 2),
+        np.arange(4).reshape(2, 2),
+        np.ma.array([1, 2], mask=[True, False]),
+        np.arange(3),
+        bytes(range(16)),
+    ],
+    ids=lambda it: f"{it.dtype}{it.shape}" if isinstance(it, np.ndarray) else "bytes",
+)
+@pytest.mark.parametrize("number_type", [bs.int64(), bs.float64()], ids=str)
+def test_arrays_of_another_kind_are_joined_by_their_bytes(odd: Any, number_type: bs.DataType) -> None:
+    plain = bs.Buffer.of(np.arange(2))
+    buffers = [plain, bs.Buffer.of(odd)] * joining._MANY
+    joined = bs.concat_arrays([bs.Array.from_buffers(number_type, 2, [None, buffer]) for buffer in buffers])
+    assert joined.values(1).tobytes() == b"".join(buffer.to_bytes()[:16] for buffer in buffers)
+
+
 def test_memories_far_from_each_other_are_joined() -> None:
     """Addresses of a mapping, of the heap and of the interpreter's own objects, long and short stretches among them."""
     with mmap.mmap(-1, 1 << 20) as mapped:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import mmap
 import weakref
@@ -56,6 +57,16 @@ def test_arrays_of_any_type_and_shape_are_seen_where_they_lie(owner: Any) -> Non
     assert type(memory.bytes) is np.ndarray
     assert memory.bytes.tobytes() == np.asarray(owner).tobytes()
     assert (memory.bytes.flags.writeable, owner.flags.writeable) == (False, writeable)
+
+
+def test_a_buffer_knows_nothing_beyond_what_it_is() -> None:
+    buffer = Buffer.of(np.arange(4))
+    with pytest.raises(AttributeError, match="no 'adress'"):
+        _ = buffer.adress  # type: ignore[attr-defined]
+    assert not hasattr(buffer, "__dlpack__")
+    copied = copy.copy(buffer)
+    assert (copied == buffer, copied.address) == (True, buffer.address)
+    assert (buffer.memory.size, buffer.memory) == (32, buffer.memory)
 
 
 def test_slices_share_the_memory() -> None:

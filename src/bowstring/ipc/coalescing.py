@@ -19,7 +19,7 @@ from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.build import array, record_batch
 
 _MOST_WAITING_ROWS = 2048
-_MOST_APART = 256
+_MOST_APART = 512
 """So many batches are joined at once, while they are in the processor's cache: later each of them would have to be
 fetched, and memory that is given back soon is at hand for the next ones.
 """

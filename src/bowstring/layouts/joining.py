@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import compress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,9 +32,15 @@ def joined_values(arrays: Sequence[Array], index: int) -> Values:
     spec = arrays[0].layout.buffers[index]
     assert spec.dtype is not None
     if len(arrays) >= _MANY:
+        buffers = [array.buffers[index] for array in arrays]
+        slots = [array.length for array in arrays]
+        offsets = [array.offset for array in arrays]
+        if spec.extra:
+            slots = [length + spec.extra for length in slots]
+        if not any(offsets) and (held := _whole(buffers, slots, spec.dtype)) is not None:
+            return held
         width = spec.dtype.itemsize
-        starts, sizes = _offsets_of(arrays) * width, (lengths_of(arrays) + spec.extra) * width
-        held = _together([array.buffers[index] for array in arrays], starts, sizes)
+        held = _together(buffers, np.array(offsets, np.int64) * width, np.array(slots, np.int64) * width)
         if held is not None:
             return held.view(spec.dtype)
     return np.concatenate([array.values(index) for array in arrays])
@@ -56,6 +62,8 @@ def joined_bits(arrays: Sequence[Array], index: int) -> Mask:
 
 def joined_validity(arrays: Sequence[Array]) -> Buffer | None:
     """The validity bitmap of arrays laid end to end; None where nothing is null."""
+    if {type(None)}.issuperset([type(array.buffers[0]) for array in arrays]):
+        return None
     may_have_nulls = [array._null_count != 0 and array.buffers[0] is not None for array in arrays]
     if not any(may_have_nulls):
         return None
@@ -74,8 +82,12 @@ def joined_bytes(buffers: Sequence[Buffer | None], starts: Indices, sizes: Indic
 
     Raises `InvalidDataError` where a buffer does not hold them.
     """
-    if len(buffers) >= _MANY and (held := _together(buffers, starts, sizes)) is not None:
-        return held
+    if len(buffers) >= _MANY:
+        held = None if starts.any() else _whole(buffers, sizes.tolist(), UINT8)
+        if held is None:
+            held = _together(buffers, starts, sizes)
+        if held is not None:
+            return held
     pieces = []
     for buffer, start, size in zip(buffers, starts.tolist(), sizes.tolist(), strict=True):
         if size < 0 or (buffer is None and size):
@@ -92,6 +104,20 @@ def _bits(array: Array, index: int) -> Mask:
 
 def _offsets_of(arrays: Sequence[Array]) -> Indices:
     return np.fromiter([array.offset for array in arrays], np.int64, len(arrays))
+
+
+def _whole(buffers: Sequence[Any], sizes: list[int], dtype: np.dtype[Any]) -> Values | None:
+    """Buffers end to end that are made of whole arrays of `dtype`, of these numbers of elements; None where they are
+    not, as those that are read. To ask for the address of an array takes longer than to copy a small one.
+    """
+    try:
+        arrays = [buffer.array for buffer in buffers]
+        if list(map(len, arrays)) != sizes:
+            return None
+        out = allocate(sum(sizes) * dtype.itemsize, is_zeroed=False).view(dtype)
+        return np.concatenate(arrays, out=out, casting="no")
+    except (AttributeError, TypeError, ValueError):  # no buffer, a stretch of one, another type or shape
+        return None
 
 
 def _together(buffers: Sequence[Buffer | None], starts: Indices, sizes: Indices) -> Bytes | None:

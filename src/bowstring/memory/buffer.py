@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import builtins
 import ctypes
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,9 +32,7 @@ class Memory:
     __slots__ = ("_array", "_bytes", "_typed", "address", "device", "owner", "size")
 
     def __init__(self, owner: Any, device: str = "cpu") -> None:
-        array = owner if isinstance(owner, np.ndarray) else np.frombuffer(owner, UINT8)
-        if not array.flags.c_contiguous or array.dtype.hasobject:
-            raise UsageError("a buffer needs C-contiguous memory without Python objects: copy the array first")
+        array = _array_over(owner)
         self.size: int = array.nbytes
         """The length in bytes."""
         self.address: int = _address_of(array)
@@ -69,6 +67,14 @@ _UNTYPED: dict[np.dtype[Any], npt.NDArray[Any]] = {}
 """What a memory has before it is looked at: many small ones never are."""
 
 
+def _array_over(owner: Any) -> npt.NDArray[Any]:
+    """An owner as an array; raises `UsageError` for one whose bytes do not lie end to end or are Python objects."""
+    array = owner if isinstance(owner, np.ndarray) else np.frombuffer(owner, UINT8)
+    if not array.flags.c_contiguous or array.dtype.hasobject:
+        raise UsageError("a buffer needs C-contiguous memory without Python objects: copy the array first")
+    return array
+
+
 def _address_of(array: npt.NDArray[Any]) -> int:
     """The address of an array's first element; of a writable one several times quicker than NumPy says it."""
     if array.flags.writeable:
@@ -90,7 +96,12 @@ class Buffer:
     not within its memory.
     """
 
-    __slots__ = ("address", "memory", "offset", "size")
+    __slots__ = ("address", "array", "memory", "offset", "size")
+
+    address: int
+    """The address of the first byte."""
+    memory: Memory
+    """The memory that this is a stretch of."""
 
     def __init__(self, memory: Memory, offset: int, size: int) -> None:
         if offset < 0 or size < 0 or offset + size > memory.size:
@@ -98,14 +109,32 @@ class Buffer:
         self.memory = memory
         self.offset = offset
         self.size = size
-        self.address: int = memory.address + offset
-        """The address of the first byte."""
+        self.address = memory.address + offset
+        self.array: npt.NDArray[Any] | None = None
+        """The array that the buffer was made of as its whole, of whatever type and shape; None for a stretch."""
 
     @classmethod
     def of(cls, owner: Any) -> Buffer:
         """The whole of an object with the buffer protocol (a NumPy array has to be C-contiguous), without copying."""
-        memory = Memory(owner)
-        return cls(memory, 0, memory.size)
+        made = cls.__new__(cls)
+        made.array = array = _array_over(owner)
+        made.offset = 0
+        made.size = array.nbytes
+        return made
+
+    if not TYPE_CHECKING:  # or every name would pass for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """The memory and the address of a whole array, from then on in their slots: they take longer to find out
+            than all else here, and many small buffers are never asked.
+            """
+            if name == "memory":
+                self.memory = found = Memory(self.array)
+            elif name == "address":
+                self.address = found = self.memory.address
+            else:
+                raise AttributeError(f"a buffer has no {name!r}")
+            return found
 
     @property
     def device(self) -> str:
