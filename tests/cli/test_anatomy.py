@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import fsspec
 import pyarrow as pa
 import pytest
 
@@ -50,6 +51,18 @@ def test_the_file_itself_is_not_written_over(tmp_path: Path, capsys: pytest.Capt
     assert main(["anatomy", str(path), "-o", str(path)]) == 1
     assert "would take the place of the file" in capsys.readouterr().err
     assert path.read_bytes() == before
+
+
+def test_a_page_takes_the_place_of_an_older_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.html"
+    page.write_text("older")
+    store = fsspec.filesystem("memory")
+    store.pipe("/anatomy/x.arrow", write(tmp_path / "x.arrow", TABLE).read_bytes())
+    assert main(["anatomy", str(tmp_path / "missing.arrow"), "-o", str(page)]) == 1
+    assert "missing.arrow: there is no such file" in capsys.readouterr().err
+    assert page.read_text() == "older"
+    assert main(["anatomy", "memory://anatomy/x.arrow", "-o", str(page)]) == 0
+    assert "x.arrow" in page.read_text()
 
 
 def test_what_is_no_arrow_data_is_one_line_and_no_page(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def anatomy(file: str | None, *, output: str | None, max_piped_bytes: int) -> No
     """
     source, is_path = given(file), file is not None and file != "-"
     target = output or (f"{Path(file).stem}.anatomy.html" if is_path and file else "anatomy.html")
-    if is_path and file and target != "-" and os.path.exists(target) and os.path.samefile(file, target):
+    if is_path and file and target != "-" and _is_one_file(file, target):
         raise UsageError(f"{target}: the page would take the place of the file that it is about")
     name = Path(file).name if is_path and file else named(file)
     with progress("reading") as advance:
@@ -41,3 +41,10 @@ def anatomy(file: str | None, *, output: str | None, max_piped_bytes: int) -> No
         sink.write([page], len(page))
     if target != "-":
         click.echo(f"{printable(target)}: {human_bytes(len(page))}")
+
+
+def _is_one_file(file: str, target: str) -> bool:
+    try:
+        return os.path.samefile(file, target)
+    except OSError:  # one of them is not there, or far away
+        return False
