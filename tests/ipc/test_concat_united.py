@@ -5,9 +5,13 @@ from __future__ import annotations
 import io
 import os
 import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -253,12 +257,122 @@ def test_pyarrow_s_compressed_files_say_so_afterwards(tmp_path: Path) -> None:
     assert pa.ipc.open_file(tmp_path / "all.arrow").read_all().equals(pa.concat_tables([table] * 2))
 
 
-def test_a_pipe_says_what_the_first_source_says(tmp_path: Path) -> None:
-    plain, packed = as_file(batch("int")), as_file(batch("int"), compression="lz4")
-    with (tmp_path / "out").open("wb") as out:
-        bs.concat_files([packed, plain], out)
-    assert bs.inspect(tmp_path / "out").encoding.features == ("COMPRESSED_BODY",)
-    with (tmp_path / "out").open("wb") as out:
-        bs.concat_files([plain, packed], out)
-    assert bs.inspect(tmp_path / "out").encoding.features == ()
-    assert bs.open_file(tmp_path / "out").read_all().num_rows == 6
+@contextmanager
+def piped(data: bytes) -> Iterator[int]:
+    """The reading end of a pipe that brings these bytes, and no more."""
+    reading, writing = os.pipe()
+
+    def write() -> None:
+        with suppress(BrokenPipeError), os.fdopen(writing, "wb") as out:
+            out.write(data)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield reading
+    finally:
+        os.close(reading)
+        thread.join(10)
+
+
+def through_a_pipe(write: Callable[[int], object]) -> bytes:
+    """What comes out of a pipe that somebody writes into."""
+    reading, writing = os.pipe()
+    held = io.BytesIO()
+
+    def read() -> None:
+        with os.fdopen(reading, "rb") as source:
+            held.write(source.read())
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        write(writing)
+    finally:
+        os.close(writing)
+        thread.join(10)
+    return held.getvalue()
+
+
+def different_sources() -> list[list[bytes]]:
+    """Sources that go together and whose features are not all those of the first one."""
+    plain, packed = as_file(batch("int", "text")), as_file(batch("int", "text"), compression="lz4")
+    stream, last = as_stream(batch("int", "text")), as_stream(batch("int", "text"), compression="zstd")
+    words = [bs.record_batch({"w": encoded(list(words))}) for words in ("ab", "ba")]
+    return [
+        [plain, packed],
+        [packed, plain],
+        [stream, plain, last],
+        [stream, stream],
+        [as_file(words[0]), as_file(words[1])],
+        [as_stream(*words), as_file(words[0])],
+        [as_file(words[0]), as_file(words[0], compression="lz4")],
+    ]
+
+
+@pytest.mark.parametrize("as_stream_", [False, True])
+@pytest.mark.parametrize("sources", different_sources())
+def test_what_goes_through_a_pipe_says_the_same_features_as_a_path(
+    sources: list[bytes], as_stream_: bool, tmp_path: Path
+) -> None:
+    open_it: Any = bs.open_stream if as_stream_ else bs.open_file
+    bs.concat_files(sources, tmp_path / "path", as_stream_)
+    expected = bs.inspect(tmp_path / "path")
+    with (tmp_path / "object").open("wb") as out:
+        bs.concat_files((source for source in sources), out, as_stream_)
+    descriptor = os.open(tmp_path / "descriptor", os.O_WRONLY | os.O_CREAT)
+    bs.concat_files(sources, descriptor, as_stream_)
+    os.close(descriptor)
+    (tmp_path / "pipe").write_bytes(through_a_pipe(lambda pipe: bs.concat_files(sources, pipe, as_stream_)))
+    bs.concat_files(sources, "memory://concat-features", as_stream_)
+    (tmp_path / "store").write_bytes(fsspec.filesystem("memory").cat_file("/concat-features"))
+    for name in ("object", "descriptor", "pipe", "store"):
+        found = bs.inspect(tmp_path / name)
+        assert found.encoding.features == expected.encoding.features, name
+        assert (found.rows, found.dictionaries) == (expected.rows, expected.dictionaries)
+        with open_it(tmp_path / "path") as right, open_it(tmp_path / name) as reader:
+            assert reader.read_all().equals(right.read_all())
+
+
+@pytest.mark.parametrize("make", [as_file, as_stream])
+def test_a_source_that_comes_through_a_pipe_is_looked_at_before_it_is_passed_on(make: Any) -> None:
+    plain = as_file(batch("int"))
+    table = pa.table({"int": pa.array([1, 2], pa.int32())})
+    held = io.BytesIO()
+    kind = pa.ipc.new_file if make is as_file else pa.ipc.new_stream
+    with kind(held, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(table)
+        writer.write_table(table)
+    with piped(held.getvalue()) as source:
+        written = through_a_pipe(lambda pipe: bs.concat_files([plain, source, plain], pipe))
+    assert bs.inspect(written).encoding.features == ("COMPRESSED_BODY",)
+    assert bs.open_file(written).read_all()["int"].to_pylist() == [1, None, 3, 1, 2, 1, 2, 1, None, 3]
+
+
+def test_an_empty_stream_through_a_pipe_is_not_waited_for_twice() -> None:
+    empty = io.BytesIO()
+    bs.new_stream(empty, batch("int").schema).close()
+    reading, writing = os.pipe()
+    os.write(writing, empty.getvalue())  # and no end: the pipe stays open
+    written = through_a_pipe(lambda pipe: bs.concat_files([reading, as_file(batch("int"))], pipe))
+    os.close(writing)
+    os.close(reading)
+    assert bs.open_file(written).read_all().num_rows == 3
+
+
+def test_nothing_goes_into_a_pipe_where_sources_do_not_go_together(tmp_path: Path) -> None:
+    with (tmp_path / "out").open("wb") as out, pytest.raises(errors.UsageError, match="expected"):
+        bs.concat_files([as_file(batch("int")), as_file(batch("text"))], out)
+    assert (tmp_path / "out").read_bytes() == b""
+    with (tmp_path / "out").open("wb") as out, pytest.raises(errors.UsageError, match="nothing to concatenate"):
+        bs.concat_files([], out)
+    named = tmp_path / "pipe"
+    os.mkfifo(named)
+    raw = as_stream(batch("int"))
+    thread = threading.Thread(target=lambda: named.write_bytes(raw))
+    thread.start()
+    before = os.listdir("/proc/self/fd")
+    with (tmp_path / "out").open("wb") as out, pytest.raises(errors.UsageError, match="expected"):
+        bs.concat_files([named, as_file(batch("text"))], out)
+    thread.join(10)
+    assert os.listdir("/proc/self/fd") == before

@@ -242,11 +242,12 @@ class FileReader(Closing):
         index %= self.num_record_batches
         at = self._batches_at + BLOCK.itemsize * index
         header, body_at, body_bytes = self._message(at, headers.RECORD_BATCH, ("record batch", index))
-        return header, self._body(body_at, body_bytes)
+        return header, self.body(body_at, body_bytes)
 
     _located = batch_message
 
-    def _body(self, offset: int, size_bytes: int) -> Any:
+    def body(self, offset: int, size_bytes: int) -> Any:
+        """The bytes of a body; of a file that is read by ranges its place, a `FarBody`."""
         return Buffer(self._source.memory, offset, size_bytes)  # type: ignore[union-attr]
 
     def dictionary_messages(self) -> Iterator[tuple[BatchHeader, Buffer, tuple[object, ...]]]:
@@ -255,7 +256,7 @@ class FileReader(Closing):
             where = ("dictionary batch", index)
             at = self._dictionaries_at + BLOCK.itemsize * index
             header, body_at, body_bytes = self._message(at, headers.DICTIONARY_BATCH, where)
-            yield header, self._body(body_at, body_bytes), where
+            yield header, self.body(body_at, body_bytes), where
 
     def _message(self, at: int, kind: str, where: tuple[object, ...]) -> tuple[BatchHeader, int, int]:
         offset, metadata_bytes, body_bytes = _BLOCK.unpack_from(self._raw, at)

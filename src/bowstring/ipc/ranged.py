@@ -55,20 +55,14 @@ class RangedReader(FileReader):
         _look_ahead(source, limits)
         super().__init__(source, columns, limits)
 
-    def _body(self, offset: int, size_bytes: int) -> Any:
+    def body(self, offset: int, size_bytes: int) -> Any:
+        """A body that is not fetched yet. Raises `LimitError` for one above the limit."""
         if size_bytes > self._limits.max_body_bytes:
             raise LimitError(
                 f"{self._far.name}: a body of {size_bytes} bytes, more than the limit of {self._limits.max_body_bytes} "
                 "(max_body_bytes)"
             )
         return FarBody(self._far, offset, size_bytes)
-
-    def body(self, offset: int, size_bytes: int) -> Buffer:
-        """The bytes of a body, fetched. Raises `LimitError` for one above the limit."""
-        self._body(offset, size_bytes)
-        found = self._far.fetch([(offset, size_bytes)]).find(offset, size_bytes)
-        assert found is not None
-        return found
 
     def _message(self, at: int, kind: str, where: tuple[object, ...]) -> tuple[BatchHeader, int, int]:
         header, body_at, body_bytes = super()._message(at, kind, where)

@@ -20,7 +20,7 @@ from bowstring.inspection.anatomy.model import Anatomy, Leaf, Leaves, Part, Plan
 from bowstring.inspection.anatomy.words import as_data
 from bowstring.inspection.text import printable
 from bowstring.ipc.bodies.compression import beginning
-from bowstring.ipc.places.pieces import Pieces, Span
+from bowstring.ipc.places.pieces import Span
 from bowstring.ipc.places.ranges import ROUND_BYTES, RangeSource
 from bowstring.ipc.places.sources import RandomAccess
 from bowstring.memory.threads import in_groups
@@ -222,14 +222,8 @@ def _put_bytes(arrays: _Arrays, joined: list[list[int]], source: RandomAccess) -
     arrays.put("range_length", [stop - start for start, stop in joined], "u4")
     spans = [(start, stop - start) for start, stop in joined]
     found = source.fetch(spans, _GAP_BYTES)
-    held = b"".join(_bytes_of(found, span) for span in spans)
+    held = b"".join(found.read(*span) for span in spans)
     arrays.put("bytes", np.frombuffer(held, np.uint8), "u1")
-
-
-def _bytes_of(found: Pieces, span: Span) -> bytes:
-    buffer = found.find(*span)
-    assert buffer is not None
-    return buffer.to_bytes()
 
 
 def _put_opened(
@@ -260,7 +254,7 @@ def _put_opened(
         found = source.fetch([span for _, _, span in group], _GAP_BYTES)
         for number, codec, span in group:
             try:
-                opened = beginning(codec, _bytes_of(found, span), limits.sample_bytes)
+                opened = beginning(codec, found.read(*span), limits.sample_bytes)
             except MissingExtraError:
                 opened = b""
             if opened:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, overload
+from typing import Any, TypeAlias, overload
 from weakref import ReferenceType, ref
 
 from bowstring.errors import InvalidDataError
@@ -28,12 +28,26 @@ class FarBody:
     __slots__ = ("offset", "size", "source")
 
     memory = EMPTY.memory
-    columns: type[FarColumns]
 
     def __init__(self, source: RangeSource, offset: int, size: int) -> None:
         self.source = source
         self.offset = offset
         self.size = size
+
+    def fetched(self) -> Buffer:
+        """All of it."""
+        found = self.source.fetch([(self.offset, self.size)]).find(self.offset, self.size)
+        assert found is not None
+        return found
+
+
+Body: TypeAlias = Buffer | FarBody
+"""A body that is here, or elsewhere."""
+
+
+def near(body: Body) -> Buffer:
+    """The bytes of a body; fetched where they are elsewhere."""
+    return body if isinstance(body, Buffer) else body.fetched()
 
 
 class FarHeader(BatchHeader):
@@ -203,7 +217,13 @@ class FarColumns(BatchColumns):
         return Array(column.layout, length, (validity, *buffers), (), None, null_count)
 
 
-FarBody.columns = FarColumns
+def columns_in(
+    plan: SchemaPlan, header: BatchHeader, body: Body, dictionaries: DictionaryLookup, where: tuple[object, ...]
+) -> BatchColumns:
+    """All columns of a batch in a body that is here or elsewhere; errors as of `BatchColumns`."""
+    if isinstance(body, Buffer):
+        return BatchColumns(plan, header, body, dictionaries, where)
+    return FarColumns(plan, header, body, dictionaries, where)
 
 
 def entries_of(shape: Shape, column: ColumnPlan, first_buffer: int, buffer_count: int) -> list[Span]:

@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterator, Sequence
 from bowstring.compute.unifying import encoded_parts, moved, with_parts
 from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import InvalidDataError
-from bowstring.ipc.bodies.columns import BatchColumns, DictionaryLookup, ReadSchema, SchemaPlan
+from bowstring.ipc.bodies.columns import DictionaryLookup, ReadSchema, SchemaPlan
+from bowstring.ipc.bodies.far import Body, columns_in
 from bowstring.ipc.dictionaries.growing import Chain, end_to_end
 from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.metadata.schema_tables import V4, DictionaryId, WireSchema
 from bowstring.layouts.array import Array
 from bowstring.layouts.registry import layout_of
-from bowstring.memory.buffer import Buffer
 
 
 def read_values(
-    wire: ReadSchema, header: BatchHeader, body: Buffer, lookup: DictionaryLookup, where: tuple[object, ...]
+    wire: ReadSchema, header: BatchHeader, body: Body, lookup: DictionaryLookup, where: tuple[object, ...]
 ) -> Sequence[Array]:
     """The values in one dictionary batch, the only item, made when it is asked for; `lookup` gives the dictionaries
     inside them.
@@ -29,8 +29,7 @@ def read_values(
     schema = Schema((Field("values", node.value_type),))
     own = WireSchema(schema, (node.inside,), wire.is_big_endian, wire.limits)
     plan = SchemaPlan(own, header.shape.version == V4)
-    kind: type[BatchColumns] = BatchColumns if type(body) is Buffer else body.columns  # type: ignore[attr-defined]
-    return kind(plan, header, body, lookup, where)
+    return columns_in(plan, header, body, lookup, where)
 
 
 class Entry:
@@ -115,7 +114,7 @@ class StreamDictionaries:
         return self
 
     def with_batch(
-        self, wire: ReadSchema, header: BatchHeader, body: Buffer, where: tuple[object, ...]
+        self, wire: ReadSchema, header: BatchHeader, body: Body, where: tuple[object, ...]
     ) -> StreamDictionaries:
         """The table after a dictionary batch: a new dictionary, a replacement, or a longer one."""
         node = known(wire, header, where)
@@ -143,11 +142,11 @@ class FileDictionaries:
     __slots__ = ("_blocks", "_entries", "_found", "_wire")
 
     def __init__(
-        self, wire: ReadSchema, blocks: Callable[[], Iterator[tuple[BatchHeader, Buffer, tuple[object, ...]]]]
+        self, wire: ReadSchema, blocks: Callable[[], Iterator[tuple[BatchHeader, Body, tuple[object, ...]]]]
     ) -> None:
         self._wire = wire
         self._blocks = blocks
-        self._found: dict[int, list[tuple[BatchHeader, Buffer, tuple[object, ...]]]] | None = None
+        self._found: dict[int, list[tuple[BatchHeader, Body, tuple[object, ...]]]] | None = None
         self._entries: dict[int, Array] = {}
 
     def __call__(self, node: DictionaryId) -> Array | None:
@@ -163,8 +162,8 @@ class FileDictionaries:
             values = self._entries[node.id] = end_to_end(read)
         return values
 
-    def _index(self) -> dict[int, list[tuple[BatchHeader, Buffer, tuple[object, ...]]]]:
-        found: dict[int, list[tuple[BatchHeader, Buffer, tuple[object, ...]]]] = {}
+    def _index(self) -> dict[int, list[tuple[BatchHeader, Body, tuple[object, ...]]]]:
+        found: dict[int, list[tuple[BatchHeader, Body, tuple[object, ...]]]] = {}
         for header, body, where in self._blocks():
             node = known(self._wire, header, where)
             parts = found.setdefault(node.id, [])

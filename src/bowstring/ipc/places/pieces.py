@@ -54,6 +54,12 @@ class Pieces:
         buffer, skip = self._buffers[at], offset - self._starts[at]
         return Buffer(buffer.memory, buffer.offset + skip, size_bytes) if skip + size_bytes <= buffer.size else None
 
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        """The bytes from byte `offset` of the file on, which are here."""
+        found = self.find(offset, size_bytes)
+        assert found is not None
+        return found.to_bytes()
+
     def at(self, offset: int, size_bytes: int) -> Buffer | None:
         """What is here from byte `offset` of the file on, not copied, if that is at least `size_bytes`."""
         reach = self.reach(offset)

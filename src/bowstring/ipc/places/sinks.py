@@ -9,7 +9,7 @@ import socket
 import stat
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError, NotFoundError, ResourceError, UsageError
 from bowstring.ipc.places import stores
@@ -28,13 +28,6 @@ class Sink(Protocol):
 
     position: int
 
-    @property
-    def can_go_back(self) -> bool:
-        """Whether `write_again` can be called."""
-
-    def write_again(self, at: int, data: bytes) -> None:
-        """Put other bytes in the place of some that have been written, `at` bytes from where the sink began."""
-
     def write(self, parts: Sequence[Any], size_bytes: int) -> None:
         """Take the parts, `size_bytes` in all. Nothing of the caller's memory is kept."""
 
@@ -46,6 +39,17 @@ class Sink(Protocol):
 
     def abandon(self) -> None:
         """Something failed: leave nothing behind where that is possible."""
+
+
+@runtime_checkable
+class Rewritable(Protocol):
+    """A sink that can go back: a path, as nobody sees the file yet, and memory.
+
+    A descriptor or a socket may be a pipe; a file object that can seek may be one that is appended to.
+    """
+
+    def write_again(self, at: int, data: bytes) -> None:
+        """Put other bytes in the place of some that have been written, `at` bytes from where the sink began."""
 
 
 class VectorSink:
@@ -63,15 +67,6 @@ class VectorSink:
         self._file = file
         self._held = bytearray()
         self.position = 0
-
-    @property
-    def can_go_back(self) -> bool:
-        """No: what is behind a descriptor or a socket may be a pipe, or somebody reads along."""
-        return False
-
-    def write_again(self, at: int, data: bytes) -> None:
-        """Not here."""
-        raise NotImplementedError
 
     def write(self, parts: Sequence[Any], size_bytes: int) -> None:
         """Take the parts, `size_bytes` in all."""
@@ -170,11 +165,6 @@ class PathSink(VectorSink):
         self.make_room(len(head) + body_bytes)
         super().write_message(head, body, body_bytes)
 
-    @property
-    def can_go_back(self) -> bool:
-        """Yes: nobody sees the file yet."""
-        return True
-
     def write_again(self, at: int, data: bytes) -> None:
         """Put other bytes in the place of some that have been written."""
         self._flush()
@@ -236,19 +226,6 @@ class ObjectSink:
         self._held = bytearray()
         self.position = 0
 
-    @property
-    def can_go_back(self) -> bool:
-        """Memory can; a file that can seek may still be one that is appended to."""
-        return isinstance(self._file, io.BytesIO)
-
-    def write_again(self, at: int, data: bytes) -> None:
-        """Put other bytes in the place of some that have been written."""
-        self._flush()
-        end = self._file.tell()
-        self._file.seek(end - self.position + at)
-        self._file.write(data)
-        self._file.seek(end)
-
     def write(self, parts: Sequence[Any], size_bytes: int) -> None:
         """Take the parts, `size_bytes` in all."""
         self.position += size_bytes
@@ -292,6 +269,20 @@ class ObjectSink:
     def abandon(self) -> None:
         """Forget what was gathered; what is written stays."""
         self._held.clear()
+
+
+class MemorySink(ObjectSink):
+    """Memory, as the standard library has it (`io.BytesIO`); what was in it before stays."""
+
+    __slots__ = ()
+
+    def write_again(self, at: int, data: bytes) -> None:
+        """Put other bytes in the place of some that have been written."""
+        self._flush()
+        end = self._file.tell()
+        self._file.seek(end - self.position + at)
+        self._file.write(data)
+        self._file.seek(end)
 
 
 class StoreSink(ObjectSink):
@@ -348,7 +339,7 @@ def sink_for(sink: Any) -> Sink:
     if getattr(sink, "closed", False) is True:
         raise ClosedError(f"{type(sink).__name__}: the file object is closed")
     if callable(getattr(sink, "write", None)):
-        return ObjectSink(sink)
+        return MemorySink(sink) if isinstance(sink, io.BytesIO) else ObjectSink(sink)
     raise UsageError(
         f"expected a path, a binary file object, a descriptor or a socket to write to, not {type(sink).__name__}"
     )

@@ -7,28 +7,29 @@ has to unite dictionaries that differ are columns made anew: those whose indices
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
 from bowstring.errors import InvalidDataError, UnsupportedError, UsageError
+from bowstring.flatbuf.codec import Table as FlatbufferTable
 from bowstring.flatbuf.tables import VERSIONS
 from bowstring.ipc.bodies.columns import BatchColumns, DictionaryLookup
+from bowstring.ipc.bodies.far import FarBody, columns_in, near
 from bowstring.ipc.dictionaries.reading import FileDictionaries, StreamDictionaries, known as dictionary_of
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import DictionaryMark, HeaderWriter
 from bowstring.ipc.metadata.schema_tables import V4, V5, DictionaryId, WireSchema
-from bowstring.ipc.opening import MAX_PIPED_BYTES, near_or_far, recognised
-from bowstring.ipc.places.near import MemorySource
-from bowstring.ipc.places.ranges import RangeSource
-from bowstring.ipc.places.sinks import Sink, sink_for
-from bowstring.ipc.schemas import KnownSchema, difference, known_schema
+from bowstring.ipc.opening import MAX_PIPED_BYTES
+from bowstring.ipc.places.sinks import Rewritable, sink_for
+from bowstring.ipc.schemas import KnownSchema, difference
 from bowstring.ipc.statistics import FileStatistics, merged, with_statistics
+from bowstring.ipc.upkeep.incoming import Incoming, opened
 from bowstring.ipc.upkeep.merging import Due, MergedDictionaries, every
-from bowstring.ipc.upkeep.messages import MessageWriter
+from bowstring.ipc.upkeep.messages import MessageWriter, Rehearsal
 from bowstring.ipc.upkeep.recoding import with_columns
 from bowstring.ipc.upkeep.scan import BatchSpan, FileScan, StreamScan
 from bowstring.ipc.written import DICTIONARY_REPLACEMENT
@@ -67,58 +68,77 @@ def concat_files(
     replaces them, and in a file they are united: what is new goes out as a delta, and the columns that use them are
     decoded and written with other indices. What can't be united (ordered and nested dictionaries, and more values than
     the indices have room for) is a `UsageError`, as are sources of another schema, byte order or metadata version, and
-    none at all. The schema says the features that are in use where `sink` is a path or a `BytesIO`, elsewhere those of
-    the first source. Raises `InvalidDataError` for malformed sources, `LimitError` for a file on a pipe that is larger
-    than `max_piped_bytes`, and what opening them raises.
+    none at all. The schema says the features that are in use. Where `sink` is no path and no `BytesIO`, so that nothing
+    can be written anew, they are learned beforehand: sources are opened twice, and of a stream that can be read only
+    once the schema and the first message are looked at.
+
+    Raises `InvalidDataError` for malformed sources, `LimitError` for a file on a pipe that is larger than
+    `max_piped_bytes`, and what opening them raises.
     """
     if isinstance(sources, str | bytes | os.PathLike):
         raise UsageError(f"sources are a list of files and streams, not {sources!r:.60}: write [{sources!r:.60}]")
-    joiner = _Joiner(sink_for(sink), as_stream)
-    count = 0
-    try:
-        for source in sources:
-            with _opened(source, limits, max_piped_bytes) as incoming:
-                joiner.add(incoming)
-            count += 1
-        return joiner.end(count, None if metadata is None else as_metadata(metadata))
-    except BaseException:
-        joiner.abandon()
-        raise
+    target = sink_for(sink)
+    joiner: _Joiner | None = None
+    with ExitStack() as held:
+        try:
+            door = _Door(limits, max_piped_bytes, held)
+            features: set[int] | None = None
+            if not isinstance(target, Rewritable):
+                features, sources = _rehearsed(sources, door, as_stream)
+            joiner = _Joiner(
+                lambda schema, version: MessageWriter(target, schema, version, as_stream, features), as_stream
+            )
+            count = 0
+            for source in sources:
+                with door.opened(source) as incoming:
+                    joiner.add(incoming)
+                count += 1
+            done = joiner.end(None if metadata is None else as_metadata(metadata))
+            return Concatenated(count, *done, target.position)
+        except BaseException:
+            if joiner is None or not joiner.abandon():
+                target.abandon()
+            raise
 
 
 @dataclass(frozen=True, slots=True)
-class _Incoming:
-    """A source whose schema has been read; `memory` is where all of it lies, None where each body comes by itself."""
+class _Door:
+    """Opens sources; `held` closes those in the end that can't be opened again."""
 
-    name: str
-    scan: FileScan | StreamScan
-    known: KnownSchema
-    memory: MemorySource | None
+    limits: Limits
+    max_piped_bytes: int
+    held: ExitStack
+
+    def opened(self, source: Any) -> AbstractContextManager[Incoming]:
+        """A source, open for as long as the block runs."""
+        return opened(source, self.limits, self.max_piped_bytes)
 
 
-@contextmanager
-def _opened(source: Any, limits: Limits, max_piped_bytes: int) -> Iterator[_Incoming]:
-    opened = near_or_far(source)
-    try:
-        is_file, ready = recognised(opened, max_piped_bytes)
-        memory = ready if isinstance(ready, MemorySource) else None
-        if is_file:
-            assert isinstance(ready, MemorySource | RangeSource)
-            scan = FileScan(ready, limits, keeps_bodies=True)
-            yield _Incoming(ready.name, scan, scan.reader.known, memory)
-        else:
-            stream = StreamScan(ready, limits, keeps_bodies=True)
-            known = known_schema(stream.schema.message.data, stream.schema, limits)
-            yield _Incoming(ready.name, stream, known, memory)
-    finally:
-        opened.close()
+def _rehearsed(sources: Iterable[Any], door: _Door, as_stream: bool) -> tuple[set[int], list[Any]]:
+    """The features that will be in use, learned by going through the sources; and what to take in their place.
+
+    Of a stream that comes once only its schema and its first message are looked at.
+    """
+    joiner, again = _Joiner(lambda _schema, _version: Rehearsal(), as_stream), []
+    for source in sources:
+        with ExitStack() as own:
+            incoming = own.enter_context(door.opened(source))
+            if incoming.comes_once:
+                door.held.enter_context(own.pop_all())
+            if incoming.comes_once and isinstance(incoming.scan, StreamScan):
+                joiner.begin(incoming)
+                joiner.look(incoming.scan.peek())
+            else:
+                joiner.add(incoming)
+            again.append(incoming if incoming.comes_once else source)
+    return joiner.features, again
 
 
 class _Joiner:
-    """Takes one source after the other."""
+    """Takes one source after the other, and gives what comes of them to the writer that `make` makes."""
 
-    def __init__(self, sink: Sink, as_stream: bool) -> None:
-        self._sink = sink
+    def __init__(self, make: Callable[[FlatbufferTable, int], MessageWriter | Rehearsal], as_stream: bool) -> None:
+        self._make = make
         self._as_stream = as_stream
         self._begun: _Begun | None = None
         self._pairs: dict[bytes, bytes] = {}
@@ -126,14 +146,33 @@ class _Joiner:
         self._batches = 0
         self._rows = 0
 
-    def add(self, incoming: _Incoming) -> None:
-        """Pass the batches of a source on."""
+    def begin(self, incoming: Incoming) -> _Begun:
+        """Begin with a source. Raises `UsageError` where it does not go with the first one."""
         begun = self._begun
         if begun is None:
-            begun = self._begun = _Begun.by(incoming, self._sink, self._as_stream)
+            begun = self._begun = _Begun.by(incoming, self._make, self._as_stream)
         else:
             _check_alike(begun, incoming)
         begun.writer.take_features(incoming.scan.schema)
+        return begun
+
+    def look(self, span: BatchSpan | None) -> None:
+        """Have a message that is not to be passed on yet."""
+        if self._begun is not None and span is not None:
+            self._begun.writer.note(span.header.shape.compression)
+
+    @property
+    def features(self) -> set[int]:
+        """Those that are in use so far."""
+        begun = self._begun
+        if begun is None:
+            return set()
+        has_replaced = begun.merged is not None and begun.merged.has_replaced
+        return begun.writer.features | ({DICTIONARY_REPLACEMENT} if has_replaced else set())
+
+    def add(self, incoming: Incoming) -> None:
+        """Pass the batches of a source on."""
+        begun = self.begin(incoming)
         passage = _Passage(incoming, begun)
         for span in incoming.scan.batches():
             if span.header.shape.kind == headers.DICTIONARY_BATCH:
@@ -148,24 +187,25 @@ class _Joiner:
         for key, value in incoming.scan.footer_metadata:
             self._pairs.setdefault(key, value)
 
-    def end(self, sources: int, metadata: Metadata | None) -> Concatenated:
-        """Write the end."""
+    def end(self, metadata: Metadata | None) -> tuple[int, int]:
+        """Write the end; how many record batches and rows there are."""
         if self._begun is None:
             raise UsageError("there is nothing to concatenate: give at least one file or stream")
         begun, parts = self._begun, [part for part in self._statistics if part is not None]
         whole = merged(begun.known.wire.schema, parts) if parts and len(parts) == len(self._statistics) else None
         pairs = tuple(self._pairs.items()) if metadata is None else metadata
-        if begun.merged is not None and begun.merged.has_replaced:
-            begun.writer.features.add(DICTIONARY_REPLACEMENT)
-        begun.writer.end(with_statistics(pairs, whole, begun.writer.blocks[headers.RECORD_BATCH]))
-        return Concatenated(sources, self._batches, self._rows, self._sink.position)
+        writer = begun.writer
+        assert isinstance(writer, MessageWriter)
+        writer.features |= self.features
+        writer.end(with_statistics(pairs, whole, writer.blocks[headers.RECORD_BATCH]))
+        return self._batches, self._rows
 
-    def abandon(self) -> None:
-        """Stop; a path is left as it was."""
-        if self._begun is None:
-            self._sink.abandon()
-        else:
-            self._begun.writer.abandon()
+    def abandon(self) -> bool:
+        """Stop, if anything was begun; a path is left as it was."""
+        if self._begun is None or not isinstance(self._begun.writer, MessageWriter):
+            return False
+        self._begun.writer.abandon()
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,18 +217,23 @@ class _Begun:
     name: str
     known: KnownSchema
     version: int
-    writer: MessageWriter
+    writer: MessageWriter | Rehearsal
     merged: MergedDictionaries | None
     alike: list[KnownSchema]
 
     @classmethod
-    def by(cls, incoming: _Incoming, sink: Sink, as_stream: bool) -> _Begun:
+    def by(
+        cls,
+        incoming: Incoming,
+        make: Callable[[FlatbufferTable, int], MessageWriter | Rehearsal],
+        as_stream: bool,
+    ) -> _Begun:
         """Begin with a source."""
         known, scan = incoming.known, incoming.scan
         if scan.version not in (V4, V5):
             raise UnsupportedError(f"{incoming.name}: metadata version {_version(scan.version)} is not supported")
         wire = known.wire.whole
-        writer = MessageWriter(sink, scan.schema, scan.version, as_stream)
+        writer = make(scan.schema, scan.version)
         merged = MergedDictionaries(wire, as_stream) if wire.by_id else None
         return cls(incoming.name, known, scan.version, writer, merged, [known])
 
@@ -199,7 +244,7 @@ class _Passage:
     Of a file all dictionaries are taken before the first record batch.
     """
 
-    def __init__(self, incoming: _Incoming, begun: _Begun) -> None:
+    def __init__(self, incoming: Incoming, begun: _Begun) -> None:
         self._incoming = incoming
         self._writer = begun.writer
         self._merged = begun.merged
@@ -225,6 +270,9 @@ class _Passage:
         id_ = dictionary_of(wire, header, where).id
         chain = self._chains.get(id_)
         assert span.body is not None
+        if isinstance(span.body, FarBody):
+            span = replace(span, body=near(span.body))  # it is compared with those of the sources that follow
+            assert span.body is not None
         if self._in_stream is not None:
             self._lookup = self._in_stream = self._in_stream.with_batch(wire, header, span.body, where)
         elif header.shape.is_delta != bool(chain):
@@ -241,13 +289,14 @@ class _Passage:
         if header.shape.version != self._incoming.scan.version:
             plan = self._incoming.known.plan(header.shape.version)
         assert span.body is not None
-        columns = BatchColumns(plan, header, span.body, self._lookup, (span.where,))
+        columns = columns_in(plan, header, span.body, self._lookup, (span.where,))
         if len(self._chains) < len(self._targets):
             self._check_missing(columns)
         if self._merged is not None and self._merged.has_moves:
             moving = [index for index, nodes in enumerate(self._ours) if self._merged.is_moved(nodes)]
             if moving:
-                self._put_moved(columns, moving, span.where)
+                here = BatchColumns(plan, header, near(span.body), self._lookup, (span.where,))
+                self._put_moved(here, moving, span.where)
                 return
         self._waiting.append(span)
         if self._incoming.memory is None:
@@ -326,7 +375,7 @@ def _targets(ours: WireSchema, theirs: WireSchema) -> dict[int, list[DictionaryI
 # Whether sources go together
 
 
-def _check_alike(begun: _Begun, incoming: _Incoming) -> None:
+def _check_alike(begun: _Begun, incoming: Incoming) -> None:
     """Raise `UsageError` naming the first difference."""
     if incoming.scan.version != begun.version:
         raise _unlike(begun, incoming, f"metadata version {_version(begun.version)}", _version(incoming.scan.version))
@@ -344,7 +393,7 @@ def _check_alike(begun: _Begun, incoming: _Incoming) -> None:
         begun.alike.append(incoming.known)
 
 
-def _unlike(begun: _Begun, incoming: _Incoming, expected: str, found: str) -> UsageError:
+def _unlike(begun: _Begun, incoming: Incoming, expected: str, found: str) -> UsageError:
     return UsageError(f"{incoming.name}: expected {expected} as in {begun.name}, found {found}")
 
 

@@ -9,7 +9,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from bowstring.errors import ResourceError, TruncatedError
+from bowstring.ipc.bodies.far import FarBody, near
 from bowstring.ipc.places.near import MemorySource
+from bowstring.ipc.places.ranges import ROUND_BYTES
 from bowstring.ipc.places.sinks import PathSink, Sink
 from bowstring.memory.buffer import Buffer
 
@@ -53,6 +55,12 @@ class Copier:
         target, at = sink.leave_room(size_bytes)
         for start in range(0, size_bytes, _PIECE):
             self._begin(_Piece(source, held.offset + start, target, at + start, min(_PIECE, size_bytes - start)))
+
+    def copy_far(self, body: FarBody) -> None:
+        """Copy a body that is elsewhere, as much at a time as one round brings."""
+        for at in range(0, body.size, ROUND_BYTES):
+            part = near(FarBody(body.source, body.offset + at, min(ROUND_BYTES, body.size - at)))
+            self._sink.write([part.bytes.data], part.size)
 
     def _begin(self, piece: _Piece) -> None:
         if self._pool is None:

@@ -27,6 +27,7 @@ from bowstring.ipc.upkeep.scan import BatchSpan
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Indices
 from bowstring.layouts.equality import begins_with
+from bowstring.memory.buffer import Buffer
 
 ALIGNMENT_BYTES = 64
 Values: TypeAlias = Callable[[], Array]
@@ -187,8 +188,9 @@ class MergedDictionaries:
         """The flatbuffer, the body and its codec, for what can't be passed on as it is."""
         span = due.span
         if span is not None:
-            header, body = span.header, span.body
-            assert body is not None
+            header = span.header
+            body = span.body
+            assert isinstance(body, Buffer)
             numbers, size_bytes = numbers_of(header), header.body_bytes + -header.body_bytes % 8
             made = HeaderWriter(header.shape.version, header.shape.compression).write(
                 numbers, size_bytes, header.shape.pairs, due.mark
@@ -253,8 +255,8 @@ def _same(left: BatchSpan, right: BatchSpan) -> bool:
         return False
     if not (np.array_equal(a.nodes(), b.nodes()) and np.array_equal(a.buffers(), b.buffers())):
         return False
-    assert left.body is not None
-    assert right.body is not None
+    assert isinstance(left.body, Buffer)
+    assert isinstance(right.body, Buffer)
     return np.array_equal(left.body.bytes[: a.body_bytes], right.body.bytes[: b.body_bytes])
 
 

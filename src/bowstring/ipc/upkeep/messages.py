@@ -16,10 +16,11 @@ from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.codec import Built, Child, Children, Finished, Kind, Scalar, Table, finish
 from bowstring.flatbuf.tables import SPECS, TYPES
 from bowstring.ipc import framing
+from bowstring.ipc.bodies.far import FarBody
 from bowstring.ipc.bodies.flatten import FlatBody
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.places.near import MemorySource
-from bowstring.ipc.places.sinks import Sink
+from bowstring.ipc.places.sinks import Rewritable, Sink
 from bowstring.ipc.upkeep.copying import Copier
 from bowstring.ipc.upkeep.merging import ALIGNMENT_BYTES
 from bowstring.ipc.upkeep.scan import BatchSpan
@@ -70,23 +71,64 @@ def _type_name(field: Table) -> str:
     return TYPES[number]
 
 
-class MessageWriter:
+def declared(schema: Table) -> set[int]:
+    """The features that a source's `Schema` table says, but for those that are seen in its messages."""
+    return set(schema["features"].tolist()) - _SEEN
+
+
+class FeaturesInUse:
+    """Learns what features messages use."""
+
+    def __init__(self) -> None:
+        self.features: set[int] = set()
+
+    def take_features(self, schema: Table) -> None:
+        """Have the features that a source's `Schema` table says, but for those that are seen in messages."""
+        self.features |= declared(schema)
+
+    def note(self, codec: str | None) -> None:
+        """Have a body that is compressed with this codec, or with none."""
+        if codec is not None:
+            self.features.add(COMPRESSED_BODY)
+
+
+class Rehearsal(FeaturesInUse):
+    """Takes messages as a `MessageWriter` does, and writes none: in the end it is known what features they use."""
+
+    def put(self, kind: str, metadata: bytes, body: FlatBody, codec: str | None) -> None:  # noqa: ARG002 -- as there
+        """Have a message that was made now."""
+        self.note(codec)
+
+    def relay(self, spans: Sequence[BatchSpan], source: MemorySource | None) -> None:  # noqa: ARG002 -- as there
+        """Have messages that are passed on."""
+        for span in spans:
+            self.note(span.header.shape.compression)
+
+
+class MessageWriter(FeaturesInUse):
     """Writes a file, or with `as_stream` a stream, message by message; `end` writes what comes last.
 
-    `schema` is its `Schema` table, and `version` the metadata version of the footer. In the end the schema says the
-    `features` that are in use, as far as the sink can go back.
+    `schema` is its `Schema` table, and `version` the metadata version of the footer. The schema says the `features`
+    that are given, or else those that are in use in the end: then the sink has to be `Rewritable`.
     """
 
-    def __init__(self, sink: Sink, schema: Table, version: int, as_stream: bool = False) -> None:
+    def __init__(
+        self,
+        sink: Sink,
+        schema: Table,
+        version: int,
+        as_stream: bool = False,
+        features: Iterable[int] | None = None,
+    ) -> None:
+        super().__init__()
         self._sink = sink
         self._copier = Copier(sink)
         self._table = schema
-        self._schema = copied(schema)
+        self._schema = copied(schema, features)
         self._version = version
         self._as_stream = as_stream
+        self._rewritable = sink if features is None and isinstance(sink, Rewritable) else None
         self._said = set(schema["features"].tolist())
-        self.features: set[int] = set()
-        """Those that are known to be in use; of compressed bodies the writer knows by itself."""
         self.blocks: dict[str, list[Block]] = {
             headers.DICTIONARY_BATCH: [],
             headers.RECORD_BATCH: [],
@@ -94,31 +136,25 @@ class MessageWriter:
         if not as_stream:
             sink.write([framing.FILE_START], len(framing.FILE_START))
         self._schema_at = sink.position
-        widest = copied(schema, self._said | _SEEN)
-        self._schema_bytes = len(framing.framed(headers.schema_message(widest, version)))
+        self._schema_bytes = 0
+        if self._rewritable is not None:
+            widest = copied(schema, self._said | _SEEN)
+            self._schema_bytes = len(framing.framed(headers.schema_message(widest, version)))
         head = self._schema_message()
         sink.write([head], len(head))
 
     def _schema_message(self) -> bytes:
-        """The schema's message, framed, with room for all features."""
+        """The schema's message, framed, with room for all features that it may have to say later."""
         made = headers.schema_message(self._schema, self._version)
-        return framing.framed(made + bytes(self._schema_bytes - framing.PREFIX_BYTES - len(made)))
-
-    def take_features(self, schema: Table) -> None:
-        """Have the features that a source's `Schema` table says, but for those that are seen in what is written."""
-        self.features |= set(schema["features"].tolist()) - _SEEN
+        return framing.framed(made + bytes(max(self._schema_bytes - framing.PREFIX_BYTES - len(made), 0)))
 
     def put(self, kind: str, metadata: bytes, body: FlatBody, codec: str | None) -> None:
         """Write a message that was made now, compressed with this codec; its body is a multiple of 8 bytes."""
-        self._note(codec)
+        self.note(codec)
         start = self._sink.position
         head = framing.framed(metadata, start, ALIGNMENT_BYTES)
         self._sink.write_message(head, body.parts, body.size_bytes)
         self.blocks[kind].append((start, len(head), 0, body.size_bytes))
-
-    def _note(self, codec: str | None) -> None:
-        if codec is not None:
-            self.features.add(COMPRESSED_BODY)
 
     def relay(self, spans: Sequence[BatchSpan], source: MemorySource | None) -> None:
         """Pass messages on; `source` is the memory, or the file, in which they lie, None if each came by itself."""
@@ -134,12 +170,14 @@ class MessageWriter:
         shift = sink.position - first.body_at
         assert first.body is not None
         size_bytes = last.body_at + last.header.body_bytes - first.body_at
-        held = Buffer(first.body.memory, first.body.offset, size_bytes)
-        self._copier.copy(source, held)
+        if isinstance(first.body, FarBody):
+            self._copier.copy_far(first.body)
+        else:
+            self._copier.copy(source, Buffer(first.body.memory, first.body.offset, size_bytes))
         if size_bytes % 8:
             sink.write([bytes(-size_bytes % 8)], -size_bytes % 8)
         for span in run:
-            self._note(span.header.shape.compression)
+            self.note(span.header.shape.compression)
             at = start if span is first else span.start + shift
             self.blocks[span.header.shape.kind].append((at, span.body_at + shift - at, 0, span.header.body_bytes))
 
@@ -154,10 +192,10 @@ class MessageWriter:
         sink.finish()
 
     def _say_features(self) -> None:
-        """Write the schema message again where it says other features than are in use, if the sink can go back."""
-        if self._said != self.features and self._sink.can_go_back:
+        """Write the schema message again where it says other features than are in use."""
+        if self._rewritable is not None and self._said != self.features:
             self._schema = copied(self._table, self.features)
-            self._sink.write_again(self._schema_at, self._schema_message())
+            self._rewritable.write_again(self._schema_at, self._schema_message())
 
     def abandon(self) -> None:
         """Stop; a path is left as it was before."""

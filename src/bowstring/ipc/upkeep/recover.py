@@ -7,24 +7,28 @@ may be another by then is dropped, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bowstring.errors import InvalidDataError
 from bowstring.ipc.bodies.columns import BatchColumns
+from bowstring.ipc.bodies.far import FarBody, FarColumns
 from bowstring.ipc.dictionaries.growing import Chain
 from bowstring.ipc.dictionaries.reading import Entry, read_values
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.schema_tables import DictionaryId
-from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence, kept_whole
+from bowstring.ipc.opening import MAX_PIPED_BYTES, kept_whole, near_or_far
 from bowstring.ipc.places.near import MemorySource
+from bowstring.ipc.places.pulled import PulledSource
 from bowstring.ipc.places.sinks import sink_for
 from bowstring.ipc.statistics import with_statistics
-from bowstring.ipc.upkeep.messages import MessageWriter
+from bowstring.ipc.upkeep.bringing import brought
+from bowstring.ipc.upkeep.messages import MessageWriter, declared
 from bowstring.ipc.upkeep.salvage import Dropped, Salvage
 from bowstring.ipc.upkeep.scan import BatchSpan
+from bowstring.ipc.written import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
 from bowstring.layouts.array import Array
 from bowstring.memory.buffer import Memory
 
@@ -58,25 +62,27 @@ def recover(
 ) -> Recovery:
     """Write every complete and valid record batch of a damaged file or stream, and the dictionaries that they need.
 
-    `source` is what `open_file` or `open_stream` takes; what comes through a pipe is kept in memory. A file becomes a
-    file and a stream a stream; `sink` is what `new_file` takes. Each batch is checked, with `full` every value of it,
-    and then passed on as it is, not decoded. Messages are looked for behind what is damaged. `advance(done, of)` is
-    called after each, in bytes.
+    `source` is what `open_file` or `open_stream` takes; what comes through a pipe is kept in memory, and a URL is read
+    by ranges, some batches at a time: headers first, then bodies. A file becomes a file and a stream a stream; `sink`
+    is what `new_file` takes. Each batch is checked, with `full` every value of it, and then passed on as it is, not
+    decoded. Messages are looked for behind what is damaged. The schema says the features that sound messages use.
+    `advance(done, of)` is called after each, in bytes.
 
     Raises `InvalidDataError` where there is no schema, neither at the beginning nor in a footer, `FormatMismatchError`
     for a foreign format, `LimitError` for more than `max_piped_bytes` through a pipe.
     """
-    opened = in_sequence(source)
+    opened = near_or_far(source)
     try:
-        memory = opened if isinstance(opened, MemorySource) else kept_whole(opened, max_piped_bytes)
-        if memory.position:
-            memory = MemorySource(Memory(memory.memory.bytes[memory.position :]), memory.name)
-        salvage = Salvage(memory, limits)
-        judge = _FileJudge(salvage, full) if salvage.is_file else _StreamJudge(salvage, full)
+        whole = kept_whole(opened, max_piped_bytes) if isinstance(opened, PulledSource) else opened
+        if isinstance(whole, MemorySource) and whole.position:
+            whole = MemorySource(Memory(whole.memory.bytes[whole.position :]), whole.name)
+        salvage = Salvage(whole, limits)
+        found = list(salvage.messages())
+        judge = _FileJudge(salvage, found, full) if salvage.is_file else _StreamJudge(salvage, found, full)
         writing = sink_for(sink)
         try:
-            writer = MessageWriter(writing, salvage.schema, salvage.version, not salvage.is_file)
-            writer.take_features(salvage.schema)
+            features = _features(salvage, found)
+            writer = MessageWriter(writing, salvage.schema, salvage.version, not salvage.is_file, features)
         except BaseException:
             writing.abandon()
             raise
@@ -89,12 +95,33 @@ def recover(
         opened.close()
 
 
+def _features(salvage: Salvage, found: Sequence[BatchSpan | Dropped]) -> set[int]:
+    """The features that the messages use, and what the schema says of others."""
+    features = declared(salvage.schema)
+    defined: set[int] = set()
+    for span in found:
+        if isinstance(span, Dropped):
+            continue
+        shape = span.header.shape
+        if shape.compression is not None:
+            features.add(COMPRESSED_BODY)
+        if shape.kind == headers.DICTIONARY_BATCH and not shape.is_delta:
+            if shape.dictionary_id in defined and not salvage.is_file:
+                features.add(DICTIONARY_REPLACEMENT)
+            defined.add(shape.dictionary_id)
+    return features
+
+
 def _written(judge: _Judge, writer: MessageWriter, advance: Callable[[int, int | None], None] | None) -> Recovery:
     salvage = judge.salvage
+    memory = salvage.source if isinstance(salvage.source, MemorySource) else None
     waiting: list[BatchSpan] = []
     rows = batches = dictionaries = 0
     for span in judge.sound():
         waiting.append(span)
+        if memory is None:
+            writer.relay(waiting, None)
+            waiting.clear()
         if span.header.shape.kind == headers.RECORD_BATCH:
             batches += 1
             rows += span.header.length
@@ -102,7 +129,7 @@ def _written(judge: _Judge, writer: MessageWriter, advance: Callable[[int, int |
             dictionaries += 1
         if advance is not None:
             advance(span.body_at + span.header.body_bytes, salvage.source.size)
-    writer.relay(waiting, salvage.source)
+    writer.relay(waiting, memory)
     footer = salvage.footer
     writer.end(() if footer is None else with_statistics(footer.pairs, None, ()))
     dropped = sorted(judge.dropped, key=lambda lost: (lost.start, lost.stop))
@@ -124,6 +151,7 @@ class _Judge:
     """Decides which of the messages that were found can be relied on."""
 
     salvage: Salvage
+    found: Sequence[BatchSpan | Dropped]
     full: bool
     dropped: list[Dropped] = field(default_factory=list)
 
@@ -164,11 +192,9 @@ class _Judge:
 
     def check(self, span: BatchSpan, lookup: Callable[[DictionaryId], Array | None]) -> bool:
         """Check a record batch and drop it where it is not valid."""
-        header, known = span.header, self.salvage.known
-        assert span.body is not None
         try:
-            columns = BatchColumns(known.plan(header.shape.version), header, span.body, lookup, (span.where,))
-            for name, column in zip(known.wire.whole.schema.names, columns, strict=True):
+            columns = self._columns(span, lookup)
+            for name, column in zip(self.salvage.known.wire.whole.schema.names, columns, strict=True):
                 try:
                     column.validate(self.full)
                 except InvalidDataError as error:
@@ -177,6 +203,15 @@ class _Judge:
             self.drop(span, str(error))
             return False
         return True
+
+    def _columns(self, span: BatchSpan, lookup: Callable[[DictionaryId], Array | None]) -> Iterable[Array]:
+        """The columns; of a body that was too large to be brought here one after the other, and none is kept."""
+        header, body, where = span.header, span.body, (span.where,)
+        plan = self.salvage.known.plan(header.shape.version)
+        assert body is not None
+        if isinstance(body, FarBody):
+            return (FarColumns(plan, header, body, lookup, where, [column])[0] for column in plan)
+        return BatchColumns(plan, header, body, lookup, where)
 
 
 class _StreamJudge(_Judge):
@@ -190,7 +225,7 @@ class _StreamJudge(_Judge):
             entry = entries.get(node.id)
             return None if entry is None else entry.array()
 
-        for found in self.salvage.messages():
+        for found in brought(self.found):
             if isinstance(found, Dropped):
                 self.dropped.append(found)
                 if self.may_hold_dictionary(found):
@@ -226,7 +261,7 @@ class _FileJudge(_Judge):
         """The messages to be kept: dictionaries first, then the record batches in the order of the footer."""
         spans: list[BatchSpan] = []
         gaps: list[int] = []
-        for found in self.salvage.messages():
+        for found in self.found:
             if isinstance(found, BatchSpan):
                 spans.append(found)
                 continue
@@ -252,8 +287,8 @@ class _FileJudge(_Judge):
         for node in self.salvage.known.wire.whole.by_id.values():
             lookup(node)
         kept = {id(span) for id_, chain in chains.items() if id_ in arrays for span in chain}
-        yield from (span for span in dictionaries if id(span) in kept)
-        yield from (span for span in batches if self.check(span, lookup))
+        yield from brought([span for span in dictionaries if id(span) in kept])
+        yield from (span for span in brought(batches) if self.check(span, lookup))
 
     def _listed(self, spans: list[BatchSpan], kind: str) -> list[BatchSpan]:
         """Those of a kind: by the footer where all that it lists is there, else as they lie."""
@@ -302,7 +337,7 @@ class _FileJudge(_Judge):
 
     def _read(self, chain: list[BatchSpan], lookup: Callable[[DictionaryId], Array | None]) -> Array | None:
         read: list[Array] = []
-        for number, span in enumerate(chain):
+        for number, span in enumerate(brought(list(chain))):
             try:
                 read.append(self.values(span, lookup))
             except InvalidDataError as error:

@@ -15,24 +15,30 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError, LimitError, TruncatedError
 from bowstring.flatbuf.codec import Table
 from bowstring.ipc import framing
-from bowstring.ipc.bodies.columns import BatchColumns
+from bowstring.ipc.bodies.far import Body, FarBody, columns_in
 from bowstring.ipc.dictionaries.reading import known as dictionary_of, read_values
-from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import Limits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema_tables import V4, V5, read_pairs
-from bowstring.ipc.places.near import MemorySource
+from bowstring.ipc.opening import file_reader
+from bowstring.ipc.places.pieces import Span
+from bowstring.ipc.places.ranges import ROUND_BYTES, RangeSource
+from bowstring.ipc.places.sources import RandomAccess
 from bowstring.ipc.schemas import KnownSchema, known_schema
 from bowstring.ipc.upkeep.scan import BatchSpan
 from bowstring.memory.buffer import Buffer
 
 _MAY_BEGIN = re.compile(rb"\xff{4}[\x00-\xff]{3}[\x00-\x0f]", re.DOTALL)
 _MOST_TRIED = 4
+_MOST_AT_ONCE = 10_000
+_MOST_PADDING = 64
 _TRIED_IN_ANY_CASE_BYTES = 64 << 20
 
 Kind = Literal["record batch", "dictionary batch"]
@@ -53,13 +59,16 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What a footer that can be read says: the schema, where batches are, and its custom metadata."""
+    """What a footer that can be read says: the schema, where batches are and how long each is up to its body, and
+    custom metadata.
+    """
 
     known: KnownSchema
     schema: Table
     version: int
     batches: list[int]
     dictionaries: list[int]
+    head_bytes: dict[int, int]
     pairs: Metadata
 
 
@@ -74,7 +83,7 @@ class _Other:
 class Salvage:
     """What can be found in a source; raises `InvalidDataError` where there is no schema, as nothing is known then."""
 
-    def __init__(self, source: MemorySource, limits: Limits) -> None:
+    def __init__(self, source: RandomAccess, limits: Limits) -> None:
         self.source = source
         self.limits = limits
         self.footer_problem: str | None = None
@@ -91,10 +100,11 @@ class Salvage:
         self._begin()
         offsets = () if self.footer is None else (*self.footer.batches, *self.footer.dictionaries)
         self._hints = sorted(offsets)
+        self._looked_to = 0 if isinstance(source, RangeSource) else source.size
 
     def _read_footer(self) -> Footer | None:
         try:
-            reader = FileReader(self.source, None, self.limits)
+            reader = file_reader(self.source, None, self.limits)
             known = reader.known
             _ = known.wire.whole
             if reader.footer["version"] not in (V4, V5):
@@ -104,7 +114,9 @@ class Salvage:
             self.footer_problem = str(error).removeprefix(f"{self.source.name}: ")
             return None
         blocks, dictionaries = reader.blocks["offset"].tolist(), reader.dictionary_blocks["offset"].tolist()
-        return Footer(known, reader.footer["schema"], reader.footer["version"], blocks, dictionaries, pairs)
+        listed = np.concatenate([reader.blocks, reader.dictionary_blocks])
+        heads = dict(zip(listed["offset"].tolist(), listed["metaDataLength"].tolist(), strict=True))
+        return Footer(known, reader.footer["schema"], reader.footer["version"], blocks, dictionaries, heads, pairs)
 
     # The schema
 
@@ -162,6 +174,8 @@ class Salvage:
         """What is found, in the order of the bytes, and what lies between."""
         at, slack_from, size = self._first, self._first, self.source.size
         while at < size:
+            if at >= self._looked_to:
+                self._look_ahead(at)
             try:
                 found = self._sound(at)
             except InvalidDataError as error:
@@ -187,12 +201,27 @@ class Salvage:
                 yield doubt
                 at = slack_from = doubt.stop
 
+    def _look_ahead(self, at: int) -> None:
+        """Of a file that is far away, have the headers that its footer lists from a place on, many at once."""
+        spans: list[Span] = []
+        held_bytes, self._looked_to = 0, self.source.size
+        heads = {} if self.footer is None else self.footer.head_bytes
+        for start in self._hints[bisect_left(self._hints, at) :]:
+            size_bytes = heads[start]
+            if held_bytes + max(size_bytes, 0) > ROUND_BYTES or len(spans) == _MOST_AT_ONCE:
+                self._looked_to = start
+                break
+            if start >= 0 and 0 < size_bytes <= min(self.limits.max_metadata_bytes, self.source.size - start):
+                spans.append((start, size_bytes))
+                held_bytes += size_bytes
+        self.source.expect(spans)
+
     def _doubt(self, span: BatchSpan) -> Dropped | None:
         """What says that bytes of a message's body were lost or added, where no message begins behind it."""
         size, after, buffers_end = self.source.size, _after(span), _after_buffers(span)
         kind, rows = _kind_of(span)
         if after >= size or self._is_legacy or (self.footer is not None and after >= self._footer_at()):
-            if framing.CONTINUATION in _padding_at_end(span):
+            if framing.CONTINUATION in self._padding_at_end(span):
                 return Dropped(span.start, after, "bytes of it are lost: the end marker is inside it", kind, rows)
             return None
         if framing.CONTINUATION.startswith(self.source.read_at(after, min(4, size - after))):
@@ -200,9 +229,28 @@ class Salvage:
         inside = self._resume(span.body_at)
         if inside < buffers_end:
             return Dropped(span.start, inside, "bytes of it are lost: the next message begins inside it", kind, rows)
-        if after <= inside and _has_odd_padding(span):
+        if after <= inside and self._has_odd_padding(span):
             return Dropped(span.start, after, "bytes of it were lost or added: its padding is not zero", kind, rows)
         return None
+
+    def _has_odd_padding(self, span: BatchSpan) -> bool:
+        """Whether bytes between the buffers of a body, or behind the last one, are not zero, as writers leave them."""
+        buffers, paddings, end = span.header.buffers(), [], 0
+        for start, stop in sorted(
+            zip(buffers["offset"].tolist(), (buffers["offset"] + buffers["length"]).tolist(), strict=True)
+        ):
+            if stop > start:
+                if 0 < start - end < _MOST_PADDING:
+                    paddings.append((span.body_at + end, start - end))
+                end = max(end, stop)
+        found = self.source.fetch(paddings)
+        return any(any(found.read(*padding)) for padding in paddings) or any(self._padding_at_end(span))
+
+    def _padding_at_end(self, span: BatchSpan) -> bytes:
+        """The bytes behind the last buffer of a body, as far as they align it."""
+        buffers = span.header.buffers()
+        end = int((buffers["offset"] + buffers["length"]).max()) if len(buffers) else 0
+        return self.source.read_at(span.body_at + end, min(_MOST_PADDING, span.header.body_bytes - end))
 
     def _after_end(self, at: int) -> int | None:
         """Where messages go on after an end marker, which they should not; None where they don't."""
@@ -277,8 +325,7 @@ class Salvage:
     def _next_marker(self, at: int) -> int:
         if self._is_legacy or self._gave_up:
             return self.source.size
-        found = _MAY_BEGIN.search(self.source.memory.bytes.data, at)
-        return self.source.size if found is None else found.start()
+        return self.source.search(_MAY_BEGIN, at)
 
     def _is_sound(self, at: int) -> bool:
         try:
@@ -304,7 +351,7 @@ class Salvage:
             dictionary_of(self.known.wire, header, where)
             read_values(self.known.wire, header, body, lambda _: None, where)
         else:
-            BatchColumns(self.known.plan(header.shape.version), header, body, lambda _: None, where)
+            columns_in(self.known.plan(header.shape.version), header, body, lambda _: None, where)
         nodes, buffers = header.nodes(), header.buffers()
         if (nodes["null_count"] < 0).any() or (nodes["null_count"] > nodes["length"]).any():
             raise InvalidDataError(f"{found.where}: a node with more nulls than slots")
@@ -344,7 +391,12 @@ class Salvage:
         header = self._headers.read(source.read_at(at + prefix_bytes, length), 0, where)
         if not isinstance(header, BatchHeader):
             return _Other(stop, header)
-        body = Buffer(source.memory, stop, header.body_bytes) if stop + header.body_bytes <= size else None
+        body: Body | None = None
+        if stop + header.body_bytes <= size:
+            if isinstance(source, RangeSource):
+                body = FarBody(source, stop, header.body_bytes)
+            else:
+                body = Buffer(source.memory, stop, header.body_bytes)
         return BatchSpan(header, stop, header.body_bytes, stop - at, not marked, where, body)
 
 
@@ -353,29 +405,6 @@ def _kind_of(span: BatchSpan) -> tuple[Kind, int | None]:
     if span.header.shape.kind == headers.RECORD_BATCH:
         return "record batch", span.header.length
     return "dictionary batch", None
-
-
-def _has_odd_padding(span: BatchSpan) -> bool:
-    """Whether bytes between the buffers of a body, or behind the last one, are not zero, as writers leave them."""
-    buffers = span.header.buffers()
-    assert span.body is not None
-    body, end = span.body.bytes, 0
-    for start, stop in sorted(
-        zip(buffers["offset"].tolist(), (buffers["offset"] + buffers["length"]).tolist(), strict=True)
-    ):
-        if stop > start:
-            if start - end < 64 and body[end:start].any():
-                return True
-            end = max(end, stop)
-    return any(_padding_at_end(span))
-
-
-def _padding_at_end(span: BatchSpan) -> bytes:
-    """The bytes behind the last buffer of a body, as far as they align it."""
-    assert span.body is not None
-    buffers = span.header.buffers()
-    end = int((buffers["offset"] + buffers["length"]).max()) if len(buffers) else 0
-    return span.body.bytes[end : min(end + 64, span.header.body_bytes)].tobytes()
 
 
 def _after(span: BatchSpan) -> int:

@@ -10,15 +10,16 @@ from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError, LimitError, TruncatedError
 from bowstring.flatbuf.codec import Table
 from bowstring.ipc import framing
-from bowstring.ipc.file import FileReader
+from bowstring.ipc.bodies.far import Body, FarBody
 from bowstring.ipc.limits import Limits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema_tables import read_pairs
+from bowstring.ipc.opening import file_reader
 from bowstring.ipc.places.near import MemorySource
 from bowstring.ipc.places.pulled import PulledSource, Replayed
 from bowstring.ipc.places.ranges import RangeSource
-from bowstring.ipc.ranged import RangedReader
+from bowstring.ipc.places.windows import FIRST_BYTES
 from bowstring.memory.buffer import Buffer
 
 _AT_ONCE = 1 << 20
@@ -29,7 +30,8 @@ _TRAILER_BYTES = 10
 class BatchSpan:
     """A record batch or a dictionary batch: its header, where its body lies; `metadata_bytes` counts the framing.
 
-    `body` is there for sources that are memory, and where bodies are kept.
+    `body` is there for sources that are memory, and where bodies are kept: those of a source far away, but for small
+    ones of streams, are fetched when they are wanted.
     """
 
     header: BatchHeader
@@ -38,7 +40,7 @@ class BatchSpan:
     metadata_bytes: int
     is_legacy: bool
     where: str
-    body: Buffer | None = None
+    body: Body | None = None
 
     @property
     def start(self) -> int:
@@ -90,14 +92,13 @@ class Scan(Protocol):
 
 
 class FileScan:
-    """A file, by its footer. With `keeps_bodies` those of a file that is far away are fetched, one after the other."""
+    """A file, by its footer. With `keeps_bodies` those of a file that is far away can be fetched, too."""
 
     def __init__(self, source: MemorySource | RangeSource, limits: Limits, keeps_bodies: bool = False) -> None:
         self._source = source
         self._keeps_bodies = keeps_bodies
         self._limits = limits
-        kind = RangedReader if isinstance(source, RangeSource) else FileReader
-        self.reader = kind(source, None, limits)  # type: ignore[arg-type]  # checks magic and the footer's place
+        self.reader = file_reader(source, None, limits)  # checks magic and the footer's place
         footer = self.reader.footer
         self._footer_bytes = footer.message.size
         self._footer_at = source.size - _TRAILER_BYTES - self._footer_bytes
@@ -117,12 +118,8 @@ class FileScan:
     def _span(self, header: BatchHeader, body_at: int, body_bytes: int, where: str) -> BatchSpan:
         self._end = max(self._end, body_at + body_bytes)
         legacy = header.raw[:4] != framing.CONTINUATION
-        body = None
-        if isinstance(self._source, MemorySource):
-            body = Buffer(self._source.memory, body_at, body_bytes)
-        elif self._keeps_bodies:
-            assert isinstance(self.reader, RangedReader)
-            body = self.reader.body(body_at, body_bytes)
+        is_wanted = self._keeps_bodies or isinstance(self._source, MemorySource)
+        body = self.reader.body(body_at, body_bytes) if is_wanted else None
         return BatchSpan(header, body_at, body_bytes, len(header.raw), legacy, where, body)
 
     def outside(self) -> Outside:
@@ -153,6 +150,9 @@ class StreamScan:
         self._limits = limits
         self._headers = HeaderReader(limits)
         self._messages = 0
+        self._counts = {headers.RECORD_BATCH: 0, headers.DICTIONARY_BATCH: 0}
+        self._peeked: BatchSpan | None = None
+        self._is_over = False
         self._ending_bytes = 0
         self._is_legacy = False
         self.footer_metadata: Metadata = ()
@@ -167,25 +167,44 @@ class StreamScan:
 
     def batches(self) -> Iterator[BatchSpan]:
         """Every batch, in the order of the stream; a body is skipped before its span is given."""
-        source, counts = self._source, {headers.RECORD_BATCH: 0, headers.DICTIONARY_BATCH: 0}
-        while (message := self._next()) is not None:
-            header, metadata_bytes, where = message
-            if not isinstance(header, BatchHeader):
-                raise InvalidDataError(f"{where}: a second schema")
-            kind, body_at = header.shape.kind, source.position
-            if header.body_bytes > self._limits.max_body_bytes:
-                raise LimitError(
-                    f"{where}: a body of {header.body_bytes} bytes is above the limit of {self._limits.max_body_bytes} "
-                    "(max_body_bytes)"
-                )
-            body = source.read_buffer(header.body_bytes) if self._keeps_bodies else None
-            there = _skip(source, header.body_bytes) if body is None else body.size
-            if there < header.body_bytes:
-                raise self._truncated(where, "a body", body_at, header.body_bytes, there)
-            word = "record batch" if kind == headers.RECORD_BATCH else "dictionary batch"
-            where = f"{source.name}: {word} {counts[kind]}"
-            counts[kind] += 1
-            yield BatchSpan(header, body_at, header.body_bytes, metadata_bytes, self._is_legacy, where, body)
+        while (span := self.peek()) is not None:
+            self._peeked = None
+            yield span
+
+    def peek(self) -> BatchSpan | None:
+        """The batch that comes next, which stays the next one; None at the end."""
+        if self._peeked is None and not self._is_over:
+            self._peeked = self._batch()
+            self._is_over = self._peeked is None
+        return self._peeked
+
+    def _batch(self) -> BatchSpan | None:
+        message = self._next()
+        if message is None:
+            return None
+        source, (header, metadata_bytes, where) = self._source, message
+        if not isinstance(header, BatchHeader):
+            raise InvalidDataError(f"{where}: a second schema")
+        kind, body_at = header.shape.kind, source.position
+        if header.body_bytes > self._limits.max_body_bytes:
+            raise LimitError(
+                f"{where}: a body of {header.body_bytes} bytes is above the limit of {self._limits.max_body_bytes} "
+                "(max_body_bytes)"
+            )
+        body = self._body(header.body_bytes) if self._keeps_bodies else None
+        there = body.size if isinstance(body, Buffer) else _skip(source, header.body_bytes)
+        if there < header.body_bytes:
+            raise self._truncated(where, "a body", body_at, header.body_bytes, there)
+        word = "record batch" if kind == headers.RECORD_BATCH else "dictionary batch"
+        where = f"{source.name}: {word} {self._counts[kind]}"
+        self._counts[kind] += 1
+        return BatchSpan(header, body_at, header.body_bytes, metadata_bytes, self._is_legacy, where, body)
+
+    def _body(self, size_bytes: int) -> Body:
+        source = self._source
+        if isinstance(source, RangeSource) and size_bytes > FIRST_BYTES:
+            return FarBody(source, source.position, size_bytes)
+        return source.read_buffer(size_bytes)
 
     def outside(self) -> Outside:
         """The schema message, the end marker, and what follows it where that is known."""

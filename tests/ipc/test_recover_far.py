@@ -1,0 +1,249 @@
+"""Recovering what is behind a URL: as of a file beside us, but some batches at a time. What the schema says then."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+import bowstring as bs
+from bowstring import errors
+from bowstring.ipc.places import ranges, windows
+from bowstring.ipc.upkeep import bringing, salvage
+from tests.ipc import samples
+from tests.ipc.remote import SlowFileSystem
+
+MAKE: dict[str, Callable[..., bytes]] = {"file": samples.as_file, "stream": samples.as_stream}
+FORMATS = pytest.mark.parametrize("format_", MAKE)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _stores() -> Iterator[None]:
+    fsspec.register_implementation("slow", SlowFileSystem, clobber=True)
+    yield
+    MemoryFileSystem.store.clear()
+
+
+@pytest.fixture
+def put(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], str]:
+    monkeypatch.setattr(SlowFileSystem, "latency_s", 0.0)
+
+    def put(data: bytes) -> str:
+        MemoryFileSystem.store.pop("/damaged.arrow", None)
+        fsspec.filesystem("memory").pipe_file("/damaged.arrow", data)
+        SlowFileSystem.reset()
+        return "slow://damaged.arrow"
+
+    return put
+
+
+def nameless(message: str) -> str:
+    """A message without the sources' names: a schema that was met before is told under the name that it had then."""
+    return message.replace("slow://damaged.arrow: ", "").replace("bytes: ", "")
+
+
+def recovered(source: Any) -> Any:
+    """The report, without the source's name, and the batches that were written; or the kind of error."""
+    sink = io.BytesIO()
+    try:
+        report = bs.recover(source, sink)
+    except errors.BowstringError as error:
+        return type(error)
+    reader = bs.open_file(sink.getvalue()) if report.format == "file" else bs.open_stream(sink.getvalue())
+    dropped = tuple(replace(lost, reason=nameless(lost.reason)) for lost in report.dropped)
+    problem = None if report.footer_problem is None else nameless(report.footer_problem)
+    features = bs.inspect(sink.getvalue()).encoding.features
+    return replace(report, source="it", dropped=dropped, footer_problem=problem), reader.read_all(), features
+
+
+def alike(near: Any, far: Any) -> bool:
+    """Whether two of these are the same."""
+    if isinstance(near, type) or isinstance(far, type):
+        return near is far
+    return bool(near[0] == far[0] and near[1].equals(far[1]) and near[2] == far[2])
+
+
+def damaged_forms(data: bytes) -> Iterator[bytes]:
+    """The data itself, cut off, with bits turned, with bytes that are too many, and with a piece missing."""
+    random = np.random.default_rng(5)
+    yield data
+    yield from (data[:size] for size in range(0, len(data), len(data) // 40 + 1))
+    for _ in range(60):
+        broken = bytearray(data)
+        for at in random.integers(0, len(data), 2):
+            broken[at] ^= 1 << random.integers(0, 8)
+        yield bytes(broken)
+    for at, size in random.integers(0, len(data), (40, 2)).tolist():
+        yield data[:at] + bytes(size % 300) + data[at:]
+        yield data[:at] + data[at + size % 300 :]
+
+
+@FORMATS
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("compression", [None, "lz4"])
+def test_of_a_url_the_same_is_recovered_as_of_a_file_beside_us(
+    format_: str, small: bool, compression: str | None, put: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if small:  # everything that comes in groups comes in several
+        monkeypatch.setattr(ranges, "_EDGE_BYTES", 16)
+        monkeypatch.setattr(windows, "FIRST_BYTES", 200)
+        monkeypatch.setattr(windows, "MOST_BYTES", 300)
+        monkeypatch.setattr(salvage, "_MOST_AT_ONCE", 2)
+        monkeypatch.setattr(bringing, "ROUND_BYTES", 700)
+    batch = samples.batch("int", "text", "dictionary", "view", "list")
+    other = bs.record_batch({"n": np.arange(40), "s": [f"value {n}" for n in range(40)]})
+    for held in ([batch, batch.slice(1), batch], [other, other.slice(3), other]):
+        outcomes = [
+            (recovered(data), recovered(put(data)))
+            for data in damaged_forms(MAKE[format_](*held, compression=compression))
+        ]
+        assert [alike(near, far) for near, far in outcomes] == [True] * len(outcomes)
+        assert sum(not isinstance(near, type) for near, _ in outcomes) > len(outcomes) // 2
+
+
+def test_the_headers_of_a_file_and_its_bodies_are_asked_for_many_at_once(put: Callable[[bytes], str]) -> None:
+    part = bs.record_batch({"n": np.arange(50_000), "x": np.arange(50_000) / 2})
+    data = samples.as_file(*[part] * 40)
+    report = bs.recover(put(data), io.BytesIO(), max_piped_bytes=10)
+    assert report.is_intact
+    assert report.rows == 2_000_000
+    assert SlowFileSystem.questions <= 6
+    assert SlowFileSystem.sent_bytes < 1.3 * len(data)
+
+
+def test_of_a_stream_with_large_bodies_headers_come_first_and_bodies_once(put: Callable[[bytes], str]) -> None:
+    part = bs.record_batch({"n": np.arange(1 << 20)})
+    data = samples.as_stream(*[part] * 4)
+    assert bs.recover(put(data), io.BytesIO()).is_intact
+    assert SlowFileSystem.sent_bytes < 1.3 * len(data)
+
+
+def test_a_body_larger_than_a_round_is_checked_column_by_column(
+    put: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bringing, "ROUND_BYTES", 10_000)
+    held = bs.record_batch({"n": np.arange(9000), "s": [f"value {n}" for n in range(9000)]})
+    data = bytearray(samples.as_file(held, held))
+    data[data.rindex(b"value 77")] = 0xFF
+    report, table, _ = recovered(put(bytes(data)))
+    assert (report.rows, len(report.dropped)) == (9000, 1)
+    assert "column 's'" in report.dropped[0].reason
+    assert table.equals(bs.Table.from_batches([held]))
+
+
+def test_a_file_that_goes_away_meanwhile_is_told_and_leaves_nothing(
+    put: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    url = put(samples.as_file(*[bs.record_batch({"n": np.arange(50_000)})] * 4))
+    monkeypatch.setattr(bringing, "ROUND_BYTES", 500_000)
+
+    def forget(done: int, _of: int | None) -> None:
+        if done:
+            MemoryFileSystem.store["/damaged.arrow"].truncate(100_000)
+
+    with pytest.raises((errors.ResourceError, errors.TruncatedError)):
+        bs.recover(url, tmp_path / "out.arrow", advance=forget)
+    assert os.listdir(tmp_path) == []
+
+
+# Memory
+
+_GIGABYTES = """
+    import resource, sys
+    import numpy as np
+    import fsspec
+    from fsspec.spec import AbstractFileSystem
+    import bowstring as bs
+    import io
+
+    columns = {f"c{n}": np.arange(1 << 17) for n in range(32)}
+    held = bs.record_batch(columns)
+    sink = io.BytesIO()
+    with bs.new_stream(sink, held.schema) as writer:
+        writer.write(held)
+    raw = sink.getvalue()[:-8]
+    start = int.from_bytes(raw[4:8], "little") + 8
+    head, message = raw[:start], raw[start:]
+    COUNT = 40
+    SIZE = len(head) + COUNT * len(message)
+
+    class Long(AbstractFileSystem):
+        protocol = "long"
+
+        def info(self, path, **options):
+            return {"name": path, "size": SIZE, "type": "file"}
+
+        def cat_file(self, path, start=None, end=None, **options):
+            out = bytearray()
+            while start < end:
+                if start < len(head):
+                    part = head[start : min(end, len(head))]
+                else:
+                    at = (start - len(head)) % len(message)
+                    part = message[at : at + end - start]
+                out += part
+                start += len(part)
+            return bytes(out)
+
+    fsspec.register_implementation("long", Long)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    report = bs.recover("long://it", "/dev/null")
+    assert (report.record_batches, report.dropped) == (COUNT, ()), report
+    found = bs.anatomy("long://it")
+    assert len(found.parts) == COUNT + 1
+    print(SIZE >> 20, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
+"""
+
+
+def test_a_stream_of_a_gigabyte_is_recovered_and_drawn_in_a_fraction_of_its_size() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(_GIGABYTES)], capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    size_mib, grown_mib = map(int, done.stdout.split())
+    assert size_mib > 1200
+    assert grown_mib < 300
+
+
+# What the schema says
+
+
+def piped(source: bytes, sink: Path) -> tuple[str, ...]:
+    """The features that what was recovered says, where the sink can't go back."""
+    with sink.open("wb") as out:
+        bs.recover(source, out)
+    return bs.inspect(sink).encoding.features
+
+
+@FORMATS
+def test_the_schema_says_the_features_in_use_whatever_the_sink_is(format_: str, tmp_path: Path) -> None:
+    batch = samples.batch("int", "text")
+    for data, features in (
+        (MAKE[format_](batch, compression="lz4"), ("COMPRESSED_BODY",)),
+        (MAKE[format_](batch), ()),
+    ):
+        bs.recover(data, tmp_path / "path")
+        assert bs.inspect(tmp_path / "path").encoding.features == features
+        assert piped(data, tmp_path / "object") == features
+        assert (tmp_path / "path").read_bytes() == (tmp_path / "object").read_bytes()
+
+
+def test_a_recovered_stream_says_that_it_replaces_dictionaries(tmp_path: Path) -> None:
+    type_ = bs.dictionary(bs.int8(), bs.string())
+    made = [bs.record_batch({"w": bs.array(list(words), type_)}) for words in ("ab", "ba")]
+    data = samples.as_stream(*made)
+    bs.recover(data, tmp_path / "path")
+    assert bs.inspect(tmp_path / "path").encoding.features == ("DICTIONARY_REPLACEMENT",)
+    assert piped(data, tmp_path / "object") == ("DICTIONARY_REPLACEMENT",)
+    assert piped(samples.as_stream(made[0], made[0]), tmp_path / "object") == ()
