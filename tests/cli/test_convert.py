@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -169,6 +170,26 @@ def test_what_can_not_be_read_is_one_line_and_leaves_no_target(
     assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
     assert told in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ((0, 3, 6, 9), (0, 1 << 29, 6, 9)),
+        ((0, 1, 2, 3), (0, 1, 1 << 28, 3)),
+        ((0, 3, 6, 9), (0, 3, 6, 1 << 30)),
+    ],
+    ids=["strings", "lists", "the last string"],
+)
+def test_malformed_values_do_not_reach_pyarrow(tmp_path: Path, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+    table = pa.table({"words": ["abc", "def", "ghi"], "lists": [[1], [2], [3]]})
+    source = write(tmp_path / "x.arrow", table)
+    sound, broken = (np.array(offsets, "<i4").tobytes() for offsets in (before, after))
+    source.write_bytes(source.read_bytes().replace(sound, broken))
+    done = run_command("convert", source, tmp_path / "target.parquet")
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
+    assert b"x.arrow: record batch 0: column" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["x.arrow"]
 
 
 def test_a_target_is_as_it_was_where_the_source_breaks_off(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from itertools import islice
 import click
 
 from bowstring.cli.rows import column_option, limited, one_by_one, write_csv, write_json_lines, write_table
-from bowstring.cli.streams import PATH, forgive_letters, given, max_piped_option
+from bowstring.cli.streams import PATH, forgive_letters, given, max_piped_option, telling
 from bowstring.ipc.opening import open_any
 
 _ROWS_SHOWN = 1000
@@ -36,7 +36,8 @@ def cat(file: str | None, *, form: str | None, columns: tuple[str, ...], whole: 
     forgive_letters()
     is_terminal = sys.stdout.isatty()
     limit = _ROWS_SHOWN if is_terminal and not whole else None
-    with open_any(given(file), columns or None, max_piped_bytes=max_piped_bytes) as reader:
+    source = given(file)
+    with telling(file), open_any(source, columns or None, max_piped_bytes=max_piped_bytes) as reader:
         rows = limited(reader if limit is None else one_by_one(reader), None)
         some = rows if limit is None else islice(rows, limit)
         if form == "table" or (form is None and is_terminal):

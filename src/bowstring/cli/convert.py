@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, get_args
 import click
 
 from bowstring.cli import parquet, text_input
-from bowstring.cli.streams import PATH, binary_output, given, max_piped_option, named, progress, sink_to
+from bowstring.cli.streams import PATH, binary_output, given, max_piped_option, named, progress, sink_to, telling
 from bowstring.datatypes.field import Schema
 from bowstring.datatypes.types import Dictionary
 from bowstring.errors import LimitError, UsageError
@@ -122,7 +122,7 @@ def _reading(path: str, options: dict[str, Any]) -> Iterator[_Input]:
     kind = options["source_kind"] or _source_kind(path)
     name = named(path)
     if kind == "arrow":
-        with open_any(given(path), max_piped_bytes=options["max_piped_bytes"]) as reader:
+        with telling(path), open_any(given(path), max_piped_bytes=options["max_piped_bytes"]) as reader:
             is_file = isinstance(reader, FileReader)
             yield _Input(reader.schema, reader, len(reader) if isinstance(reader, FileReader) else None, is_file)
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from bowstring.cli.rows import column_option, limited, one_by_one, write_csv, write_json_lines, write_table
-from bowstring.cli.streams import PATH, forgive_letters, given, max_piped_option
+from bowstring.cli.streams import PATH, forgive_letters, given, max_piped_option, telling
 from bowstring.ipc.opening import open_any
 
 
@@ -25,7 +25,8 @@ def head(
     read beyond those rows.
     """
     forgive_letters()
-    with open_any(given(file), columns or None, max_piped_bytes=max_piped_bytes) as reader:
+    source = given(file)
+    with telling(file), open_any(source, columns or None, max_piped_bytes=max_piped_bytes) as reader:
         rows = limited(one_by_one(reader), count)
         if form == "table":
             write_table(reader.schema, rows, whole)

@@ -11,6 +11,7 @@ from bowstring.datatypes.field import Schema
 from bowstring.errors import InvalidDataError, MissingExtraError, UnsupportedTypeError
 from bowstring.exchange import cdata
 from bowstring.ipc.places.sinks import Sink
+from bowstring.layouts.base import place
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.build import record_batch
 
@@ -61,12 +62,16 @@ class _Into(io.RawIOBase):
 
 
 def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], compression: str | None) -> None:
-    """Write batches as row groups. Raises `UnsupportedTypeError` for what Parquet has no type for."""
+    """Write batches as row groups. Every value is looked at before: pyarrow takes our word for it, and crashes where it
+    is wrong. Raises `InvalidDataError` for malformed data, `UnsupportedTypeError` for what Parquet has no type for.
+    """
     pa, pq = _pyarrow()
     try:
         theirs = pa.schema(schema)
         with pq.ParquetWriter(_Into(sink), theirs, compression=compression or "none") as writer:
-            for batch in batches:
+            for number, batch in enumerate(batches):
+                with place(f"record batch {number}"):
+                    batch.validate(full=True)
                 writer.write_batch(pa.record_batch(batch))
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid) as error:
         raise UnsupportedTypeError(f"pyarrow can't write this as Parquet: {error}") from error

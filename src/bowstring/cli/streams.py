@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.ipc.opening import MAX_PIPED_BYTES
 from bowstring.ipc.places.sinks import Sink, sink_for
 
@@ -45,6 +46,17 @@ def given(file: str | None) -> Any:
 def named(file: str | None) -> str:
     """What to call that source."""
     return "standard input" if file is None or file == "-" else file
+
+
+@contextmanager
+def telling(file: str | None) -> Iterator[None]:
+    """Put a source's name before what is found wrong in its data, where the message does not begin with it."""
+    try:
+        yield
+    except (InvalidDataError, DataTypeError) as error:
+        if str(error).startswith(f"{named(file)}: "):
+            raise
+        raise type(error)(f"{named(file)}: {error}") from None
 
 
 def forgive_letters() -> None:

@@ -48,7 +48,8 @@ def validate(file: str | None, *, quick: bool, as_json: bool, show_all: bool, ma
 
 def _show(name: str, result: Validation, kept: list[Fault]) -> None:
     for fault in kept:
-        click.echo(f"{name}: {_place(fault)}{printable(fault.message, _MESSAGE_CHARACTERS)}")
+        message = printable(fault.message, _MESSAGE_CHARACTERS).removeprefix(f"{name}: ")
+        click.echo(f"{name}: {_place(fault)}{message}")
     left = result.fault_count - len(kept)
     if left:
         click.echo(f"{name}: … and {left:,} more faults (--all shows them)")
