@@ -18,7 +18,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bowstring.errors import ClosedError, InvalidDataError, LimitError, ResourceError, TruncatedError, UsageError
+from bowstring.errors import (
+    ClosedError,
+    InvalidDataError,
+    LimitError,
+    NotFoundError,
+    ResourceError,
+    TruncatedError,
+    UsageError,
+)
 from bowstring.memory import descriptors
 from bowstring.memory.region import Region, RegionWriter
 from bowstring.testing.descriptors import no_descriptor_left
@@ -277,8 +285,12 @@ def test_only_regular_files_are_files(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UsageError, match="a pipe"):
         Region.from_file(tmp_path / "pipe")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(NotFoundError, match="missing: there is no such file"):
         Region.from_file(tmp_path / "missing")
+    with pytest.raises(UsageError, match="no path"):
+        Region.from_file("a\0b")
+    with pytest.raises(ResourceError, match="Not a directory"):
+        Region.from_file(tmp_path / "pipe" / "file")
 
 
 # Shortage

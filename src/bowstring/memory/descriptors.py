@@ -185,13 +185,11 @@ def kind_of(status: os.stat_result) -> str:
 
 
 @contextmanager
-def shortage(action: str, what: object) -> Iterator[None]:
+def shortage(action: str, what: str) -> Iterator[None]:
     """Turn what the kernel says when something is short into a `ResourceError` that names what was wanted."""
     try:
         yield
     except OSError as error:
         if isinstance(error, ResourceError) or error.errno not in _SHORTAGES:
-            raise
-        if error.errno == errno.EPERM and not isinstance(what, str):
             raise
         raise ResourceError(error.errno, f"can't {action} {what!r}: {os.strerror(error.errno or 0)}") from error

@@ -24,7 +24,7 @@ import stat
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from bowstring.errors import ClosedError, LimitError, TruncatedError, UsageError
+from bowstring.errors import ClosedError, LimitError, NotFoundError, ResourceError, TruncatedError, UsageError
 from bowstring.memory.closing import Closing
 from bowstring.memory.descriptors import (
     CAREFUL_BYTES,
@@ -83,13 +83,20 @@ class Region(Closing):
     def from_file(cls, source: str | os.PathLike[str] | int) -> Region:
         """A read-only region of an ordinary file, by path or by descriptor (which is duplicated, not taken).
 
-        Raises `UsageError` for anything that is not a regular file, `OSError` where it can't be opened.
+        Raises `NotFoundError` where there is none, `UsageError` for anything that is not a regular file, and
+        `ResourceError` where it can't be opened.
         """
-        with shortage("open", source):
+        try:
             if isinstance(source, int):
                 descriptor = os.dup(source)
             else:
                 descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            raise NotFoundError(f"{source}: there is no such file") from None
+        except OSError as error:
+            raise ResourceError(error.errno, f"{source}: cannot be opened: {error.strerror}") from error
+        except ValueError as error:
+            raise UsageError(f"{source!r} is no path: {error}") from None
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):

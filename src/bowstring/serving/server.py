@@ -35,7 +35,7 @@ from bowstring.memory.region import Region
 from bowstring.serving.addresses import ERROR_DATA, FREE_DATA, WANT_DATA, Ticket, encode_error, uri_for
 from bowstring.serving.processes import let_go_of
 from bowstring.serving.share import Handle
-from bowstring.serving.storing import Batches, Stored, open_path, store_in_parts, stored
+from bowstring.serving.storing import Batches, Stored, store_in_parts, stored
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.unix import UnixTransport
 from bowstring.transports.unix_listener import UnixListener
@@ -324,7 +324,7 @@ def _regions_of(source: Source, name: str) -> tuple[Region, ...]:
     if isinstance(source, Region):
         return (source.duplicate(),)
     if isinstance(source, str | os.PathLike):
-        return (open_path(source),)
+        return (Region.from_file(source),)
     return store_in_parts(source, name)[0]
 
 

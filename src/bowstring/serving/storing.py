@@ -19,7 +19,7 @@ import numpy as np
 
 from bowstring.datatypes.field import Schema
 from bowstring.dissociated.wire import AddressBody
-from bowstring.errors import InvalidDataError, NotFoundError, ResourceError, TruncatedError, UsageError
+from bowstring.errors import InvalidDataError, TruncatedError, UsageError
 from bowstring.ipc import framing
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS
@@ -154,18 +154,6 @@ def open_region(region: Region) -> FileReader | StreamReader:
     if framing.is_file(bytes(region.memory[:_FIRST_MESSAGE])):
         return FileReader(source)
     return StreamReader(source)
-
-
-def open_path(path: str | os.PathLike[str]) -> Region:
-    """The region of an Arrow file. Raises `NotFoundError`, `ResourceError`, `UsageError`."""
-    try:
-        return Region.from_file(path)
-    except FileNotFoundError:
-        raise NotFoundError(f"{os.fspath(path)}: there is no such file") from None
-    except ResourceError:
-        raise
-    except OSError as error:
-        raise ResourceError(error.errno, f"{os.fspath(path)}: cannot be opened: {error.strerror}") from None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
