@@ -90,6 +90,9 @@ def test_nested_values_are_told_apart_by_all_that_they_hold() -> None:
     ]  # fmt: skip
     rows = bs.array([{"a": 1, "b": [1, 2]}, {"a": None, "b": [1, 2]}, {"a": 1, "b": None}, {"a": 1, "b": [1, 2]}])
     assert rows.dictionary_encode().values(1).tolist() == [0, 1, 2, 0]
+    empty = bs.struct([("e", bs.struct([])), ("n", bs.int8())])
+    pairs = [{"e": None, "n": 1}, {"e": None, "n": 2}, {"e": {}, "n": 1}]
+    assert bs.array(pairs, empty).unique().to_pylist() == pairs
     views = bs.Array.from_buffers(
         bs.list_view(bs.int8()), 3, [None, np.array([1, 0, 1], np.int32), np.array([2, 1, 2], np.int32)],
         [bs.array([7, 8, 9], bs.int8())],

@@ -6,7 +6,9 @@ import pickle
 from array import array
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -281,6 +283,22 @@ def test_the_error_names_the_first_value_that_does_not_fit_and_where() -> None:
 def test_values_that_would_be_changed_are_refused(type_: bs.DataType, value: Any) -> None:
     with pytest.raises(bs.errors.DataTypeError):
         bs.array([None, value], type_)
+
+
+def test_a_union_puts_a_value_where_it_comes_back_as_it_is() -> None:
+    zoned = datetime(2020, 1, 1, tzinfo=ZoneInfo("Europe/Paris"))
+    moments: list[bs.DataType] = [bs.timestamp("s"), bs.timestamp("s", "UTC"), bs.timestamp("s", "Europe/Paris")]
+    cases: list[tuple[list[bs.DataType], Any, int]] = [
+        (moments, zoned, 2),
+        (moments, zoned.astimezone(UTC), 1),
+        ([bs.float32(), bs.float64()], 0.1, 1),
+        ([bs.float32(), bs.float64()], 0.5, 0),
+        ([bs.decimal128(5, 4), bs.decimal128(5, 2)], Decimal("1.50"), 1),
+    ]
+    for types, value, member in cases:
+        made = bs.array([value], bs.dense_union([(f"m{i}", type_) for i, type_ in enumerate(types)]))
+        assert made.values(0).tolist() == [member]
+        assert made.to_pylist() == [value]
 
 
 def test_a_union_puts_a_value_where_its_kind_is() -> None:

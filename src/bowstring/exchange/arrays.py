@@ -57,6 +57,8 @@ def batch_block(num_rows: int, columns: list[Array]) -> abi.Block:
 def _write(block: abi.Block, array: Array) -> int:
     if isinstance(array.layout.storage, FixedSizeListLayout):
         array = array.rebased()  # polars takes only those whose child is no longer than they are
+    elif array.offset and not array.length:
+        array = array.rebased()  # pyarrow finds views too short that begin at an offset, even if there are none
     layout, buffers, children, dictionary = array.layout, array.buffers, array.children, array.dictionary
     if len(children) != len(layout.children) or (dictionary is None) != (layout.dictionary is None):
         raise InvalidDataError(f"the array of {layout.type} lacks children or a dictionary")

@@ -84,8 +84,8 @@ def _places(keys: Sequence[Values]) -> Indices | None:
     if int(key.max()) - low >= max(4 * key.size, _FEW_PLACES):
         return None
     places = (key - key.dtype.type(low)).astype(np.int64) if key.dtype.kind == "u" else key.astype(np.int64) - low
-    for valid in marks:
-        places = np.where(valid, places + 1, 0)
+    for mark in marks:
+        places = 2 * places + mark
     return places
 
 

@@ -135,7 +135,7 @@ class UnionLayout(Layout):
             except (DataTypeError, InvalidDataError):
                 continue
             if type(back) is type(value):
-                if _is_same(back, value):
+                if repr(back) == repr(value):
                     return number
                 alike = number if alike < 0 else alike
             fallback = number if fallback < 0 else fallback
@@ -223,10 +223,3 @@ class UnionLayout(Layout):
                 with place(f"child {name!r}"):
                     at = first_bad(own[1:] < own[:-1])
                     raise InvalidDataError(f"the offsets into it fall from {own[at]} to {own[at + 1]}")
-
-
-def _is_same(left: Any, right: Any) -> bool:
-    try:
-        return bool(left == right)
-    except ValueError:  # several values at once, as NumPy's arrays are
-        return bool(np.array_equal(left, right))
