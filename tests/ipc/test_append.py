@@ -182,6 +182,58 @@ def test_the_form_is_that_of_the_file(tmp_path: Path, form: bs.WireForm, alignme
     assert bs.open_file(path).read_all().equals(bs.Table.from_batches([batch(), batch()]))
 
 
+def said_inside(path: Path) -> tuple[str, ...]:
+    """The features that the stream that is in a file says."""
+    return bs.inspect(path.read_bytes()[8:]).encoding.features
+
+
+@pytest.mark.parametrize("form", [bs.WireForm(), bs.WireForm(is_legacy_framing=True), bs.WireForm(byte_order="big")])
+def test_the_schema_says_that_bodies_are_compressed_once_some_are(form: bs.WireForm, tmp_path: Path) -> None:
+    path = tmp_path / "plain.arrow"
+    path.write_bytes(as_file(batch("int", "text"), form=form))
+    with bs.append_file(path, compression="lz4"):
+        pass
+    assert bs.inspect(path).encoding.features == ()
+    with bs.append_file(path) as writer:
+        writer.write(batch("int", "text"))
+    assert bs.inspect(path).encoding.features == ()
+    before = bs.open_file(path).blocks.tolist()
+    with bs.append_file(path, compression="lz4") as writer:
+        writer.write(batch("int", "text"))
+    assert bs.inspect(path).encoding.features == ("COMPRESSED_BODY",)
+    assert said_inside(path) == ("COMPRESSED_BODY",)
+    assert bs.open_file(path).blocks.tolist()[:2] == before
+    assert bs.open_file(path).read_all().equals(bs.Table.from_batches([batch("int", "text")] * 3))
+    assert bs.open_stream(path.read_bytes()[8:]).read_all().num_rows == 9
+    with bs.append_file(path, compression=None) as writer:
+        writer.write(batch("int", "text"))
+    assert bs.inspect(path).encoding.features == ("COMPRESSED_BODY",)
+
+
+def test_where_the_schema_message_has_no_room_the_footer_alone_says_it(tmp_path: Path) -> None:
+    table, path = pa.table({"n": [1, 2], "s": ["a", None]}, metadata={"k": "v"}), tmp_path / "theirs.arrow"
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+    start = path.read_bytes()[: int(bs.open_file(path).blocks["offset"][0])]
+    with bs.append_file(path, compression="zstd") as appending:
+        appending.write(bs.open_file(path)[0])
+    assert bs.inspect(path).encoding.features == ("COMPRESSED_BODY",)
+    assert bs.open_file(path).schema.metadata == {b"k": b"v"}
+    assert path.read_bytes().startswith(start)
+    assert pa.ipc.open_file(path).read_all().equals(pa.concat_tables([table] * 2))
+
+
+def test_a_damaged_schema_message_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "damaged.arrow"
+    raw = bytearray(as_file(batch("int")))
+    raw[20:60] = bytes(range(40))
+    path.write_bytes(raw)
+    with bs.append_file(path, compression="lz4") as writer:
+        writer.write(batch("int"))
+    assert bs.inspect(path).encoding.features == ("COMPRESSED_BODY",)
+    assert path.read_bytes()[:60] == raw[:60]
+
+
 def test_compression_may_be_another(path: Path) -> None:
     with bs.append_file(path, compression="zstd") as writer:
         writer.write(batch())

@@ -17,23 +17,25 @@ import numpy as np
 
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
 from bowstring.errors import InvalidDataError, ResourceError, TruncatedError, UnsupportedError, UsageError
+from bowstring.flatbuf.codec import Finished, Table
 from bowstring.ipc import framing
 from bowstring.ipc.dictionaries.reading import FileDictionaries
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.form import WireForm
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import header as headers
+from bowstring.ipc.metadata.header import HeaderReader
 from bowstring.ipc.metadata.schema_tables import V4, V5, read_pairs
 from bowstring.ipc.places.near import MemorySource
 from bowstring.ipc.places.sinks import PathSink
 from bowstring.ipc.places.sources import random_access
 from bowstring.ipc.schemas import difference
 from bowstring.ipc.statistics import Collector, with_statistics
-from bowstring.ipc.stream import Encoder
+from bowstring.ipc.stream import EncodedMessage, Encoder
 from bowstring.ipc.upkeep.copying import clone
 from bowstring.ipc.upkeep.messages import copied
 from bowstring.ipc.writers import Block, FileWriter
-from bowstring.ipc.written import written_schema
+from bowstring.ipc.written import COMPRESSED_BODY, written_schema
 from bowstring.layouts.array import Array
 from bowstring.tabular.batch import RecordBatch
 
@@ -55,7 +57,8 @@ def append_file(
     byte order, metadata version and framing are the file's; so are compression (that of its last batch) and alignment,
     unless they are said. `metadata` is added to the footer's custom metadata, and replaces the values of keys that are
     there. Dictionaries of the file count as written: one that goes on becomes a delta, another is a `UsageError`.
-    Statistics that the file has go on.
+    Statistics that the file has go on. Where compressed batches are appended the footer's schema says so (feature
+    `COMPRESSED_BODY`), and so does the schema message at the beginning if it has room for that.
 
     Raises `NotFoundError` where there is no file, `InvalidDataError` where it is malformed, `UsageError` for what is no
     regular file, `ResourceError` while another process appends to it. Writing a batch of another schema raises
@@ -76,14 +79,13 @@ def append_file(
             wire=before.reader.known.wire.whole,
         )
         encoder.go_on(written, before.dictionaries())
-        collector = before.collector()
         sink = AppendSink(name, source, before.end)
     except BaseException:
         _let_go(source)
         raise
     held = with_statistics(read_pairs(before.reader.footer), None, ())
     pairs = (*(pair for pair in held if pair[0] not in keys), *given)
-    return AppendWriter(sink, encoder, pairs, before.blocks, collector)
+    return AppendWriter(sink, encoder, pairs, before)
 
 
 def _locked(name: str) -> MemorySource:
@@ -138,10 +140,12 @@ class _Before:
         prefix = source.read_at(start, min(framing.PREFIX_BYTES, footer_at - start))
         self._is_legacy = len(prefix) == framing.PREFIX_BYTES and not prefix.startswith(framing.CONTINUATION)
         self.end = start
+        self._schema_at, self._schema_bytes = start, 0
         if len(prefix) == framing.PREFIX_BYTES and framing.looks_like_stream(prefix):
             length, prefix_bytes = framing.metadata_length(prefix, source.name, limits.max_metadata_bytes)
             if start + prefix_bytes + length <= footer_at:
                 self.end += prefix_bytes + length
+                self._schema_at, self._schema_bytes = start + prefix_bytes, length
         self.blocks: dict[str, list[Block]] = {}
         for kind, blocks in (
             (headers.DICTIONARY_BATCH, reader.dictionary_blocks),
@@ -187,6 +191,23 @@ class _Before:
             return None
         distinct = any(column.distinct_counts is not None for column in known.columns.values())
         return Collector(schema, list(known.columns), distinct, known)
+
+    def saying(self, feature: int) -> tuple[Finished, tuple[int, bytes] | None]:
+        """The schema's table with a feature, and where the schema message says it with which bytes: None where there is
+        no room, as all that follows would have to move.
+        """
+        table = self.reader.footer["schema"]
+        says = copied(table, {*table["features"].tolist(), feature})
+        raw = self._source.read_at(self._schema_at, self._schema_bytes)
+        try:
+            message = HeaderReader(DEFAULT_LIMITS).read(raw, 0, f"{self._source.name}: schema")
+        except InvalidDataError:
+            return says, None
+        if not isinstance(message, Table) or read_pairs(message.message.root("Message")):
+            return says, None
+        features = {*message["features"].tolist(), feature}
+        made = headers.schema_message(copied(message, features), message.message.root("Message")["version"])
+        return says, (self._schema_at, made + bytes(len(raw) - len(made))) if len(made) <= len(raw) else None
 
     def dictionaries(self) -> dict[int, Array]:
         """The dictionaries of the file by id, checked."""
@@ -242,11 +263,12 @@ class AppendWriter(FileWriter):
         sink: AppendSink,
         encoder: Encoder,
         pairs: Metadata,
-        blocks: dict[str, list[Block]],
-        collector: Collector | None,
+        before: _Before,
     ) -> None:
-        self._go_on(sink, encoder, pairs, {**blocks, headers.SCHEMA: []})
-        self._collector = collector
+        self._collector = before.collector()
+        self._before = before
+        self._is_more = False
+        self._go_on(sink, encoder, pairs, {**before.blocks, headers.SCHEMA: []})
 
     def write_batch(self, batch: RecordBatch) -> None:
         """Write one batch; raises `UsageError` that names the difference where it has not the file's schema."""
@@ -255,3 +277,16 @@ class AppendWriter(FileWriter):
             if found is not None:
                 raise UsageError(f"a batch of another schema than the file's: expected {found[0]}, found {found[1]}")
         super().write_batch(batch)
+
+    def _put(self, message: EncodedMessage) -> tuple[int, int]:
+        self._is_more = True
+        return super()._put(message)
+
+    def _end(self) -> None:
+        encoder, sink, said = self._encoder, self._sink, self._before.reader.footer["schema"]["features"]
+        if self._is_more and encoder.form.compression is not None and COMPRESSED_BODY not in said:
+            assert isinstance(sink, AppendSink)
+            encoder.schema_table, message = self._before.saying(COMPRESSED_BODY)
+            if message is not None:
+                sink.write_again(*message)
+        super()._end()
