@@ -32,12 +32,12 @@ from bowstring.layouts.base import (
     rebased_validity,
     taken_validity,
     validity_of,
-    with_nulls,
 )
 from bowstring.layouts.equality import same, throughout
 from bowstring.layouts.gather import gather
 from bowstring.layouts.hashing import byte_identities
 from bowstring.layouts.joining import joined_bytes, joined_validity, joined_values, lengths_of
+from bowstring.layouts.plain import blocks, nulls_filled
 from bowstring.layouts.ranking import byte_ranks
 from bowstring.layouts.scalars.base import is_bytes
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 
 _MARK = "\0"
-_JOINED_VALUES = 1 << 13
 _TASTED_VALUES = 16
 
 
@@ -63,35 +62,25 @@ def misfit(values: Sequence[Any], is_text: bool, type: DataType) -> DataTypeErro
 def encoded(values: Sequence[Any], is_text: bool) -> tuple[Bytes, Values, Mask | None]:
     """Strings or byte strings end to end, their lengths in bytes, and which values are not None (None where all are).
 
-    Raises TypeError where others are among them, and UnicodeEncodeError. Takes some values after the other, for as long
-    as they are in the processor's cache.
+    Raises TypeError where others are among them, and UnicodeEncodeError.
     """
-    if len(values) <= _JOINED_VALUES:
-        return _encoded(values, is_text)
     parts, lengths, mask = [], np.empty(len(values), np.int64), None
-    for first in range(0, len(values), _JOINED_VALUES):
-        data, own, valid = _encoded(values[first : first + _JOINED_VALUES], is_text)
+    for where, some in blocks(values):
+        data, lengths[where], valid = _encoded(some, is_text)
         parts.append(data)
-        lengths[first : first + len(own)] = own
         if valid is not None:
             mask = np.ones(len(values), np.bool_) if mask is None else mask
-            mask[first : first + len(own)] = valid
-    return np.concatenate(parts), lengths, mask
+            mask[where] = valid
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, UINT8), *parts]), lengths, mask
 
 
-def _encoded(values: Sequence[Any], is_text: bool) -> tuple[Bytes, Values, Mask | None]:
+def _encoded(values: list[Any], is_text: bool) -> tuple[Bytes, Values, Mask | None]:
     join = _joined_text if is_text else _joined_bytes
     try:
         return *join(values), None
     except TypeError:
-        empty: Any = "" if is_text else b""
-        data, lengths = join([empty if value is None else value for value in values])
-    mask = lengths > 0
-    short = np.flatnonzero(lengths == 0)
-    found = list(map(values.__getitem__, short.tolist()))
-    if found.count(None) < len(found):
-        mask[short] = [value is not None for value in found]
-    return data, lengths, mask
+        filled, mask = nulls_filled(values, "" if is_text else b"")
+        return *join(filled), mask
 
 
 def _lengths(values: Sequence[Any]) -> Indices:
@@ -210,11 +199,9 @@ class BinaryLayout(Layout):
         return made
 
     def to_pylist(self, array: Array) -> list[Any]:
-        return with_nulls(array, self._strings)
-
-    def _strings(self, array: Array) -> list[Any]:
         offsets, data = self.cuts(array), self.data(array).bytes
-        return text.slices(data, offsets, array.mask()) if self.is_text else text.byte_slices(data, offsets)
+        slices = text.slices if self.is_text else text.byte_slices
+        return slices(data, offsets, array.mask())
 
     def rebase(self, array: Array) -> Array:
         if not array.length:

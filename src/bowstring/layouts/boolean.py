@@ -29,6 +29,7 @@ from bowstring.layouts.base import (
     validity_of,
 )
 from bowstring.layouts.joining import joined_bits, joined_validity
+from bowstring.layouts.plain import blocks, plain_booleans
 from bowstring.memory import bitmap
 
 if TYPE_CHECKING:
@@ -54,7 +55,19 @@ class BooleanLayout(Layout):
         data = array.buffers[1]
         return np.zeros(array.length, np.bool_) if data is None else bitmap.unpack(data, array.offset, array.length)
 
+    def build_plain(self, values: Sequence[Any]) -> Array | None:
+        truths, mask = np.empty(len(values), np.bool_), np.empty(len(values), np.bool_)
+        for where, some in blocks(values):
+            found = plain_booleans(some)
+            if found is None:
+                return None
+            truths[where], mask[where] = found
+        return self.of(truths, mask)
+
     def build(self, values: Sequence[Any]) -> Array:
+        plain = self.build_plain(values)
+        if plain is not None:
+            return plain
         filled, mask = split_nulls(values, False)
         if not {bool, np.bool_}.issuperset(map(type, filled)):
             index, value = next((i, v) for i, v in enumerate(filled) if not isinstance(v, (bool, np.bool_)))

@@ -8,7 +8,7 @@ Only values of exactly one type are taken; whoever calls has a careful way for a
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pickle import Pickler, PicklingError
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -20,6 +20,17 @@ if TYPE_CHECKING:
     from bowstring.memory.bitmap import Mask
 
 _OBJECT = np.dtype(object)
+_BLOCK_VALUES = 1 << 14
+
+
+def blocks(values: Sequence[Any]) -> Iterator[tuple[slice, list[Any]]]:
+    """Some values after the other, for as long as they are in the processor's cache, and where they stand among all.
+
+    Nobody else has the lists.
+    """
+    for first in range(0, len(values), _BLOCK_VALUES):
+        some = values[first : first + _BLOCK_VALUES]
+        yield slice(first, first + len(some)), some if type(some) is list else list(some)
 
 
 def _objects(values: list[Any]) -> Values:
@@ -53,18 +64,17 @@ def nulls_filled(values: list[Any], fill: Any) -> tuple[list[Any], Mask | None]:
     return filled.tolist(), mask
 
 
-def booleans(values: list[Any]) -> tuple[Values, Mask | None] | None:
-    """Truth values (False for None), and the mask of those that are not None (None where all are); None where others
-    are among them. Nobody else changes the list meanwhile.
+def plain_booleans(values: list[Any]) -> tuple[Mask, Mask] | None:
+    """Which values are True, and which are not None; None where others than those and False are among them.
+
+    Nobody else changes the list meanwhile.
     """
     addresses = _addresses(_objects(values))
-    true, mask = addresses == _TRUE, addresses != _NONE
-    if not np.array_equal(true | (addresses == _FALSE), mask):
-        return None
-    return true, None if mask.all() else mask
+    true, valid = addresses == _TRUE, addresses != _NONE
+    return (true, valid) if np.array_equal(true | (addresses == _FALSE), valid) else None
 
 
-def integers(values: Sequence[Any], dtype: np.dtype[Any]) -> Values | None:
+def plain_integers(values: Sequence[Any], dtype: np.dtype[Any]) -> Values | None:
     """Python integers as those of a machine; None where others are among them, and such as do not fit."""
     if list(map(type, values)).count(int) < len(values):
         return None
@@ -87,7 +97,7 @@ class _Pickler(Pickler):
         raise PicklingError
 
 
-def floats(values: Sequence[Any]) -> Values | None:
+def plain_floats(values: Sequence[Any]) -> Values | None:
     """Python floats as 64-bit floats; None where others are among them."""
     count = len(values)
     if count < _FEW:

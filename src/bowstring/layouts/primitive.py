@@ -37,6 +37,7 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.equality import same, throughout
 from bowstring.layouts.joining import joined_validity, joined_values
+from bowstring.layouts.plain import blocks
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import EMPTY
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 
 _BLOCK_VALUES = 1 << 13
-"""So many Python values are looked at, or made, before the next ones, while they are in the processor's cache."""
+"""So many Python values are made before the next ones, while they are in the processor's cache."""
 
 
 class PrimitiveLayout(Layout):
@@ -72,21 +73,18 @@ class PrimitiveLayout(Layout):
         return self.of(slots)
 
     def build_plain(self, values: Sequence[Any]) -> Array | None:
-        blocks = []
-        for first in range(0, len(values), _BLOCK_VALUES):
-            try:
-                found = self.scalars.encode_plain(values[first : first + _BLOCK_VALUES])
-            except OverflowError:
-                return None
+        if not self.scalars.IS_NUMBER:
+            return None
+        slots, mask = np.empty(len(values), self.dtype), None
+        for where, some in blocks(values):
+            found = self.scalars.encode_plain(some)
             if found is None:
                 return None
-            blocks.append(found)
-        if len(blocks) == 1:
-            return self.of(*blocks[0])
-        slots = np.concatenate([np.zeros(0, self.dtype), *(own for own, _ in blocks)])
-        if all(mask is None for _, mask in blocks):
-            return self.of(slots)
-        return self.of(slots, np.concatenate([np.ones(len(own), np.bool_) if m is None else m for own, m in blocks]))
+            slots[where], valid = found
+            if valid is not None:
+                mask = np.ones(len(values), np.bool_) if mask is None else mask
+                mask[where] = valid
+        return self.of(slots, mask)
 
     def build(self, values: Sequence[Any]) -> Array:
         plain = self.build_plain(values)

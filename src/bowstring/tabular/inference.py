@@ -36,6 +36,7 @@ def inferred(values: Sequence[Any]) -> Array:
 
 
 _PLAIN: dict[type, DataType] = {
+    bool: types.bool_(),
     int: types.int64(),
     float: types.float64(),
     str: types.string(),

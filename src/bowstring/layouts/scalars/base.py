@@ -41,10 +41,10 @@ class Scalars(ABC):
     def encode(self, values: Sequence[Any]) -> Values:
         """Python values as slots; raises TypeError, ValueError or OverflowError for one that does not fit exactly."""
 
-    def encode_plain(self, values: Sequence[Any]) -> tuple[Values, Mask | None] | None:
+    def encode_plain(self, values: list[Any]) -> tuple[Values, Mask | None] | None:
         """Python values of exactly one type, and None, as slots and which of them are valid (None where all are).
 
-        None where other values are among them; raises OverflowError for one that does not fit.
+        None where other values are among them, and such as do not fit. Nobody else changes the list meanwhile.
         """
         return None
 

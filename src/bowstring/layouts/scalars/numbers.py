@@ -10,6 +10,7 @@ import numpy as np
 
 from bowstring.datatypes.types import FixedSizeBinary, FloatingPoint, Int
 from bowstring.layouts.hashing import byte_identities
+from bowstring.layouts.plain import nulls_filled, plain_floats, plain_integers
 from bowstring.layouts.ranking import byte_ranks
 from bowstring.layouts.scalars.base import Scalars, is_bytes, words_differ
 
@@ -18,38 +19,12 @@ if TYPE_CHECKING:
     from bowstring.memory.bitmap import Mask
 
 
-_EXACT = (1 << 53) - 1
-"""Integers up to this have a 64-bit float to themselves."""
-
-
 def number_kinds(values: Sequence[Any]) -> set[type]:
     """The Python types of some numbers; raises TypeError where a truth value stands among them."""
     kinds = set(map(type, values))
     if bool in kinds:
         raise TypeError("a truth value is no number")
     return kinds
-
-
-def _numbers_and_none(values: Sequence[Any], numbers: int) -> tuple[Values, Mask] | None:
-    """So many Python numbers, and None, as 64-bit floats (0 for None), and the mask of those that are not None; None
-    where others are among them.
-
-    A value is looked at where NumPy makes NaN of it. Raises OverflowError for an integer beyond the floats.
-    """
-    try:
-        slots = np.fromiter(values, np.float64, len(values))
-    except (TypeError, ValueError):
-        return None
-    nulls = np.flatnonzero(np.isnan(slots))
-    is_null = [values[at] is None for at in nulls.tolist()]
-    if not all(is_null):
-        nulls = nulls[is_null]
-    if numbers + len(nulls) != len(values):
-        return None
-    mask = np.ones(len(values), np.bool_)
-    mask[nulls] = False
-    slots[nulls] = 0
-    return slots, mask
 
 
 class Integers(Scalars):
@@ -64,19 +39,10 @@ class Integers(Scalars):
         code = {8: "b", 16: "h", 32: "i", 64: "q"}[type.bit_width]
         self._code = code if type.is_signed else code.upper()
 
-    def encode_plain(self, values: Sequence[Any]) -> tuple[Values, Mask | None] | None:
-        kinds = list(map(type, values))
-        numbers = kinds.count(int)
-        if numbers == len(kinds):
-            return np.fromiter(values, self.dtype, len(kinds)), None
-        found = _numbers_and_none(values, numbers)
-        if found is None:
-            return None
-        slots, mask = found
-        limits = np.iinfo(self.dtype)
-        if slots.min() < max(limits.min, -_EXACT) or slots.max() > min(limits.max, _EXACT):
-            return None
-        return slots.astype(self.dtype), mask
+    def encode_plain(self, values: list[Any]) -> tuple[Values, Mask | None] | None:
+        filled, mask = nulls_filled(values, 0)
+        slots = plain_integers(filled, self.dtype)
+        return None if slots is None else (slots, mask)
 
     def encode(self, values: Sequence[Any]) -> Values:
         number_kinds(values)
@@ -120,21 +86,13 @@ class Floats(Scalars):
     def __init__(self, type: FloatingPoint) -> None:
         super().__init__(f"f{type.bit_width // 8}")
 
-    def encode_plain(self, values: Sequence[Any]) -> tuple[Values, Mask | None] | None:
-        kinds = list(map(type, values))
-        numbers = kinds.count(float)
-        found: tuple[Values, Mask | None] | None
-        if numbers == len(kinds):
-            found = np.fromiter(values, np.float64, numbers), None
-        else:
-            found = _numbers_and_none(values, numbers)
-        if found is None:
+    def encode_plain(self, values: list[Any]) -> tuple[Values, Mask | None] | None:
+        filled, mask = nulls_filled(values, 0.0)
+        slots = plain_floats(filled)
+        if slots is None:
             return None
-        slots, mask = found
-        if slots.dtype == self.dtype:
-            return found
         with np.errstate(over="ignore"):
-            return slots.astype(self.dtype), mask
+            return slots.astype(self.dtype, copy=False), mask
 
     def encode(self, values: Sequence[Any]) -> Values:
         kinds = number_kinds(values)
