@@ -30,7 +30,6 @@ from bowstring.layouts.base import (
     rebased_validity,
     taken_validity,
     validity_of,
-    with_nulls,
 )
 from bowstring.layouts.binary import encoded, misfit
 from bowstring.layouts.gather import check_bytes, copy_stretches, gather
@@ -162,11 +161,9 @@ class BinaryViewLayout(Layout):
         return Array(self, len(lengths), (validity_of(mask), Buffer.of(views), *buffers))
 
     def to_pylist(self, array: Array) -> list[Any]:
-        return with_nulls(array, self._strings)
-
-    def _strings(self, array: Array) -> list[Any]:
         offsets, data = self.flatten(array)
-        return text.slices(data, offsets, None) if self.is_text else text.byte_slices(data, offsets)
+        slices = text.slices if self.is_text else text.byte_slices
+        return slices(data, offsets, array.mask())
 
     def rebase(self, array: Array) -> Array:
         views = array.buffers[1] or EMPTY

@@ -121,17 +121,17 @@ def _copy_block(out: Bytes, targets: Indices, data: Bytes, sources: Indices, len
 
 
 def heads(data: Bytes, starts: Indices, width: int) -> Values:
-    """`width` bytes, at least one, from each start on, as elements of NumPy's void type; zeros beyond the data."""
+    """`width` bytes, at least one, from each of the rising starts on, as elements of NumPy's void type; zeros beyond
+    the data. Copies.
+    """
     last = data.size - width
-    is_inside = starts <= last
-    if is_inside.all():
+    if starts[-1] <= last:
         return _windows(data, width)[starts]
     first = max(last, 0)
-    found = np.empty(len(starts), np.dtype((np.void, width)))
-    near_end = np.concatenate((data[first:], np.zeros(width, UINT8)))
-    found[~is_inside] = _windows(near_end, width)[starts[~is_inside] - first]
-    if is_inside.any():
-        found[is_inside] = _windows(data, width)[starts[is_inside]]
+    tail = _windows(np.concatenate((data[first:], np.zeros(width, UINT8))), width)
+    found = (tail if last < 0 else _windows(data, width))[np.minimum(starts, first)]
+    near_end = int(np.searchsorted(starts, last))
+    found[near_end:] = tail[starts[near_end:] - first]
     return found
 
 

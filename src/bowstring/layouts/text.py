@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Callable
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.layouts.gather import copy_stretches, heads, lay
+from bowstring.layouts.base import put_nulls, spread
+from bowstring.layouts.gather import copy_stretches, gather, heads, lay
 from bowstring.memory.buffer import UINT8, Bytes
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 _BLOCK_BYTES = 1 << 18
 _BLOCK_VALUES = 1 << 15
-_SPLIT_VALUES = 1 << 13
+_SPLIT_VALUES = 1 << 12
 _SHORT_BYTES = 128
 _NARROW_BYTES = 16
 _MARKS = 32
@@ -36,22 +38,40 @@ def is_ascii(data: Values) -> bool:
     return not data.size > whole or int(data[whole:].max()) < 128
 
 
-def slices(data: Bytes, offsets: Values, mask: Mask | None) -> list[str]:
-    """The strings between consecutive offsets, which rise and lie within the data; empty where the mask is not True.
+def slices(data: Bytes, offsets: Values, mask: Mask | None) -> list[str | None]:
+    """The strings between consecutive offsets, which rise and lie within the data; None where the mask is not True.
 
     Raises `InvalidDataError` naming the first value that is no UTF-8.
     """
-    found: list[str] = []
     try:
-        for first in range(0, len(offsets) - 1, _SPLIT_VALUES):
-            cuts = offsets[first : first + _SPLIT_VALUES + 1].astype(np.int64)
-            lengths = np.diff(cuts)
-            if mask is not None:
-                lengths *= mask[first : first + _SPLIT_VALUES]
-            found += _words(data, cuts[:-1], lengths)
+        return _slices(data, offsets, mask, _words)
     except UnicodeDecodeError:
         check(data, offsets, mask)
         raise
+
+
+def byte_slices(data: Bytes, offsets: Values, mask: Mask | None) -> list[bytes | None]:
+    """The bytes between consecutive offsets, which rise and lie within the data; None where the mask is not True."""
+    return _slices(data, offsets, mask, _byte_strings)
+
+
+def _slices(
+    data: Bytes, offsets: Values, mask: Mask | None, cut: Callable[[Bytes, Indices, Indices], list[Any]]
+) -> list[Any]:
+    found: list[Any] = []
+    for first in range(0, len(offsets) - 1, _SPLIT_VALUES):
+        cuts = offsets[first : first + _SPLIT_VALUES + 1].astype(np.int64)
+        starts = cuts[:-1]
+        lengths = cuts[1:] - starts
+        if mask is None:
+            found += cut(data, starts, lengths)
+            continue
+        valid = mask[first : first + _SPLIT_VALUES]
+        kept = valid.nonzero()[0]
+        if 4 * len(kept) > 3 * len(valid):
+            found += put_nulls(cut(data, starts, lengths * valid), valid)
+        else:
+            found += spread(cut(data, starts[kept], lengths[kept]), valid)
     return found
 
 
@@ -61,22 +81,25 @@ def _words(data: Bytes, starts: Indices, lengths: Indices) -> list[str]:
     They are copied with a mark after each: Python splits there quicker than we can cut. A character that goes on in the
     next value is none, as the mark stands in the middle of it.
     """
-    size, longest = int(lengths.sum()), int(lengths.max())
-    if size > _SHORT_BYTES * len(lengths):
+    count = len(lengths)
+    if not count:
+        return []
+    marks = (lengths + 1).cumsum() - 1
+    size, longest = int(marks[-1]), int(lengths.max())
+    if size > _SHORT_BYTES * count:
         return _long_words(data, starts, lengths)
-    width = max(min(longest, 2 * size // len(lengths)), _NARROW_BYTES)
-    room = np.zeros(size + len(lengths) + width, UINT8)
-    ends = np.cumsum(lengths + 1)
-    lay(room, ends - lengths - 1, heads(data, starts, width))
+    width = max(min(longest, 2 * size // count), _NARROW_BYTES)
+    room = np.empty(size + width, UINT8)
+    lay(room, marks - lengths, heads(data, starts, width))
     if longest > width:
-        long = np.flatnonzero(lengths > width)
-        copy_stretches(room, ends[long] - lengths[long] - 1, data, starts[long], lengths[long])
+        long = (lengths > width).nonzero()[0]
+        copy_stretches(room, (marks - lengths)[long], data, starts[long], lengths[long])
     raw = room.tobytes()
-    mark = next((mark for mark in range(_MARKS) if mark not in raw), None)
-    if mark is None:
-        return _long_words(data, starts, lengths)
-    room[ends - 1] = mark
-    return str(room[: ends[-1] - 1].data, "utf-8").split(chr(mark))
+    for mark in range(_MARKS):
+        if mark not in raw:
+            room[marks[:-1]] = mark
+            return str(room[:size].data, "utf-8").split(chr(mark))
+    return _long_words(data, starts, lengths)
 
 
 def _long_words(data: Bytes, starts: Indices, lengths: Indices) -> list[str]:
@@ -91,13 +114,13 @@ def _long_words(data: Bytes, starts: Indices, lengths: Indices) -> list[str]:
     return [raw[start:stop].decode() for start, stop in places]
 
 
-def byte_slices(data: Bytes, offsets: Values) -> list[bytes]:
-    """The bytes between consecutive offsets, which rise and lie within the data."""
-    found: list[bytes] = []
-    for first in range(0, len(offsets) - 1, _SPLIT_VALUES):
-        cuts = offsets[first : first + _SPLIT_VALUES + 1]
-        found += map(BytesIO(data[cuts[0] : cuts[-1]].tobytes()).read, np.diff(cuts).tolist())
-    return found
+def _byte_strings(data: Bytes, starts: Indices, lengths: Indices) -> list[bytes]:
+    """The bytes from each of the rising starts on, of each length."""
+    if (starts[1:] == starts[:-1] + lengths[:-1]).all():
+        held = data[starts[0] : starts[-1] + lengths[-1]] if len(starts) else data[:0]
+    else:
+        held = gather(data, starts, lengths)
+    return list(map(BytesIO(held.tobytes()).read, lengths.tolist()))
 
 
 def check(data: Values, offsets: Values, mask: Mask | None) -> None:
