@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -103,6 +104,35 @@ def test_parquet_goes_both_ways(tmp_path: Path) -> None:
     assert main(["diff", str(tmp_path / "y.arrow"), str(tmp_path / "z.arrow")]) == 0
 
 
+def test_parquet_with_damaged_pages_is_one_line_that_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"s": [f"value {n}" for n in range(5000)]}), path, compression="snappy")
+    held = bytearray(path.read_bytes())
+    held[200:2000] = bytes(1800)
+    path.write_bytes(held)
+    done = run_command("convert", path, tmp_path / "target.arrow")
+    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+    assert b"x.parquet: pyarrow can't read it as Parquet" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["x.parquet"]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
+def test_a_name_may_be_no_utf_8_and_one_that_is_not_there_is_told(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / os.fsdecode(b"\xff.data")
+    convert(write(tmp_path / "source.arrow", TABLE.select(["n"])), path, "--to", kind)
+    convert("--from", kind, path, tmp_path / "target.arrow")
+    assert pa.ipc.open_file(tmp_path / "target.arrow").read_all()["n"].to_pylist() == TABLE["n"].to_pylist()
+    done = run_command("convert", "--from", kind, tmp_path / "missing", tmp_path / "other.arrow")
+    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+    assert b"missing: there is no such file" in done.stderr
+
+
+def test_objects_without_a_key_are_rows(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text("{}\n{}\n")
+    convert(tmp_path / "x.jsonl", tmp_path / "x.arrow")
+    assert bs.open_file(tmp_path / "x.arrow").read_all().num_rows == 2
+
+
 def test_json_lines_go_both_ways(tmp_path: Path) -> None:
     convert(write(tmp_path / "source.arrow", TABLE), tmp_path / "x.jsonl")
     convert(tmp_path / "x.jsonl", tmp_path / "y.arrow")
@@ -158,6 +188,7 @@ def test_from_a_pipe_into_a_pipe(tmp_path: Path) -> None:
         ("x.jsonl", b'{"a": 1}\n[1]\n', b"line 2"),
         ("x.jsonl", b"[" * 100_000, b"line 1"),
         ("x.jsonl", b'{"a": 1}\n{"a": "x"}\n', b"column 'a'"),
+        ("x.jsonl", b'{"\\ud800": 1}\n', b"x.jsonl: line 1: the key"),
         ("x.parquet", b"PAR1 and no more", b"Parquet"),
         ("x.arrow", b"ARROW1\0\0", b"8 bytes"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from bowstring.ipc.api import new_file, new_stream
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.form import DictionaryDeltas, WireForm
 from bowstring.ipc.opening import open_any
+from bowstring.ipc.places.faults import fault
 from bowstring.ipc.places.sinks import Sink
 from bowstring.layouts.array import Array
 from bowstring.tabular.batch import RecordBatch
@@ -126,20 +126,29 @@ def _reading(path: str, options: dict[str, Any]) -> Iterator[_Input]:
             is_file = isinstance(reader, FileReader)
             yield _Input(reader.schema, reader, len(reader) if isinstance(reader, FileReader) else None, is_file)
         return
-    source = given(path)
-    if kind == "parquet":
-        held = source if isinstance(source, str) else _whole(source.buffer, options["max_piped_bytes"])
-        with parquet.reading(held, name, options["batch_rows"]) as (schema, batches):
-            yield _Input(schema, batches, is_steady=False)
-        return
-    read = text_input.read_csv if kind == "csv" else text_input.read_json_lines
-    if isinstance(source, str):
-        with Path(source).open("rb") as opened:
-            batch = read(opened, name)
-    else:
-        batch = read(sys.stdin.buffer, name)
+    with _opened(path) as opened:
+        if kind == "parquet":
+            held = opened if opened.seekable() else _whole(opened, options["max_piped_bytes"])
+            with parquet.reading(held, name, options["batch_rows"]) as (schema, batches):
+                yield _Input(schema, batches, is_steady=False)
+            return
+        batch = (text_input.read_csv if kind == "csv" else text_input.read_json_lines)(opened, name)
     cuts = range(0, max(batch.num_rows, 1), _AT_ONCE)
     yield _Input(batch.schema, (batch.slice(start, _AT_ONCE) for start in cuts), len(cuts))
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[BinaryIO]:
+    source = given(path)
+    if not isinstance(source, str):
+        yield source.buffer
+        return
+    try:
+        opened = open(source, "rb")  # noqa: SIM115 -- closed below
+    except OSError as error:
+        raise fault(error, path) from None
+    with opened:
+        yield opened
 
 
 def _whole(pipe: BinaryIO, max_bytes: int) -> bytes:
@@ -154,7 +163,7 @@ def _source_kind(path: str) -> str:
     if ending in ("csv", "jsonl"):
         return ending
     if path != "-" and Path(path).is_file():
-        with Path(path).open("rb") as opened:
+        with _opened(path) as opened:
             if opened.read(4) == b"PAR1":
                 return "parquet"
     return "arrow"

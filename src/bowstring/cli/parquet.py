@@ -29,14 +29,35 @@ def _pyarrow() -> tuple[Any, Any]:
 
 @contextmanager
 def reading(source: Any, name: str, rows: int | None) -> Iterator[tuple[Schema, Iterator[RecordBatch]]]:
-    """The schema and the batches of a Parquet file: a path, or bytes. Raises `InvalidDataError` for a broken one."""
+    """The schema and the batches of a Parquet file: a file object that can seek, or bytes.
+
+    Raises `InvalidDataError` for a broken one.
+    """
     pa, pq = _pyarrow()
+    with _readable(name):
+        opened = pq.ParquetFile(pa.BufferReader(source) if isinstance(source, bytes) else source)
+    with opened as file:
+        with _readable(name):
+            schema = cdata.import_stream(file.schema_arrow.empty_table())[0]
+        yield schema, _batches(file.iter_batches(rows or _ROWS), name)
+
+
+def _batches(theirs: Iterator[Any], name: str) -> Iterator[RecordBatch]:
+    while True:
+        with _readable(name):
+            batch = next(theirs, None)
+        if batch is None:
+            return
+        yield record_batch(batch)
+
+
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
+    """Turn what pyarrow says of a broken file into an error of ours: of damaged pages it raises an OSError."""
+    pa, _ = _pyarrow()
     try:
-        with pq.ParquetFile(pa.BufferReader(source) if isinstance(source, bytes) else source) as file:
-            empty = file.schema_arrow.empty_table()
-            schema = cdata.import_stream(empty)[0]
-            yield schema, map(record_batch, file.iter_batches(rows or _ROWS))
-    except pa.ArrowException as error:
+        yield
+    except (pa.ArrowException, OSError) as error:
         raise InvalidDataError(f"{name}: pyarrow can't read it as Parquet: {error}") from error
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, BinaryIO
 
+from bowstring.datatypes.field import Field, Schema
 from bowstring.datatypes.types import DataType, Timestamp
 from bowstring.errors import InvalidDataError
 from bowstring.layouts.array import Array
@@ -25,6 +26,7 @@ _LONG_INTEGER = re.compile(r"[+-]?\d{16,}", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?", re.ASCII)
 _ZONED = re.compile(_MOMENT.pattern + r"(Z|[+-]\d\d:\d\d)", re.ASCII)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _TRUTH = {"true": True, "false": False}
 _LARGEST_CELL = 1 << 28
 
@@ -101,6 +103,8 @@ def read_json_lines(source: BinaryIO, name: str) -> RecordBatch:
         for key, value in row.items():
             column = columns.get(key)
             if column is None:
+                if _SURROGATE.search(key):
+                    raise InvalidDataError(f"{name}: line {number}: the key {key!r} is no text, as it has surrogates")
                 column = columns[key] = []
             column.extend([None] * (count - len(column)))
             column.append(value)
@@ -110,4 +114,5 @@ def read_json_lines(source: BinaryIO, name: str) -> RecordBatch:
         values.extend([None] * (count - len(values)))
         with place(f"{name}: column {key!r}"):
             arrays.append(array(values))
-    return RecordBatch.from_arrays(arrays, list(columns))
+    schema = Schema(tuple(Field(key, made.type) for key, made in zip(columns, arrays, strict=True)))
+    return RecordBatch(schema, count, arrays)  # rows may be all that there is: objects without a key
