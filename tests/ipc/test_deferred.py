@@ -13,7 +13,7 @@ import bowstring as bs
 from bowstring.errors import BowstringError, InvalidDataError, NotFoundError
 from bowstring.flatbuf.codec import Message
 from bowstring.flatbuf.tables import SPECS
-from bowstring.ipc.bodies.columns import SchemaPlan
+from bowstring.ipc.bodies.plans import SchemaPlan
 from bowstring.ipc.limits import DEFAULT_LIMITS
 from bowstring.ipc.metadata.deferred import DeferredSchema
 from bowstring.testing import strategies

@@ -19,7 +19,7 @@ from bowstring.datatypes.types import Dictionary, RunEndEncoded, Struct, Union
 from bowstring.errors import BowstringError, InvalidDataError, LimitError
 from bowstring.flatbuf.codec import Message, Table
 from bowstring.flatbuf.tables import SPECS
-from bowstring.ipc.bodies.columns import SchemaPlan
+from bowstring.ipc.bodies.plans import SchemaPlan
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import field_tables
 from bowstring.ipc.metadata.deferred import DeferredSchema

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import InvalidDataError
-from bowstring.ipc.bodies.columns import SchemaPlan
+from bowstring.ipc.bodies.plans import SchemaPlan
 from bowstring.ipc.metadata.header import RECORD_BATCH, BatchHeader
 from bowstring.ipc.metadata.schema_tables import V4, DictionaryId, WireSchema
 from bowstring.ipc.upkeep.scan import BatchSpan

@@ -8,7 +8,7 @@ from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import UsageError
 from bowstring.flatbuf.codec import Table
-from bowstring.ipc.bodies.columns import ColumnPlan, SchemaPlan
+from bowstring.ipc.bodies.plans import ColumnPlan, SchemaPlan
 from bowstring.ipc.limits import Limits
 from bowstring.ipc.metadata.deferred import DeferredSchema
 from bowstring.ipc.metadata.schema_tables import V4

@@ -25,7 +25,7 @@ from bowstring.datatypes.field import Field, Metadata, Schema
 from bowstring.datatypes.types import Int, Struct
 from bowstring.errors import InvalidDataError, UsageError
 from bowstring.ipc import framing
-from bowstring.ipc.bodies.columns import ReadSchema
+from bowstring.ipc.bodies.plans import ReadSchema
 from bowstring.ipc.extremes import Bounds, bounds_of, distinct_count, has_nan, has_order, plain_type, ranks
 from bowstring.ipc.limits import Limits
 from bowstring.ipc.places.near import MemorySource

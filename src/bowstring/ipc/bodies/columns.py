@@ -1,133 +1,47 @@
 """Bodies, read («RecordBatch message», «Variadic buffers»): the walk from field nodes and buffers to arrays.
 
-It follows the layouts' declaration, depth first. A `SchemaPlan` is compiled once for a schema: it knows where the
-nodes and buffers of each column begin, so that a column is made when it is asked for, without a look at the others.
+It follows the layouts' declaration, depth first. A column is made when it is asked for, without a look at the others.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import TypeAlias, overload
+from typing import Protocol, TypeAlias, overload
 from weakref import ReferenceType, ref
-
-import numpy as np
 
 from bowstring.errors import InvalidDataError, UnsupportedError
 from bowstring.ipc.bodies.byte_order import in_other_order
 from bowstring.ipc.bodies.compression import Packed, Unpacking, unpack
 from bowstring.ipc.bodies.legacy import with_nulls_in_children
-from bowstring.ipc.form import has_legacy_validity
-from bowstring.ipc.metadata.deferred import DeferredSchema
+from bowstring.ipc.bodies.plans import ColumnPlan, SchemaPlan
 from bowstring.ipc.metadata.header import BatchHeader
-from bowstring.ipc.metadata.schema_tables import DictionaryId, WireSchema
+from bowstring.ipc.metadata.schema_tables import DictionaryId
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Layout, place
-from bowstring.layouts.registry import layout_of
 from bowstring.layouts.union import UnionLayout
 from bowstring.memory import bitmap
-from bowstring.memory.buffer import Buffer
+from bowstring.memory.buffer import Buffer, Memory
 
 DictionaryLookup: TypeAlias = Callable[[DictionaryId], Array | None]
 """Gives the dictionary as of a batch; None where it has not been defined."""
-ReadSchema: TypeAlias = DeferredSchema | WireSchema
-"""A schema as a reader has it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnPlan:
-    """Where a column's parts are in a batch header: the first node, buffer and variadic count, and how many of each."""
+class BodyPlace(Protocol):
+    """Where a body is: a `Buffer`, or something like it for one that is not here."""
 
-    name: str
-    layout: Layout
-    dictionaries: tuple[DictionaryId, ...]
-    first_node: int
-    node_count: int
-    first_buffer: int
-    buffer_count: int
-    first_variadic: int
-    variadic_count: int
-    is_flat: bool
-    nodes: struct.Struct
-    buffers: struct.Struct
+    @property
+    def memory(self) -> Memory:
+        """What holds its bytes; nothing does where they are not here."""
 
+    @property
+    def offset(self) -> int:
+        """Its first byte."""
 
-class SchemaPlan(Sequence[ColumnPlan]):
-    """What a reader compiles out of a schema: the plan of each column, made when it is asked for.
-
-    `is_legacy`: for metadata version 4, in which unions had a validity buffer.
-    """
-
-    __slots__ = ("_made", "_starts", "buffer_count", "is_legacy", "node_count", "variadic_count", "wire")
-
-    def __init__(self, wire: ReadSchema, is_legacy: bool = False) -> None:
-        self.wire = wire
-        self.is_legacy = is_legacy
-        self._made: list[ColumnPlan | None] = [None] * len(wire)
-        counts = wire.counts() if isinstance(wire, DeferredSchema) else np.full((len(wire), 3), -1, np.int64)
-        unknown = np.flatnonzero(counts[:, 0] < 0).tolist()
-        if unknown:
-            counts = counts.copy()
-        for index in unknown:
-            counts[index] = self._count(layout_of(wire.entry(index)[0].type))
-        self._starts = np.zeros((len(wire) + 1, 3), np.int64)
-        np.cumsum(counts, axis=0, out=self._starts[1:])
-        self.node_count, self.buffer_count, self.variadic_count = self._starts[-1].tolist()
-
-    def __len__(self) -> int:
-        return len(self._made)
-
-    @overload
-    def __getitem__(self, index: int) -> ColumnPlan: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[ColumnPlan]: ...
-    def __getitem__(self, index: int | slice) -> ColumnPlan | list[ColumnPlan]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self._made)))]
-        made = self._made[index]
-        if made is None:
-            made = self._made[index] = self._make(index)
-        return made
-
-    def _make(self, index: int) -> ColumnPlan:
-        field, dictionaries = self.wire.entry(index)
-        layout = layout_of(field.type)
-        start, stop = self._starts[index].tolist(), self._starts[index + 1].tolist()
-        nodes, buffers, variadic = (end - begin for begin, end in zip(start, stop, strict=True))
-        if (nodes, buffers, variadic) != self._count(layout):
-            raise InvalidDataError(f"field {field.name!r}: {field.type} does not lie as the type that the schema names")
-        return ColumnPlan(
-            field.name,
-            layout,
-            dictionaries,
-            start[0],
-            nodes,
-            start[1],
-            buffers,
-            start[2],
-            variadic,
-            nodes == 1 and buffers in (2, 3) and not variadic and not dictionaries and layout.has_validity,
-            struct.Struct(f"<{2 * nodes}q"),
-            struct.Struct(f"<{2 * buffers}q"),
-        )
-
-    def _count(self, layout: Layout) -> tuple[int, int, int]:
-        below = [self._count(child) for child in layout.children]
-        return (
-            1 + sum(nodes for nodes, _, _ in below),
-            self.own_buffers(layout) + sum(buffers for _, buffers, _ in below),
-            int(layout.VARIADIC) + sum(variadic for _, _, variadic in below),
-        )
-
-    def own_buffers(self, layout: Layout) -> int:
-        """How many declared buffers of this layout, without its children's, are in a body."""
-        return len(layout.buffers) + self.has_extra_validity(layout)
-
-    def has_extra_validity(self, layout: Layout) -> bool:
-        """Whether the validity buffer is there that metadata version 4 gave to all layouts but null."""
-        return self.is_legacy and has_legacy_validity(layout)
+    @property
+    def size(self) -> int:
+        """Its length in bytes."""
 
 
 class BatchColumns(Sequence[Array]):
@@ -158,7 +72,7 @@ class BatchColumns(Sequence[Array]):
         self,
         plan: SchemaPlan,
         header: BatchHeader,
-        body: Buffer,
+        body: BodyPlace,
         dictionaries: DictionaryLookup,
         where: tuple[object, ...],
         selection: Sequence[ColumnPlan] | None = None,
@@ -177,8 +91,7 @@ class BatchColumns(Sequence[Array]):
             raise InvalidDataError(f"{_text(where)}: expected a body of {header.body_bytes} bytes, found {body.size}")
         self.plan = plan
         self.header = header
-        self.memory = body.memory
-        self.body_at = body.offset
+        self._lie_in(body)
         self.dictionaries = dictionaries
         self.where = where
         self._plans: Sequence[ColumnPlan] = plan if selection is None else selection
@@ -188,6 +101,11 @@ class BatchColumns(Sequence[Array]):
         self._beside: Sequence[ReferenceType[BatchColumns]] = ()
         if shape.compression is not None:
             self._unpacking = Unpacking(shape.compression, header.body_bytes, plan.wire.limits)
+
+    def _lie_in(self, body: BodyPlace) -> None:
+        """Have the place of the body."""
+        self.memory = body.memory
+        self.body_at = body.offset
 
     @property
     def is_whole(self) -> bool:

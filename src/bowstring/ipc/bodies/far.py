@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeAlias, overload
+from typing import TypeAlias, overload
 from weakref import ReferenceType, ref
 
 from bowstring.errors import InvalidDataError
-from bowstring.ipc.bodies.columns import BatchColumns, ColumnPlan, DictionaryLookup, SchemaPlan
+from bowstring.ipc.bodies.columns import BatchColumns, BodyPlace, DictionaryLookup
+from bowstring.ipc.bodies.plans import ColumnPlan, SchemaPlan
 from bowstring.ipc.metadata.header import BatchHeader, Shape
 from bowstring.ipc.places.pieces import Pieces, Span
 from bowstring.ipc.places.ranges import ROUND_BYTES, RangeBytes, RangeSource
@@ -69,17 +70,10 @@ class FarColumns(BatchColumns):
 
     __slots__ = ("_asked", "_done", "_group", "_here", "_next", "_place", "_reach", "source")
 
-    def __init__(
-        self,
-        plan: SchemaPlan,
-        header: BatchHeader,
-        body: Any,
-        dictionaries: DictionaryLookup,
-        where: tuple[object, ...],
-        selection: Sequence[ColumnPlan] | None = None,
-    ) -> None:
-        super().__init__(plan, header, body, dictionaries, where, selection)
-        self.source: RangeSource = body.source
+    def _lie_in(self, body: BodyPlace) -> None:
+        super()._lie_in(body)
+        assert isinstance(body, FarBody)
+        self.source = body.source
         self._here: dict[int, Pieces] = {}
         self._done: set[int] = set()
         self._group: Sequence[ReferenceType[FarColumns]] = ()

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bowstring.ipc.bodies.columns import BatchColumns, SchemaPlan
+from bowstring.ipc.bodies.columns import BatchColumns
 from bowstring.ipc.bodies.flatten import FlatBody
+from bowstring.ipc.bodies.plans import SchemaPlan
 from bowstring.ipc.metadata.header import BatchNumbers
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import BufferSpec, Layout, Role

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from bowstring.compute.unifying import encoded_parts, moved, with_parts
 from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import InvalidDataError
-from bowstring.ipc.bodies.columns import DictionaryLookup, ReadSchema, SchemaPlan
+from bowstring.ipc.bodies.columns import DictionaryLookup
 from bowstring.ipc.bodies.far import Body, columns_in
+from bowstring.ipc.bodies.plans import ReadSchema, SchemaPlan
 from bowstring.ipc.dictionaries.growing import Chain, end_to_end
 from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.metadata.schema_tables import V4, DictionaryId, WireSchema
