@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.flatbuf.codec import Built, Child, Children, Inline, Message, Scalar, Structs, Table, Text, build
+from bowstring.flatbuf.building import Built, build
+from bowstring.flatbuf.codec import Child, Children, Inline, Message, Scalar, Structs, Table, Text
 from bowstring.flatbuf.tables import HEADERS, SPARSE_INDEXES, SPECS, TYPES
 
 UNIONS: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {

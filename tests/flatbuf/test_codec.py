@@ -12,19 +12,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from bowstring import errors
-from bowstring.flatbuf.codec import (
-    Built,
-    Children,
-    Inline,
-    Message,
-    Scalar,
-    Slot,
-    Structs,
-    Table,
-    TableSpec,
-    Text,
-    build,
-)
+from bowstring.flatbuf.building import Built, build
+from bowstring.flatbuf.codec import Children, Inline, Message, Scalar, Slot, Structs, Table, TableSpec, Text
 from bowstring.flatbuf.tables import BUFFER, SPECS, body_length
 
 PAIR = np.dtype([("a", "<i8"), ("b", "<i4"), ("pad", "<i4")])

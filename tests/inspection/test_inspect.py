@@ -27,7 +27,7 @@ from bowstring.errors import (
     NotFoundError,
     TruncatedError,
 )
-from bowstring.flatbuf.codec import build
+from bowstring.flatbuf.building import build
 from bowstring.flatbuf.tables import SPECS
 from bowstring.inspection import sizes as added_up
 from bowstring.inspection.report import Inspection

@@ -18,7 +18,7 @@ import pytest
 import bowstring as bs
 from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY
 from bowstring.errors import LimitError
-from bowstring.flatbuf.codec import Built, build
+from bowstring.flatbuf.building import Built, build
 from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS, TYPES
 from bowstring.ipc import framing, schemas
 from fuzz.anatomy import dissect

@@ -12,7 +12,7 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
-from bowstring.flatbuf.codec import Built, build
+from bowstring.flatbuf.building import Built, build
 from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS
 from bowstring.ipc import framing
 from bowstring.ipc.bodies.flatten import flatten

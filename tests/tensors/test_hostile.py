@@ -14,7 +14,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import BowstringError, InvalidDataError, LimitError, TruncatedError
-from bowstring.flatbuf.codec import Built, build
+from bowstring.flatbuf.building import Built, build
 from bowstring.flatbuf.tables import HEADERS, SPARSE_INDEXES, SPECS, TYPES
 from bowstring.ipc.framing import framed
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bowstring.datatypes.field import Schema
-from bowstring.flatbuf.codec import Finished, finish
+from bowstring.flatbuf.building import Finished, finish
 from bowstring.flatbuf.tables import SPECS
 from bowstring.ipc.bodies.relay import RelayPlan
 from bowstring.ipc.dictionaries.writing import may_share

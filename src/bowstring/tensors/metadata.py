@@ -11,7 +11,8 @@ import numpy as np
 
 from bowstring.datatypes.types import DataType, Int
 from bowstring.errors import InvalidDataError, UnsupportedError, UnsupportedTypeError, UsageError
-from bowstring.flatbuf.codec import Built, Message, Record, Table, build
+from bowstring.flatbuf.building import Built, Record, build
+from bowstring.flatbuf.codec import Message, Table
 from bowstring.flatbuf.tables import HEADERS, SPARSE_INDEXES, SPECS, TYPES, VERSIONS
 from bowstring.ipc.limits import Limits
 from bowstring.ipc.metadata.schema_tables import V5

@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError, UnsupportedError
-from bowstring.flatbuf.codec import Built, Finished, Message, Record, Table, build
+from bowstring.flatbuf.building import Built, Finished, Record, build
+from bowstring.flatbuf.codec import Message, Table
 from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS, VERSIONS
 from bowstring.ipc.limits import Limits
 from bowstring.ipc.metadata import schema_tables

@@ -9,7 +9,8 @@ from bowstring.datatypes import types
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.types import DataType
 from bowstring.errors import InvalidDataError
-from bowstring.flatbuf.codec import Built, Record, Table
+from bowstring.flatbuf.building import Built, Record
+from bowstring.flatbuf.codec import Table
 from bowstring.flatbuf.tables import TYPES
 
 _INTERVALS = get_args(types.IntervalUnit)

@@ -13,7 +13,8 @@ import numpy as np
 
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError
-from bowstring.flatbuf.codec import Built, Child, Children, Finished, Kind, Scalar, Table, finish
+from bowstring.flatbuf.building import Built, Finished, finish
+from bowstring.flatbuf.codec import Child, Children, Kind, Scalar, Table
 from bowstring.flatbuf.tables import SPECS, TYPES
 from bowstring.ipc import framing
 from bowstring.ipc.bodies.far import FarBody
