@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.datatypes.field import Field, Schema
-from bowstring.errors import ClosedError, InvalidDataError, NotFoundError, TruncatedError, UsageError
-from bowstring.flatbuf.codec import Message, Table as FlatbufferTable
-from bowstring.flatbuf.tables import BLOCK, SPECS
+from bowstring.errors import ClosedError, InvalidDataError, NotFoundError, UsageError
+from bowstring.flatbuf.codec import Table as FlatbufferTable
+from bowstring.flatbuf.tables import BLOCK
 from bowstring.ipc import framing
 from bowstring.ipc.bodies.columns import BatchColumns, belong_together
 from bowstring.ipc.dictionaries.reading import FileDictionaries
+from bowstring.ipc.footer import read_footer
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderBytes, HeaderReader
@@ -33,9 +34,7 @@ from bowstring.tabular.chunked import ChunkedArray
 from bowstring.tabular.table import Table
 
 _BLOCK = struct.Struct("<qi4xq")
-_TRAILER = struct.Struct("<i6s")
 _LENGTH = struct.Struct("<i")
-_MOST_OVERLAP = 16
 
 
 class FileReader(Closing):
@@ -62,35 +61,15 @@ class FileReader(Closing):
         self._schema: Schema | None = None
         self._late_schema: LateSchema | None = None
         self._selections: dict[int, Any] = {}
-        raw, self._body_end = _footer_bytes(source, limits)
-        self._raw = raw
-        self.footer = Message(raw, SPECS, f"{source.name}: footer", limits.max_tables).root("Footer")
-        self._batches_at, self.num_record_batches = self.footer.span("recordBatches")
-        self._dictionaries_at, self.num_dictionary_batches = self.footer.span("dictionaries")
+        self._listed = listed = read_footer(source, limits)
+        self._raw, self.footer, self.footer_at = listed.raw, listed.table, listed.at
+        self._batches_at, self.num_record_batches = listed.batches.at, listed.batches.count
+        self._dictionaries_at, self.num_dictionary_batches = listed.dictionaries.at, listed.dictionaries.count
         self._dictionaries: FileDictionaries | None = None
         self._statistics: FileStatistics | None = None
         self._has_statistics: bool | None = None
-        if self.num_record_batches + self.num_dictionary_batches > 1:
-            self._check_blocks()
         if columns is not None:
             _ = self.known  # a wrong name is told at once
-
-    def _check_blocks(self) -> None:
-        """Raise `InvalidDataError` where blocks overlap so far that they are many times as long as the file, taken
-        together: what reads them all would do so out of proportion.
-        """
-        claimed = 0.0
-        for at, count in (
-            (self._batches_at, self.num_record_batches),
-            (self._dictionaries_at, self.num_dictionary_batches),
-        ):
-            if count:
-                words = np.frombuffer(self._raw, "<u8", 3 * count, at).reshape(count, 3)  # what is negative is huge
-                claimed += float(words[:, 2].sum(dtype=np.float64)) + float((words[:, 1] & 0xFFFFFFFF).sum())
-        if claimed > _MOST_OVERLAP * self._body_end:
-            raise InvalidDataError(
-                f"{self._source.name}: footer: blocks of {claimed:.0f} bytes before byte {self._body_end}: they overlap"
-            )
 
     # What the footer says
 
@@ -101,18 +80,7 @@ class FileReader(Closing):
             table = self.footer["schema"]
             if table is None:
                 raise InvalidDataError(f"{self._source.name}: the footer has no schema")
-            spans = sorted(
-                (at, at + count * BLOCK.itemsize)
-                for at, count in (
-                    (self._batches_at, self.num_record_batches),
-                    (self._dictionaries_at, self.num_dictionary_batches),
-                )
-            )
-            pieces, start, raw = [], 0, memoryview(self._raw)
-            for at, end in spans:
-                pieces.append(raw[start:at])
-                start = max(start, end)
-            self._known_schema = known_schema(b"".join((*pieces, raw[start:])), table, self._limits)
+            self._known_schema = known_schema(self._listed.without_blocks(), table, self._limits)
             self._positions = self._known_schema.positions(self._wanted)
         return self._known_schema
 
@@ -150,12 +118,12 @@ class FileReader(Closing):
     @property
     def blocks(self) -> npt.NDArray[Any]:
         """Where the record batches are: a view of dtype `BLOCK` (offset, metaDataLength, bodyLength, in bytes)."""
-        return np.frombuffer(self._raw, BLOCK, self.num_record_batches, self._batches_at)
+        return self._listed.blocks(self._listed.batches)
 
     @property
     def dictionary_blocks(self) -> npt.NDArray[Any]:
         """Where the dictionary batches are, as `blocks`."""
-        return np.frombuffer(self._raw, BLOCK, self.num_dictionary_batches, self._dictionaries_at)
+        return self._listed.blocks(self._listed.dictionaries)
 
     # What it says of its batches
 
@@ -261,9 +229,9 @@ class FileReader(Closing):
     def _message(self, at: int, kind: str, where: tuple[object, ...]) -> tuple[BatchHeader, int, int]:
         offset, metadata_bytes, body_bytes = _BLOCK.unpack_from(self._raw, at)
         body_at = offset + metadata_bytes
-        if offset < 0 or metadata_bytes < 8 or body_bytes < 0 or body_at + body_bytes > self._body_end:
+        if offset < 0 or metadata_bytes < 8 or body_bytes < 0 or body_at + body_bytes > self.footer_at:
             raise InvalidDataError(
-                f"{self._source.name}: {where[0]} {where[1]}: expected a block before byte {self._body_end}, found "
+                f"{self._source.name}: {where[0]} {where[1]}: expected a block before byte {self.footer_at}, found "
                 f"{metadata_bytes} + {body_bytes} bytes at byte {offset}"
             )
         if metadata_bytes > self._limits.max_metadata_bytes:
@@ -382,28 +350,3 @@ class FileReader(Closing):
     def __repr__(self) -> str:
         state = "closed" if self._source.is_closed else f"{self.num_record_batches} record batches"
         return f"<bowstring.FileReader {self._source.name}: {state}>"
-
-
-def _footer_bytes(source: MemorySource | RangeSource, limits: Limits) -> tuple[bytes, int]:
-    """The footer's flatbuffer, and the byte where it begins."""
-    name, size = source.name, source.size
-    start = source.read_at(0, min(size, 16))
-    if not framing.is_file(start):
-        if framing.looks_like_stream(start):
-            raise framing.mismatch(name, "an Arrow file", "an Arrow stream: use open_stream")
-        if framing.MAGIC.startswith(start):
-            raise TruncatedError(f"{name}: expected an Arrow file, found only {size} bytes")
-        raise framing.mismatch(name, "an Arrow file", framing.foreign(start) or f"other bytes ({start[:8]!r})")
-    least = len(framing.FILE_START) + _TRAILER.size
-    if size < least:
-        raise TruncatedError(f"{name}: expected at least {least} bytes of an Arrow file, found {size}")
-    length_bytes, magic = _TRAILER.unpack(source.read_at(size - _TRAILER.size, _TRAILER.size))
-    if magic != framing.MAGIC:
-        raise TruncatedError(
-            f"{name}: expected {framing.MAGIC!r} at byte {size - 6}, the end, found {magic!r}: the file is cut off"
-        )
-    footer_at = size - _TRAILER.size - length_bytes
-    if length_bytes <= 0 or footer_at < len(framing.FILE_START):
-        raise InvalidDataError(f"{name}: a footer of {length_bytes} bytes in a file of {size}")
-    framing.metadata_length(_LENGTH.pack(length_bytes), f"{name}: footer", limits.max_metadata_bytes)
-    return source.read_at(footer_at, length_bytes), footer_at

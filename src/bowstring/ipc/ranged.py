@@ -19,6 +19,7 @@ from bowstring.ipc import framing
 from bowstring.ipc.bodies.columns import BatchColumns, belong_together
 from bowstring.ipc.bodies.far import FarBody, FarColumns, FarHeader, entries_of, make_group
 from bowstring.ipc.file import FileReader
+from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader
@@ -30,7 +31,6 @@ from bowstring.tabular.chunked import ChunkedArray
 from bowstring.tabular.table import Table
 
 _BLOCK = struct.Struct("<qi4xq")
-_TRAILER = struct.Struct("<i6s")
 _COUNT = struct.Struct("<I")
 _WHOLE_BYTES = 1 << 17
 _SMALL_BODY_BYTES = 1 << 16
@@ -136,7 +136,7 @@ class RangedReader(FileReader):
         sizes = min(offset, metadata_bytes - 8, body_bytes) >= 0
         return (
             sizes
-            and offset + metadata_bytes + body_bytes <= self._body_end
+            and offset + metadata_bytes + body_bytes <= self.footer_at
             and metadata_bytes <= self._limits.max_metadata_bytes
         )
 
@@ -271,10 +271,10 @@ class RangedReader(FileReader):
 def _look_ahead(source: RangeSource, limits: Limits) -> None:
     """Fetch what is missing of the footer, and with it the beginning of the first message after the schema."""
     size = source.size
-    if size < len(framing.FILE_START) + _TRAILER.size:
+    if size < len(framing.FILE_START) + TRAILER.size:
         return
-    length_bytes, magic = _TRAILER.unpack(source.read_at(size - _TRAILER.size, _TRAILER.size))
-    footer_at = size - _TRAILER.size - length_bytes
+    length_bytes, magic = TRAILER.unpack(source.read_at(size - TRAILER.size, TRAILER.size))
+    footer_at = size - TRAILER.size - length_bytes
     start = source.read_at(0, min(size, 16))
     is_sound = framing.is_file(start) and magic == framing.MAGIC and 0 < length_bytes <= limits.max_metadata_bytes
     if not is_sound or footer_at < len(framing.FILE_START) or source.held(footer_at, length_bytes) is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
@@ -14,6 +13,7 @@ from bowstring.errors import ClosedError, UsageError
 from bowstring.flatbuf.building import Finished, build
 from bowstring.flatbuf.tables import BLOCK, SPECS
 from bowstring.ipc import framing
+from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.schema_tables import write_pairs
 from bowstring.ipc.places.sinks import Sink
@@ -25,8 +25,6 @@ from bowstring.tabular.table import Table, unified_batches
 
 Block: TypeAlias = tuple[int, int, int, int]
 """Where a message is in a file: its offset, the length of its framed metadata, 0, and the length of its body."""
-
-_TRAILER = struct.Struct("<i6s")
 
 
 def footer_parts(schema: Finished, version: int, blocks: Mapping[str, Sequence[Block]], pairs: Metadata) -> list[bytes]:
@@ -45,7 +43,7 @@ def footer_parts(schema: Finished, version: int, blocks: Mapping[str, Sequence[B
             "custom_metadata": write_pairs(pairs),
         },
     )
-    return [footer, _TRAILER.pack(len(footer), framing.MAGIC)]
+    return [footer, TRAILER.pack(len(footer), framing.MAGIC)]
 
 
 class BatchWriter(Completing):

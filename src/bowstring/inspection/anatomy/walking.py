@@ -16,6 +16,7 @@ from bowstring.flatbuf.tables import HEADERS, SPECS
 from bowstring.inspection.anatomy.cutting import flatbuffer_bytes, metadata_leaves
 from bowstring.inspection.anatomy.model import Damage, Leaf, Leaves, Part, Segment
 from bowstring.ipc import framing
+from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.limits import Limits
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema_tables import read_pairs
@@ -28,7 +29,6 @@ from bowstring.ipc.upkeep.scan import BatchSpan
 
 _MOST_DAMAGES = 100
 _MOST_AT_ONCE = 10_000
-_TRAILER_BYTES = 10
 _KINDS = {"RecordBatch": Segment.RECORD_BATCH, "DictionaryBatch": Segment.DICTIONARY_BATCH}
 _LEAF_OF_REST = {
     Segment.UNREAD: Leaf.UNREAD,
@@ -100,7 +100,7 @@ class Walk:
     def _without_footer(self, start: int, error: InvalidDataError) -> Iterator[Part]:
         source = self.source
         has_magic = source.read_at(source.size - 6, 6) == framing.MAGIC if source.size >= start + 6 else False
-        self.damaged(max(start, source.size - (_TRAILER_BYTES if has_magic else 0)), error)
+        self.damaged(max(start, source.size - (TRAILER.size if has_magic else 0)), error)
         at = yield from self._messages(start, source.size)
         yield from self._rest(at, source.size, Segment.UNREAD)
 
@@ -305,10 +305,8 @@ class _Footer:
 
     def __init__(self, source: RandomAccess, limits: Limits) -> None:
         self.reader = file_reader(source, None, limits)
-        size_bytes = int.from_bytes(source.read_at(source.size - _TRAILER_BYTES, 4), "little")
-        self.at = source.size - _TRAILER_BYTES - size_bytes
-        raw, where = source.read_at(self.at, size_bytes), f"{source.name}: footer"
-        root = Message(raw, SPECS, where, limits.max_tables).root("Footer")
+        self.at, root = self.reader.footer_at, self.reader.footer
+        raw, where = root.message.data, root.message.where
         schema = root["schema"]
         if schema is None:
             raise InvalidDataError(f"{where}: there is no schema")
@@ -321,7 +319,7 @@ class _Footer:
         }
         used = flatbuffer_bytes(raw, "Footer", where, limits.max_tables)
         self.leaves = Leaves.of(
-            (used, Leaf.METADATA), (size_bytes - used, Leaf.PADDING), (4, Leaf.FOOTER_LENGTH), (6, Leaf.MAGIC)
+            (used, Leaf.METADATA), (len(raw) - used, Leaf.PADDING), (4, Leaf.FOOTER_LENGTH), (6, Leaf.MAGIC)
         )
 
     def head_bytes(self, kind: Segment, number: int) -> int:

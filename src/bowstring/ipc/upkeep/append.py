@@ -136,7 +136,7 @@ class _Before:
         version = reader.footer["version"]
         if version not in (V4, V5):
             raise UnsupportedError(f"{source.name}: metadata version number {version} is not supported")
-        footer_at = source.size - 10 - reader.footer.message.size
+        footer_at = reader.footer_at
         start = len(framing.FILE_START)
         prefix = source.read_at(start, min(framing.PREFIX_BYTES, footer_at - start))
         self._is_legacy = len(prefix) == framing.PREFIX_BYTES and not prefix.startswith(framing.CONTINUATION)

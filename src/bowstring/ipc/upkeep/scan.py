@@ -11,6 +11,7 @@ from bowstring.errors import InvalidDataError, LimitError, TruncatedError
 from bowstring.flatbuf.codec import Table
 from bowstring.ipc import framing
 from bowstring.ipc.bodies.far import Body, FarBody
+from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.limits import Limits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
@@ -23,7 +24,6 @@ from bowstring.ipc.places.windows import FIRST_BYTES
 from bowstring.memory.buffer import Buffer
 
 _AT_ONCE = 1 << 20
-_TRAILER_BYTES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class FileScan:
         self.reader = file_reader(source, None, limits)  # checks magic and the footer's place
         footer = self.reader.footer
         self._footer_bytes = footer.message.size
-        self._footer_at = source.size - _TRAILER_BYTES - self._footer_bytes
+        self._footer_at = self.reader.footer_at
         schema = footer["schema"]
         if schema is None:
             raise InvalidDataError(f"{source.name}: footer: there is no schema")
@@ -134,7 +134,7 @@ class FileScan:
         marker = self._footer_at - max(self._end, start + schema_bytes)
         if not (marker in (4, 8) and source.read_at(self._footer_at - 4, 4) == bytes(4)):
             marker = 0
-        return Outside(source.size, schema_bytes, self._footer_bytes, start + _TRAILER_BYTES + marker, None, legacy)
+        return Outside(source.size, schema_bytes, self._footer_bytes, start + TRAILER.size + marker, None, legacy)
 
 
 class StreamScan:

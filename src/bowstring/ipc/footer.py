@@ -1,0 +1,111 @@
+"""The end of a file («IPC File Format»): the footer, what it lists, and the trailer by which it is found."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bowstring.errors import InvalidDataError, TruncatedError
+from bowstring.flatbuf.codec import Message, Table
+from bowstring.flatbuf.tables import BLOCK, SPECS
+from bowstring.ipc import framing
+from bowstring.ipc.limits import Limits
+from bowstring.ipc.places.sources import RandomAccess
+
+TRAILER = struct.Struct("<i6s")
+"""The last bytes of a file: the length of the footer in bytes, and the magic."""
+_LENGTH = struct.Struct("<i")
+_MOST_OVERLAP = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The blocks of one kind that a footer lists: the first byte of the first one in the footer, and their number."""
+
+    at: int
+    count: int
+
+    @property
+    def stop(self) -> int:
+        """The byte of the footer after the last block."""
+        return self.at + self.count * BLOCK.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """A footer: the byte of the file at which it begins, its bytes, its table, and what it lists."""
+
+    at: int
+    raw: bytes
+    table: Table
+    batches: Listing
+    dictionaries: Listing
+
+    def blocks(self, listing: Listing) -> npt.NDArray[Any]:
+        """Where messages are: a view of dtype `BLOCK` (offset, metaDataLength, bodyLength, in bytes)."""
+        return np.frombuffer(self.raw, BLOCK, listing.count, listing.at)
+
+    def without_blocks(self) -> bytes:
+        """The bytes that files of one schema mostly have in common."""
+        pieces, start, raw = [], 0, memoryview(self.raw)
+        for listing in sorted((self.batches, self.dictionaries), key=lambda listing: (listing.at, listing.stop)):
+            pieces.append(raw[start : listing.at])
+            start = max(start, listing.stop)
+        return b"".join((*pieces, raw[start:]))
+
+
+def read_footer(source: RandomAccess, limits: Limits) -> Footer:
+    """The footer of a file, found from its end.
+
+    Raises `FormatMismatchError` for another format, `TruncatedError` for a file that is cut off, other
+    `InvalidDataError`s for a malformed footer and for blocks that overlap.
+    """
+    raw, at = _footer_bytes(source, limits)
+    table = Message(raw, SPECS, f"{source.name}: footer", limits.max_tables).root("Footer")
+    footer = Footer(at, raw, table, Listing(*table.span("recordBatches")), Listing(*table.span("dictionaries")))
+    if footer.batches.count + footer.dictionaries.count > 1:
+        _check_blocks(footer, source.name)
+    return footer
+
+
+def _check_blocks(footer: Footer, name: str) -> None:
+    """Raise `InvalidDataError` where blocks overlap so far that they are many times as long as the file, taken
+    together: what reads them all would do so out of proportion.
+    """
+    claimed = 0.0
+    for listing in (footer.batches, footer.dictionaries):
+        if listing.count:
+            words = np.frombuffer(footer.raw, "<u8", 3 * listing.count, listing.at)
+            words = words.reshape(listing.count, 3)  # what is negative is huge
+            claimed += float(words[:, 2].sum(dtype=np.float64)) + float((words[:, 1] & 0xFFFFFFFF).sum())
+    if claimed > _MOST_OVERLAP * footer.at:
+        raise InvalidDataError(f"{name}: footer: blocks of {claimed:.0f} bytes before byte {footer.at}: they overlap")
+
+
+def _footer_bytes(source: RandomAccess, limits: Limits) -> tuple[bytes, int]:
+    """The footer's flatbuffer, and the byte where it begins."""
+    name, size = source.name, source.size
+    start = source.read_at(0, min(size, 16))
+    if not framing.is_file(start):
+        if framing.looks_like_stream(start):
+            raise framing.mismatch(name, "an Arrow file", "an Arrow stream: use open_stream")
+        if framing.MAGIC.startswith(start):
+            raise TruncatedError(f"{name}: expected an Arrow file, found only {size} bytes")
+        raise framing.mismatch(name, "an Arrow file", framing.foreign(start) or f"other bytes ({start[:8]!r})")
+    least = len(framing.FILE_START) + TRAILER.size
+    if size < least:
+        raise TruncatedError(f"{name}: expected at least {least} bytes of an Arrow file, found {size}")
+    length_bytes, magic = TRAILER.unpack(source.read_at(size - TRAILER.size, TRAILER.size))
+    if magic != framing.MAGIC:
+        raise TruncatedError(
+            f"{name}: expected {framing.MAGIC!r} at byte {size - 6}, the end, found {magic!r}: the file is cut off"
+        )
+    footer_at = size - TRAILER.size - length_bytes
+    if length_bytes <= 0 or footer_at < len(framing.FILE_START):
+        raise InvalidDataError(f"{name}: a footer of {length_bytes} bytes in a file of {size}")
+    framing.metadata_length(_LENGTH.pack(length_bytes), f"{name}: footer", limits.max_metadata_bytes)
+    return source.read_at(footer_at, length_bytes), footer_at
