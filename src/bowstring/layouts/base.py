@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.errors import DataTypeError, InvalidDataError, WouldCopyError
-from bowstring.layouts.plain import nulls_filled
+from bowstring.layouts.plain import nulls_filled, object_array
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import EMPTY, Buffer
@@ -236,7 +236,7 @@ def with_nulls(array: Array, decode: Callable[[Array], list[Any]]) -> list[Any]:
     if 2 * len(kept) >= len(mask):
         return put_nulls(decode(array), mask)
     try:
-        return spread(decode(array.layout.take(array, kept)), mask)
+        return spread(decode(array.layout.take(array, kept)), mask, len(mask))
     except InvalidDataError:
         decode(array)  # counts from the first slot
         raise
@@ -249,10 +249,10 @@ def put_nulls(values: list[Any], mask: Mask) -> list[Any]:
     return values
 
 
-def spread(values: Sequence[Any], mask: Mask) -> list[Any]:
-    """A value where the mask is True, one after the other, and None elsewhere."""
-    room = np.empty(len(mask), np.dtype(object))
-    room[mask] = objects(values)
+def spread(values: list[Any], where: Indices | Mask, length: int) -> list[Any]:
+    """So many values: the given ones `where` they belong, and None elsewhere."""
+    room = np.empty(length, np.dtype(object))
+    room[where] = object_array(values)
     found: list[Any] = room.tolist()
     return found
 

@@ -79,8 +79,14 @@ class FixedSizeListLayout(Layout):
         return with_nulls(array, self._lists)
 
     def _lists(self, array: Array) -> list[Any]:
-        elements, size = self.elements(array).to_pylist(), self.size
-        return [elements[at * size : at * size + size] for at in range(array.length)]
+        elements = self.elements(array)
+        numbers = None if elements.null_count else elements.layout.numbers(elements)
+        if numbers is not None:
+            lists: list[list[Any]] = numbers.reshape(array.length, self.size).tolist()
+            return lists
+        if not self.size:
+            return [[] for _ in range(array.length)]
+        return list(map(list, zip(*[iter(elements.to_pylist())] * self.size, strict=True))) if array.length else []
 
     def to_numpy(self, array: Array, allow_copy: bool) -> Values:
         if array.null_count == 0 and (not allow_copy or self.elements(array).null_count == 0):

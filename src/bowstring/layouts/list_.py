@@ -30,6 +30,7 @@ from bowstring.layouts.base import (
     brief,
     rebased_validity,
     split_nulls,
+    spread,
     taken_validity,
     validity_of,
     with_nulls,
@@ -38,7 +39,7 @@ from bowstring.layouts.binary import check_ends, checked_offsets, cut, same_cuts
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.gather import take_stretches
 from bowstring.layouts.identity import list_identity
-from bowstring.layouts.joining import joined_validity
+from bowstring.layouts.joining import joined_cuts, joined_validity, lengths_of
 from bowstring.memory.buffer import Buffer
 
 if TYPE_CHECKING:
@@ -61,7 +62,43 @@ def flatten(values: Sequence[Any], type: DataType) -> tuple[list[Any], Indices, 
     return list(chain.from_iterable(values)), np.fromiter(map(len, values), np.int64, len(values)), mask
 
 
+def lists_of_numbers(elements: Array, starts: Indices, lengths: Values) -> list[list[Any]] | None:
+    """The elements from each start on, of each length, as lists of Python's numbers or booleans; None where they are no
+    such or null.
+    """
+    numbers = None if elements.null_count else elements.layout.numbers(elements)
+    if numbers is None:
+        return None
+    found: list[list[Any]] = []
+    for first in range(0, len(starts), _BLOCK_NUMBER_LISTS):
+        own = slice(first, first + _BLOCK_NUMBER_LISTS)
+        found += _number_lists(numbers, starts[own], lengths[own])
+    return found
+
+
+def _number_lists(numbers: Values, starts: Indices, lengths: Values) -> list[list[Any]]:
+    """Lists of one length are the rows of one array to NumPy, which makes Python lists of them by one call. Where they
+    are few or long they are made one by one.
+    """
+    kinds = np.minimum(lengths, _LONG_LIST).astype(np.uint8)
+    order, counts = kinds.argsort(kind="stable"), np.bincount(kinds)
+    lists: list[list[Any]] = []
+    for length in counts.nonzero()[0].tolist():
+        own = order[len(lists) : len(lists) + counts[length]]
+        if length == _LONG_LIST or len(own) < _FEW_LISTS:
+            places = zip(starts[own].tolist(), (starts[own] + lengths[own]).tolist(), strict=True)
+            lists += [numbers[start:stop].tolist() for start, stop in places]
+        else:
+            shape, strides = (numbers.size - length + 1, length), (numbers.itemsize,) * 2
+            rows: Values = np.ndarray(shape, numbers.dtype, numbers, strides=strides)
+            lists += rows[starts[own]].tolist()
+    return spread(lists, order, len(order))
+
+
 _BLOCK_LISTS = 1 << 11
+_BLOCK_NUMBER_LISTS = 1 << 13
+_LONG_LIST = 128
+_FEW_LISTS = 8
 
 
 class ListLayout(Layout):
@@ -101,18 +138,24 @@ class ListLayout(Layout):
         return with_nulls(array, self._lists)
 
     def _lists(self, array: Array) -> list[Any]:
-        offsets, found = self.cuts(array), []
+        offsets = self.cuts(array)
+        elements = self.elements(array, offsets)
+        starts = offsets[:-1].astype(np.int64) - int(offsets[0])
+        found = lists_of_numbers(elements, starts, offsets[1:] - offsets[:-1])
+        if found is not None:
+            return found
+        found = []
         step = _BLOCK_LISTS if self.children[0].IS_LOCAL else max(array.length, 1)
         for first in range(0, array.length, step):
             cuts = offsets[first : first + step + 1]
             try:
-                elements = self.elements(array, cuts).to_pylist()
+                values = self.elements(array, cuts).to_pylist()
             except InvalidDataError:
-                self.elements(array, offsets).to_pylist()  # counts from the first element of all
+                elements.to_pylist()  # counts from the first element of all
                 raise
             start = 0
             for stop in (cuts[1:] - cuts[0]).tolist():
-                found.append(elements[start:stop])
+                found.append(values[start:stop])
                 start = stop
         return found
 
@@ -138,9 +181,16 @@ class ListLayout(Layout):
         return self.of(lengths, take_stretches(child, starts, lengths), taken_validity(array, indices))
 
     def concat(self, arrays: Sequence[Array]) -> Array:
-        cuts = [self.cuts(array) for array in arrays]
-        child = self.children[0].concat([self.elements(a, c) for a, c in zip(arrays, cuts, strict=True)])
-        return self.of(np.concatenate([np.diff(c) for c in cuts]), child, joined_validity(arrays))
+        lengths, first, last = joined_cuts(arrays)
+        children = [array.children[0] for array in arrays]
+        counts = lengths_of(children)
+        if (first < 0).any() or (lengths < 0).any() or (last > counts).any():
+            for array in arrays:
+                self.cuts(array)  # raises
+        if first.any() or (last < counts).any():
+            spans = zip(children, first.tolist(), (last - first).tolist(), strict=True)
+            children = [child.slice(start, count) for child, start, count in spans]
+        return self.of(lengths, self.children[0].concat(children), joined_validity(arrays))
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         at, bt = self.cuts(left), self.cuts(right)

@@ -36,7 +36,7 @@ from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.gather import check_values, take_stretches
 from bowstring.layouts.identity import list_identity
 from bowstring.layouts.joining import joined_validity
-from bowstring.layouts.list_ import flatten
+from bowstring.layouts.list_ import flatten, lists_of_numbers
 from bowstring.memory.buffer import Buffer
 
 if TYPE_CHECKING:
@@ -88,8 +88,12 @@ class ListViewLayout(Layout):
             return []
         check_values(int(sizes.sum()), array.children[0].length)
         first, last = int(starts.min()), int((starts + sizes).max())
-        elements = array.children[0].slice(first, last - first).to_pylist()
-        return [elements[at : at + size] for at, size in zip((starts - first).tolist(), sizes.tolist(), strict=True)]
+        elements = array.children[0].slice(first, last - first)
+        found = lists_of_numbers(elements, starts - first, sizes)
+        if found is not None:
+            return found
+        values = elements.to_pylist()
+        return [values[at : at + size] for at, size in zip((starts - first).tolist(), sizes.tolist(), strict=True)]
 
     def rebase(self, array: Array) -> Array:
         starts, sizes = self.spans(array)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from io import BytesIO
 from pickle import Pickler, PicklingError
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -20,20 +19,20 @@ if TYPE_CHECKING:
     from bowstring.memory.bitmap import Mask
 
 _OBJECT = np.dtype(object)
-_BLOCK_VALUES = 1 << 14
+_FEW_NULLS = 4
 
 
-def blocks(values: Sequence[Any]) -> Iterator[tuple[slice, list[Any]]]:
-    """Some values after the other, for as long as they are in the processor's cache, and where they stand among all.
+def blocks(values: Sequence[Any], size: int) -> Iterator[tuple[slice, list[Any]]]:
+    """So many values after the other, for as long as they are in the processor's cache, and where they stand among all.
 
     Nobody else has the lists.
     """
-    for first in range(0, len(values), _BLOCK_VALUES):
-        some = values[first : first + _BLOCK_VALUES]
+    for first in range(0, len(values), size):
+        some = values[first : first + size]
         yield slice(first, first + len(some)), some if type(some) is list else list(some)
 
 
-def _objects(values: list[Any]) -> Values:
+def object_array(values: list[Any]) -> Values:
     """The objects of a list that nobody else changes meanwhile, shape (length,).
 
     The array is filled as unpickling fills it, in half the time of any other way, and by the length that is said.
@@ -48,20 +47,25 @@ def _addresses(filled: Values) -> Indices:
     return np.ndarray((len(filled),), np.intp, filled)
 
 
-_NONE, _TRUE, _FALSE = _addresses(_objects([None, True, False])).tolist()
+_NONE, _TRUE, _FALSE = _addresses(object_array([None, True, False])).tolist()
 
 
 def nulls_filled(values: list[Any], fill: Any) -> tuple[list[Any], Mask | None]:
     """Values with `fill` in the place of None, and the mask of those that are not None (None where all are).
 
-    Nobody else changes the list meanwhile.
+    The list is changed, and nobody else changes it meanwhile.
     """
-    filled = _objects(values)
+    filled = object_array(values)
     mask: Mask = _addresses(filled) != _NONE
-    if mask.all():
+    nulls = np.flatnonzero(~mask)
+    if not nulls.size:
         return values, None
-    filled[~mask] = _objects([fill])
-    return filled.tolist(), mask
+    if nulls.size * _FEW_NULLS > len(values):
+        filled[nulls] = object_array([fill])
+        return filled.tolist(), mask
+    for index in nulls.tolist():
+        values[index] = fill
+    return values, mask
 
 
 def plain_booleans(values: list[Any]) -> tuple[Mask, Mask] | None:
@@ -69,7 +73,7 @@ def plain_booleans(values: list[Any]) -> tuple[Mask, Mask] | None:
 
     Nobody else changes the list meanwhile.
     """
-    addresses = _addresses(_objects(values))
+    addresses = _addresses(object_array(values))
     true, valid = addresses == _TRUE, addresses != _NONE
     return (true, valid) if np.array_equal(true | (addresses == _FALSE), valid) else None
 
@@ -97,19 +101,32 @@ class _Pickler(Pickler):
         raise PicklingError
 
 
+class _Parts:
+    """A file that keeps what is written, and does not copy it."""
+
+    __slots__ = ("kept", "write")
+
+    def __init__(self) -> None:
+        self.kept: list[bytes] = []
+        self.write = self.kept.append
+
+
 def plain_floats(values: Sequence[Any]) -> Values | None:
-    """Python floats as 64-bit floats; None where others are among them."""
+    """Python floats as 64-bit floats of any byte order; None where others are among them."""
     count = len(values)
     if count < _FEW:
         return np.array(values, np.float64) if {float}.issuperset(map(type, values)) else None
     if type(values[0]) is not float:
         return None
-    written = BytesIO()
+    written = _Parts()
     try:
         _Pickler(written, 3).dump(tuple(values))
     except (PicklingError, RuntimeError):
         return None
-    records = np.frombuffer(written.getbuffer(), _FLOAT, min(count, (written.tell() - len(_HEAD)) // 9), len(_HEAD))
-    if len(records) < count or not (records["letter"] == _LETTER).all():
+    data = written.kept[0]
+    if len(data) < len(_HEAD) + count * _FLOAT.itemsize:
         return None
-    return records["value"].astype(np.float64)
+    records = np.frombuffer(data, _FLOAT, count, len(_HEAD))
+    if not (records["letter"] == _LETTER).all():
+        return None
+    return records["value"]

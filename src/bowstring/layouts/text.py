@@ -71,7 +71,7 @@ def _slices(
         if 4 * len(kept) > 3 * len(valid):
             found += put_nulls(cut(data, starts, lengths * valid), valid)
         else:
-            found += spread(cut(data, starts[kept], lengths[kept]), valid)
+            found += spread(cut(data, starts[kept], lengths[kept]), valid, len(valid))
     return found
 
 
