@@ -211,6 +211,13 @@ def test_dictionaries_that_pandas_would_refuse_are_made_anew(words: list[Any], d
     assert shown == [None if v is None or v != v else v for v in array.to_pylist()]
 
 
+def test_words_that_pandas_makes_no_index_of_are_no_categories() -> None:
+    halves = bs.array([0.5, None, 0.5], bs.dictionary(bs.int8(), bs.float16()))
+    assert str(halves.to_pandas().dtype) == "float16"
+    assert halves.fill_null(1.5).to_pandas().tolist() == [0.5, 1.5, 0.5]
+    assert bs.array([[0.5]], bs.list_(halves.type)).to_pandas()[0].tolist() == [0.5]
+
+
 def test_chunks_of_different_dictionaries_are_one_category() -> None:
     kind = bs.dictionary(bs.int8(), bs.string())
     column = bs.ChunkedArray([bs.array(["a", "b"], kind), bs.array(["c", None, "a"], kind)], kind)

@@ -20,6 +20,7 @@ from bowstring.exchange.callbacks import immortal
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import BufferSpec, Layout, Role, place
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
+from bowstring.layouts.list_ import MapLayout
 from bowstring.memory.buffer import ALIGNMENT_BYTES, EMPTY, Buffer, Memory
 
 _MAX_SLOTS = (1 << 63) - 1
@@ -55,10 +56,8 @@ def batch_block(num_rows: int, columns: list[Array]) -> abi.Block:
 
 
 def _write(block: abi.Block, array: Array) -> int:
-    if isinstance(array.layout.storage, FixedSizeListLayout):
-        array = array.rebased()  # polars takes only those whose child is no longer than they are
-    elif array.offset and not array.length:
-        array = array.rebased()  # pyarrow finds views too short that begin at an offset, even if there are none
+    if _is_misread(array):
+        array = array.rebased()
     layout, buffers, children, dictionary = array.layout, array.buffers, array.children, array.dictionary
     if len(children) != len(layout.children) or (dictionary is None) != (layout.dictionary is None):
         raise InvalidDataError(f"the array of {layout.type} lacks children or a dictionary")
@@ -82,6 +81,16 @@ def _write(block: abi.Block, array: Array) -> int:
     if dictionary is not None:
         block.at(node + abi.DICTIONARY, _write(block, dictionary))
     return node
+
+
+def _is_misread(array: Array) -> bool:
+    """Whether it lies as some peer is known to refuse or, worse, to read wrong."""
+    layout = array.layout.storage
+    if isinstance(layout, FixedSizeListLayout):
+        return True  # polars takes only those whose child is no longer than they are
+    if isinstance(layout, MapLayout):
+        return any(entries.offset for entries in array.children)  # pyarrow reads entries from their slot 0 on
+    return array.offset > 0 and not array.length  # pyarrow finds views too short that begin at an offset
 
 
 def _write_children(block: abi.Block, node: int, children: Any) -> None:

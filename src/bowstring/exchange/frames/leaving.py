@@ -253,6 +253,8 @@ def _categories(array: Array, options: Options) -> Any:
     keys = layout.keys(array)  # type: ignore[attr-defined]
     words = array.dictionary
     assert words is not None
+    if words.type == t.FloatingPoint(16):  # of which pandas makes no index
+        return _default(decode(array), options)
     labels = pd.Index(_column(_chunked(words), Options()))
     if words.layout.valid(words) is not None or not _unique(labels):
         plain = decode(array)
