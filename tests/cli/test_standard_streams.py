@@ -56,6 +56,7 @@ def test_output_that_is_closed_is_one_line_and_status_1(arguments: list[str], pa
     done = run_without((1,), *arguments, path, *target)
     assert done.returncode == 1
     assert b"Bad file descriptor" in done.stderr
+    assert b"Writer" not in done.stderr
     assert done.stderr.count(b"\n") == 1
 
 

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+import bowstring as bs
+from bowstring.errors import ResourceError
+
+TABLE = bs.table({"a": list(range(10))})
 IN_A_ROOM_OF_4_MB = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
 MOUNTED = 'mount -t tmpfs -o size=4m none "$0" && exec "$@"'
 WRITE = """
@@ -49,3 +53,12 @@ def test_a_file_that_does_not_fit_leaves_the_old_one_and_nothing_else(tmp_path: 
         message, table = ended.stdout.splitlines()
         assert "t.arrow: cannot be written: No space left on device" in message
         assert table == "{'a': [0, 1, 2]} ['t.arrow']"
+
+
+def test_a_file_object_that_finds_the_disk_full_when_it_is_flushed_is_named() -> None:
+    full = open("/dev/full", "wb")  # noqa: SIM115 -- its own end is refused as well
+    shortage = pytest.raises(ResourceError, match="/dev/full: cannot be written: No space left")
+    with shortage, bs.new_stream(full, TABLE.schema) as writer:
+        writer.write_batch(TABLE.to_batches()[0])
+    with pytest.raises(OSError, match="No space left"):
+        full.close()

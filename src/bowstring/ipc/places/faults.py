@@ -1,6 +1,11 @@
-"""What goes wrong outside, in our words: errors of file objects, sockets and stores behind a network."""
+"""What goes wrong outside, in our words: errors of file objects, sockets and stores behind a network, and whose they
+are.
+"""
 
 from __future__ import annotations
+
+import sys
+from typing import Any
 
 from bowstring.errors import (
     BowstringError,
@@ -15,6 +20,17 @@ from bowstring.errors import (
 )
 
 _LOST = ("Connection", "Disconnect", "Payload", "Transport")
+
+
+def name_of(place: Any) -> str:
+    """What a descriptor or a file object is called: by its own name where it has one, else by its kind."""
+    if isinstance(place, int):
+        return f"descriptor {place}"
+    for stream, words in ((sys.stdin, "standard input"), (sys.stdout, "standard output")):
+        if place is getattr(stream, "buffer", stream):
+            return words
+    name = getattr(place, "name", None)
+    return name if isinstance(name, str) and name else type(place).__name__
 
 
 def fault(error: Exception, name: str, doing: str = "read") -> BowstringError:

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError, NotFoundError, ResourceError, UsageError
 from bowstring.ipc.places import stores
-from bowstring.ipc.places.faults import fault
+from bowstring.ipc.places.faults import fault, name_of
 from bowstring.memory.descriptors import IOV_MAX, reserve
 from bowstring.memory.parts import Parts, after, write_vectors
 
@@ -255,7 +255,7 @@ class ObjectSink:
             except TypeError as error:
                 raise UsageError(f"expected a binary file object to write to: {error}") from None
             except Exception as error:
-                raise fault(error, type(self._file).__name__, "written") from error
+                raise fault(error, name_of(self._file), "written") from error
             if written is None or not isinstance(written, int) or written >= len(view):
                 return
             view = view[written:]
@@ -264,7 +264,10 @@ class ObjectSink:
         """Hand over what was gathered, and flush the file object if it can."""
         self._flush()
         if callable(getattr(self._file, "flush", None)):
-            self._file.flush()
+            try:
+                self._file.flush()
+            except Exception as error:
+                raise fault(error, name_of(self._file), "written") from error
 
     def abandon(self) -> None:
         """Forget what was gathered; what is written stays."""

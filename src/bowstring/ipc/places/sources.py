@@ -7,7 +7,6 @@ import mmap
 import os
 import socket
 import stat
-import sys
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -20,7 +19,7 @@ from bowstring.errors import (
     UsageError,
 )
 from bowstring.ipc.places import stores
-from bowstring.ipc.places.faults import fault
+from bowstring.ipc.places.faults import fault, name_of
 from bowstring.ipc.places.near import MemorySource
 from bowstring.ipc.places.pulled import PulledSource
 from bowstring.ipc.places.ranges import FileObject, RangeSource
@@ -56,12 +55,12 @@ def random_access(source: Any) -> MemorySource:
     try:
         own = os.dup(descriptor) if descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode) else None
     except OSError as error:
-        raise ResourceError(f"{_name_of(source)}: cannot be read: {error.strerror}") from None
+        raise ResourceError(f"{name_of(source)}: cannot be read: {error.strerror}") from None
     if own is not None:
-        return mapped_descriptor(own, _name_of(source))
+        return mapped_descriptor(own, name_of(source))
     if callable(getattr(source, "seekable", None)) and source.seekable():
         source.seek(0)
-    return MemorySource(Memory(_everything(in_order(source))), _name_of(source))
+    return MemorySource(Memory(_everything(in_order(source))), name_of(source))
 
 
 def by_ranges(source: Any) -> MemorySource | RangeSource:
@@ -85,7 +84,7 @@ def by_ranges(source: Any) -> MemorySource | RangeSource:
         return random_access(source)
     held = _binary(source)
     if _seeks_cheaply(held):
-        return RangeSource(FileObject(held, _name_of(held)))
+        return RangeSource(FileObject(held, name_of(held)))
     return random_access(source)
 
 
@@ -99,7 +98,7 @@ def _seeks_cheaply(source: Any) -> bool:
     try:
         return bool(source.seekable())
     except Exception as error:
-        raise fault(error, _name_of(source)) from error
+        raise fault(error, name_of(source)) from error
 
 
 def in_order(source: Any) -> MemorySource | PulledSource:
@@ -125,7 +124,7 @@ def in_order(source: Any) -> MemorySource | PulledSource:
         return PulledSource(
             _guarded(lambda view: os.readv(source, [view]), f"descriptor {source}"), f"descriptor {source}"
         )
-    name = _name_of(_binary(source))
+    name = name_of(_binary(source))
     if callable(getattr(_binary(source), "readinto", None)):
         return PulledSource(_guarded(lambda view: _fill(_binary(source), view), name), name)
     if callable(getattr(source, "read", None)):
@@ -170,7 +169,7 @@ def _mapped_path(path: str | os.PathLike[str]) -> MemorySource | PulledSource:
 
 def _as_memory(source: Any) -> MemorySource | None:
     if getattr(source, "closed", False) is True:
-        raise ClosedError(f"{_name_of(source)}: the file object is closed")
+        raise ClosedError(f"{name_of(source)}: the file object is closed")
     if isinstance(source, Memory):
         return MemorySource(source, "memory")
     if isinstance(source, Buffer):
@@ -212,15 +211,6 @@ def _binary(source: Any) -> Any:
     return getattr(source, "buffer", source)
 
 
-def _name_of(source: Any) -> str:
-    if isinstance(source, int):
-        return f"descriptor {source}"
-    if source is getattr(sys.stdin, "buffer", None):
-        return "standard input"
-    name = getattr(source, "name", None)
-    return name if isinstance(name, str) and name else type(source).__name__
-
-
 def _fill(source: Any, view: memoryview) -> int:
     filled = source.readinto(view)
     if filled is None:
@@ -234,7 +224,7 @@ def _read_into(source: Any, view: memoryview) -> int:
     if not isinstance(held, bytes | bytearray | memoryview):
         raise UsageError(f"expected a binary file object, but reading gave {type(held).__name__}")
     if len(held) > wanted:
-        raise UsageError(f"{_name_of(source)}: was asked for up to {wanted} bytes, and gave {len(held)}")
+        raise UsageError(f"{name_of(source)}: was asked for up to {wanted} bytes, and gave {len(held)}")
     view[: len(held)] = held
     return len(held)
 
