@@ -8,10 +8,11 @@ import numpy as np
 
 from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import Indices, Layout
+from bowstring.layouts.base import Indices, Layout, buffer_of
 from bowstring.layouts.dictionary import DictionaryLayout
 from bowstring.layouts.equality import begins_with
 from bowstring.layouts.identity import numbered
+from bowstring.layouts.joining import lengths_of
 
 
 def has_dictionary(layout: Layout) -> bool:
@@ -48,6 +49,12 @@ def merged(dictionaries: Sequence[Array]) -> tuple[Array, list[Indices]]:
     """A dictionary with the values of all, those of the first one first and as they are, every other value once; and
     for each dictionary where its values are in it. Copies.
     """
+    whole, places = _merged(dictionaries)
+    return whole, np.split(places, np.cumsum([one.length for one in dictionaries])[:-1])
+
+
+def _merged(dictionaries: Sequence[Array]) -> tuple[Array, Indices]:
+    """As `merged`, the places end to end."""
     first = dictionaries[0]
     joined = first.layout.concat(dictionaries)
     numbers, firsts = numbered(joined)
@@ -56,7 +63,7 @@ def merged(dictionaries: Sequence[Array]) -> tuple[Array, list[Indices]]:
     whole = first
     if is_new.any():
         whole = first.layout.concat([first, joined.layout.take(joined, firsts[is_new])])
-    return whole, np.split(places, np.cumsum([one.length for one in dictionaries])[:-1])
+    return whole, places
 
 
 def moved(part: Array, dictionary: Array, places: Indices | None) -> Array:
@@ -109,3 +116,28 @@ def _unified_parts(parts: Sequence[Array]) -> list[Array]:
         whole, places = merged(dictionaries)
     place_of = dict(zip(distinct, places, strict=True))
     return [moved(part, whole, place_of[id(part.dictionary)]) for part in parts]
+
+
+def united(arrays: Sequence[Array]) -> Array:
+    """Arrays of one layout, at least one, end to end, their dictionaries as `unified` makes one of them; copies.
+
+    Raises `DataTypeError` where the union of dictionaries is too large for their indices.
+    """
+    layout = arrays[0].layout
+    coded = layout.storage
+    if not isinstance(coded, DictionaryLayout) or has_dictionary(coded.dictionary):
+        return layout.concat(unified(arrays))
+    distinct = {id(own): own for own in map(dictionary_of, arrays)}
+    dictionaries = list(distinct.values())
+    keys, validity = coded.joined_keys(arrays)
+    whole = dictionaries[0]
+    if len(dictionaries) > 1:
+        whole, places = _merged(dictionaries)
+        lengths = lengths_of(dictionaries)
+        start_of = dict(zip(distinct, (np.cumsum(lengths) - lengths).tolist(), strict=True))
+        keys += np.repeat([start_of[id(array.dictionary)] for array in arrays], lengths_of(arrays))
+        keys = places.take(keys, mode="clip") if len(places) else keys  # a null has no place in an empty dictionary
+        if keys.size and keys.max() > np.iinfo(coded.indices.dtype).max:
+            raise DataTypeError(f"a dictionary of {whole.length} values is too large for the indices of {layout.type}")
+    indices = buffer_of(keys.astype(coded.indices.dtype))
+    return Array(layout, len(keys), (validity, indices), (), whole)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from bowstring.compute.unifying import has_dictionary, unified
+from bowstring.compute.unifying import has_dictionary, united
 from bowstring.datatypes.field import Schema
 from bowstring.errors import ClosedError, DataTypeError, UsageError
 from bowstring.ipc.writers import BatchWriter, FileWriter, StreamWriter
@@ -170,7 +170,7 @@ class CoalescingWriter(BatchWriter):
             if lengths != rows:
                 length, expected = next(pair for pair in zip(lengths, rows, strict=True) if pair[0] != pair[1])
                 raise UsageError(f"column {field.name!r} has {length} values in a batch of {expected} rows")
-            out.append(layout.concat(unified(chunks) if has_dictionary(layout) else chunks))
+            out.append(united(chunks) if has_dictionary(layout) else layout.concat(chunks))
         return out
 
     def close(self) -> None:
@@ -215,5 +215,10 @@ def _open_ended(layout: Layout) -> list[int]:
 
 def _size_bytes(array: Array) -> int:
     """The bytes of the buffers, also where a slice shows a part of them: what is kept alive."""
-    own = sum([buffer.size for buffer in array.buffers if buffer is not None])
-    return own + sum(map(_size_bytes, array.children)) if array.children else own
+    size_bytes = 0
+    for buffer in array.buffers:
+        if buffer is not None:
+            size_bytes += buffer.size
+    for child in array.children:
+        size_bytes += _size_bytes(child)
+    return size_bytes

@@ -36,7 +36,7 @@ from bowstring.layouts.base import (
 from bowstring.layouts.equality import same, throughout
 from bowstring.layouts.gather import gather
 from bowstring.layouts.hashing import byte_identities
-from bowstring.layouts.joining import joined_bytes, joined_validity, joined_values, lengths_of
+from bowstring.layouts.joining import joined_bytes, joined_cuts, joined_validity
 from bowstring.layouts.plain import blocks, nulls_filled
 from bowstring.layouts.ranking import byte_ranks
 from bowstring.layouts.scalars.base import is_bytes
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 
 _MARK = "\0"
+_JOINED_VALUES = 1 << 13
 _TASTED_VALUES = 16
 
 
@@ -65,7 +66,7 @@ def encoded(values: Sequence[Any], is_text: bool) -> tuple[Bytes, Values, Mask |
     Raises TypeError where others are among them, and UnicodeEncodeError.
     """
     parts, lengths, mask = [], np.empty(len(values), np.int64), None
-    for where, some in blocks(values):
+    for where, some in blocks(values, _JOINED_VALUES):
         data, lengths[where], valid = _encoded(some, is_text)
         parts.append(data)
         if valid is not None:
@@ -229,12 +230,7 @@ class BinaryLayout(Layout):
         return Array(self, made.length, (taken_validity(array, indices), *made.buffers[1:]))
 
     def concat(self, arrays: Sequence[Array]) -> Array:
-        slots = lengths_of(arrays)
-        offsets = joined_values(arrays, 1).astype(np.int64)
-        ends = np.cumsum(slots + 1)
-        first, last = offsets[ends - slots - 1], offsets[ends - 1]
-        first[slots == 0] = last[slots == 0] = 0
-        lengths = np.delete(np.diff(offsets), ends[:-1] - 1)
+        lengths, first, last = joined_cuts(arrays)
         data = [EMPTY if (held := array.buffers[2]) is None else held for array in arrays]
         if (first < 0).any() or (lengths < 0).any() or any(map(lt, [held.size for held in data], last.tolist())):
             for array in arrays:

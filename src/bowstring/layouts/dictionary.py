@@ -30,9 +30,11 @@ from bowstring.layouts.base import (
     with_nulls,
 )
 from bowstring.layouts.equality import arrays_equal, begins_with
-from bowstring.layouts.joining import joined_validity
+from bowstring.layouts.joining import joined_validity, joined_values, lengths_of
 from bowstring.layouts.primitive import PrimitiveLayout
+from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
+from bowstring.memory.buffer import Buffer
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import Dictionary
@@ -80,6 +82,20 @@ class DictionaryLayout(Layout):
             at = first_bad(bad)
             raise InvalidDataError(f"indices[{at}] = {raw[at]} is not within the dictionary of {count} values")
         return raw.astype(np.int64)
+
+    def joined_keys(self, arrays: Sequence[Array]) -> tuple[Indices, Buffer | None]:
+        """The `keys` of arrays end to end, and their validity bitmap."""
+        raw, validity = joined_values(arrays, 1), joined_validity(arrays)
+        counts = np.array([-1 if array.dictionary is None else array.dictionary.length for array in arrays], np.int64)
+        bad = (raw < 0) | (raw >= np.repeat(counts, lengths_of(arrays)))
+        if validity is not None:
+            mask = bitmap.unpack(validity, 0, len(raw))
+            raw[~mask] = 0
+            bad &= mask
+        if bad.any() or (counts < 0).any():
+            for array in arrays:
+                self.keys(array)  # raises
+        return raw.astype(np.int64), validity
 
     def compacted(self, array: Array) -> Array:
         """The array with just those words in its dictionary that its slots stand for, in their order; the array itself

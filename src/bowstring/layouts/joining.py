@@ -46,6 +46,18 @@ def joined_values(arrays: Sequence[Array], index: int) -> Values:
     return np.concatenate([array.values(index) for array in arrays])
 
 
+def joined_cuts(arrays: Sequence[Array]) -> tuple[Indices, Indices, Indices]:
+    """Of arrays with offsets in buffer 1, none of them checked: what lies between those of each slot, end to end; and
+    of each array its first and its last offset, 0 where there are no slots.
+    """
+    slots = lengths_of(arrays)
+    offsets = joined_values(arrays, 1).astype(np.int64)
+    ends = np.cumsum(slots + 1)
+    first, last = offsets[ends - slots - 1], offsets[ends - 1]
+    first[slots == 0] = last[slots == 0] = 0
+    return np.delete(np.diff(offsets), ends[:-1] - 1), first, last
+
+
 def joined_bits(arrays: Sequence[Array], index: int) -> Mask:
     """The bits of buffer `index` that belong to the slots of each array, end to end; those of no buffer are 0."""
     if any(array.buffers[index] is None for array in arrays):
