@@ -13,20 +13,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
-from bowstring.errors import InvalidDataError, UnsupportedError, UsageError
+from bowstring.errors import InvalidDataError, UsageError
 from bowstring.flatbuf.codec import Table as FlatbufferTable
-from bowstring.flatbuf.tables import VERSIONS
 from bowstring.ipc.bodies.columns import BatchColumns, DictionaryLookup
 from bowstring.ipc.bodies.far import FarBody, columns_in, near
 from bowstring.ipc.dictionaries.reading import FileDictionaries, StreamDictionaries, known as dictionary_of
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import DictionaryMark, HeaderWriter
-from bowstring.ipc.metadata.schema_tables import V4, V5, DictionaryId, WireSchema
+from bowstring.ipc.metadata.schema_tables import DictionaryId, WireSchema
 from bowstring.ipc.opening import MAX_PIPED_BYTES
 from bowstring.ipc.places.sinks import Rewritable, sink_for
-from bowstring.ipc.schemas import KnownSchema, difference
-from bowstring.ipc.statistics import FileStatistics, merged, with_statistics
+from bowstring.ipc.statistics import FileStatistics, merged as merged_statistics, with_statistics
+from bowstring.ipc.upkeep.alike import FirstSource
 from bowstring.ipc.upkeep.incoming import Incoming, opened
 from bowstring.ipc.upkeep.merging import Due, MergedDictionaries, every
 from bowstring.ipc.upkeep.messages import MessageWriter, Rehearsal
@@ -34,8 +33,6 @@ from bowstring.ipc.upkeep.recoding import with_columns
 from bowstring.ipc.upkeep.scan import BatchSpan, FileScan, StreamScan
 from bowstring.ipc.written import DICTIONARY_REPLACEMENT
 from bowstring.layouts.base import place
-
-_MAX_ALIKE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +147,11 @@ class _Joiner:
         """Begin with a source. Raises `UsageError` where it does not go with the first one."""
         begun = self._begun
         if begun is None:
-            begun = self._begun = _Begun.by(incoming, self._make, self._as_stream)
+            first, scan = FirstSource.of(incoming), incoming.scan
+            merged = MergedDictionaries(first.wire, self._as_stream) if first.wire.by_id else None
+            begun = self._begun = _Begun(first, self._make(scan.schema, scan.version), merged)
         else:
-            _check_alike(begun, incoming)
+            begun.first.check(incoming)
         begun.writer.take_features(incoming.scan.schema)
         return begun
 
@@ -192,7 +191,9 @@ class _Joiner:
         if self._begun is None:
             raise UsageError("there is nothing to concatenate: give at least one file or stream")
         begun, parts = self._begun, [part for part in self._statistics if part is not None]
-        whole = merged(begun.known.wire.schema, parts) if parts and len(parts) == len(self._statistics) else None
+        whole = (
+            merged_statistics(begun.first.wire.schema, parts) if parts and len(parts) == len(self._statistics) else None
+        )
         pairs = tuple(self._pairs.items()) if metadata is None else metadata
         writer = begun.writer
         assert isinstance(writer, MessageWriter)
@@ -210,32 +211,11 @@ class _Joiner:
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """What the first source has said: how to call it, its schema, and what is written of it; and the schemas that were
-    found to be the same.
-    """
+    """What the first source has said, and what is written of it."""
 
-    name: str
-    known: KnownSchema
-    version: int
+    first: FirstSource
     writer: MessageWriter | Rehearsal
     merged: MergedDictionaries | None
-    alike: list[KnownSchema]
-
-    @classmethod
-    def by(
-        cls,
-        incoming: Incoming,
-        make: Callable[[FlatbufferTable, int], MessageWriter | Rehearsal],
-        as_stream: bool,
-    ) -> _Begun:
-        """Begin with a source."""
-        known, scan = incoming.known, incoming.scan
-        if scan.version not in (V4, V5):
-            raise UnsupportedError(f"{incoming.name}: metadata version {_version(scan.version)} is not supported")
-        wire = known.wire.whole
-        writer = make(scan.schema, scan.version)
-        merged = MergedDictionaries(wire, as_stream) if wire.by_id else None
-        return cls(incoming.name, known, scan.version, writer, merged, [known])
 
 
 class _Passage:
@@ -259,10 +239,10 @@ class _Passage:
             self._lookup = FileDictionaries(incoming.known.wire, incoming.scan.reader.dictionary_messages)
         else:
             self._lookup = self._in_stream = StreamDictionaries()
-        self._ours = begun.known.wire.whole.dictionaries
+        self._ours = begun.first.wire.dictionaries
         if begun.merged is not None:
             begun.merged.begin_source()
-            self._targets = _targets(begun.known.wire.whole, incoming.known.wire.whole)
+            self._targets = _targets(begun.first.wire, incoming.known.wire.whole)
 
     def take_dictionary(self, span: BatchSpan) -> None:
         """Take a dictionary batch. Raises `InvalidDataError` where it is none of the schema's, or out of order."""
@@ -370,32 +350,3 @@ def _targets(ours: WireSchema, theirs: WireSchema) -> dict[int, list[DictionaryI
             if node not in known:
                 known.append(node)
     return targets
-
-
-# Whether sources go together
-
-
-def _check_alike(begun: _Begun, incoming: Incoming) -> None:
-    """Raise `UsageError` naming the first difference."""
-    if incoming.scan.version != begun.version:
-        raise _unlike(begun, incoming, f"metadata version {_version(begun.version)}", _version(incoming.scan.version))
-    if any(incoming.known is known for known in begun.alike):
-        return
-    ours, theirs = begun.known.wire.whole, incoming.known.wire.whole
-    if ours.is_big_endian != theirs.is_big_endian:
-        raise _unlike(
-            begun, incoming, *("big-endian" if it.is_big_endian else "little-endian" for it in (ours, theirs))
-        )
-    found = difference(ours.schema, theirs.schema, check_metadata=True)
-    if found is not None:
-        raise _unlike(begun, incoming, *found)
-    if len(begun.alike) < _MAX_ALIKE:
-        begun.alike.append(incoming.known)
-
-
-def _unlike(begun: _Begun, incoming: Incoming, expected: str, found: str) -> UsageError:
-    return UsageError(f"{incoming.name}: expected {expected} as in {begun.name}, found {found}")
-
-
-def _version(number: int) -> str:
-    return VERSIONS[number] if 0 <= number < len(VERSIONS) else str(number)

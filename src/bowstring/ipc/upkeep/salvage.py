@@ -32,13 +32,13 @@ from bowstring.ipc.places.pieces import Span
 from bowstring.ipc.places.ranges import ROUND_BYTES, RangeSource
 from bowstring.ipc.places.sources import RandomAccess
 from bowstring.ipc.schemas import KnownSchema, known_schema
+from bowstring.ipc.upkeep.ends import after, after_buffers, has_odd_padding, padding_at_end
 from bowstring.ipc.upkeep.scan import BatchSpan
 from bowstring.memory.buffer import Buffer
 
 _MAY_BEGIN = re.compile(rb"\xff{4}[\x00-\xff]{3}[\x00-\x0f]", re.DOTALL)
 _MOST_TRIED = 4
 _MOST_AT_ONCE = 10_000
-_MOST_PADDING = 64
 _TRIED_IN_ANY_CASE_BYTES = 64 << 20
 
 Kind = Literal["record batch", "dictionary batch"]
@@ -59,10 +59,11 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What a footer that can be read says: the schema, where batches are and how long each is up to its body, and
-    custom metadata.
+    """What a footer that can be read says, and at which byte it begins: the schema, where batches are and how long each
+    is up to its body, and custom metadata.
     """
 
+    at: int
     known: KnownSchema
     schema: Table
     version: int
@@ -116,7 +117,8 @@ class Salvage:
         blocks, dictionaries = reader.blocks["offset"].tolist(), reader.dictionary_blocks["offset"].tolist()
         listed = np.concatenate([reader.blocks, reader.dictionary_blocks])
         heads = dict(zip(listed["offset"].tolist(), listed["metaDataLength"].tolist(), strict=True))
-        return Footer(known, reader.footer["schema"], reader.footer["version"], blocks, dictionaries, heads, pairs)
+        said = reader.footer
+        return Footer(reader.footer_at, known, said["schema"], said["version"], blocks, dictionaries, heads, pairs)
 
     # The schema
 
@@ -196,7 +198,7 @@ class Salvage:
             doubt = self._doubt(found)
             if doubt is None:
                 yield found
-                at, slack_from = _after(found), _after_buffers(found)
+                at, slack_from = after(found), after_buffers(found)
             else:
                 yield doubt
                 at = slack_from = doubt.stop
@@ -218,39 +220,20 @@ class Salvage:
 
     def _doubt(self, span: BatchSpan) -> Dropped | None:
         """What says that bytes of a message's body were lost or added, where no message begins behind it."""
-        size, after, buffers_end = self.source.size, _after(span), _after_buffers(span)
+        size, stop, buffers_end = self.source.size, after(span), after_buffers(span)
         kind, rows = _kind_of(span)
-        if after >= size or self._is_legacy or (self.footer is not None and after >= self._footer_at()):
-            if framing.CONTINUATION in self._padding_at_end(span):
-                return Dropped(span.start, after, "bytes of it are lost: the end marker is inside it", kind, rows)
+        if stop >= size or self._is_legacy or (self.footer is not None and stop >= self.footer.at):
+            if framing.CONTINUATION in padding_at_end(span, self.source):
+                return Dropped(span.start, stop, "bytes of it are lost: the end marker is inside it", kind, rows)
             return None
-        if framing.CONTINUATION.startswith(self.source.read_at(after, min(4, size - after))):
+        if framing.CONTINUATION.startswith(self.source.read_at(stop, min(4, size - stop))):
             return None
         inside = self._resume(span.body_at)
         if inside < buffers_end:
             return Dropped(span.start, inside, "bytes of it are lost: the next message begins inside it", kind, rows)
-        if after <= inside and self._has_odd_padding(span):
-            return Dropped(span.start, after, "bytes of it were lost or added: its padding is not zero", kind, rows)
+        if stop <= inside and has_odd_padding(span, self.source):
+            return Dropped(span.start, stop, "bytes of it were lost or added: its padding is not zero", kind, rows)
         return None
-
-    def _has_odd_padding(self, span: BatchSpan) -> bool:
-        """Whether bytes between the buffers of a body, or behind the last one, are not zero, as writers leave them."""
-        buffers, paddings, end = span.header.buffers(), [], 0
-        for start, stop in sorted(
-            zip(buffers["offset"].tolist(), (buffers["offset"] + buffers["length"]).tolist(), strict=True)
-        ):
-            if stop > start:
-                if 0 < start - end < _MOST_PADDING:
-                    paddings.append((span.body_at + end, start - end))
-                end = max(end, stop)
-        found = self.source.fetch(paddings)
-        return any(any(found.read(*padding)) for padding in paddings) or any(self._padding_at_end(span))
-
-    def _padding_at_end(self, span: BatchSpan) -> bytes:
-        """The bytes behind the last buffer of a body, as far as they align it."""
-        buffers = span.header.buffers()
-        end = int((buffers["offset"] + buffers["length"]).max()) if len(buffers) else 0
-        return self.source.read_at(span.body_at + end, min(_MOST_PADDING, span.header.body_bytes - end))
 
     def _after_end(self, at: int) -> int | None:
         """Where messages go on after an end marker, which they should not; None where they don't."""
@@ -263,7 +246,7 @@ class Salvage:
     def _lost(self, at: int, slack_from: int, problem: str) -> tuple[Dropped | None, int]:
         """What is lost at a place where there is no sound message, and where the next one is."""
         size, source = self.source.size, self.source
-        if self.footer is not None and at >= self._footer_at() and not any(hint >= at for hint in self._hints):
+        if self.footer is not None and at >= self.footer.at and not any(hint >= at for hint in self._hints):
             return None, size
         kind: Kind | None = None
         rows: int | None = None
@@ -272,7 +255,7 @@ class Salvage:
             found = self._at(at)
             if isinstance(found, BatchSpan):
                 kind, rows = _kind_of(found)
-                declared = _after(found)
+                declared = after(found)
         except InvalidDataError:
             pass
         if declared and declared < size and self._is_sound(declared):
@@ -285,10 +268,6 @@ class Salvage:
                 kind = rows = None
         problem = problem.removeprefix(f"{source.name}: ").removeprefix(f"byte {at}: ")
         return Dropped(at, max(following, at), problem, kind, rows), following
-
-    def _footer_at(self) -> int:
-        assert self.footer is not None
-        return self.source.size - 10 - self.footer.schema.message.size
 
     def _resume(self, start: int) -> int:
         """The next place at or after `start` where a sound batch begins; the size where there is none."""
@@ -319,7 +298,7 @@ class Salvage:
                 return at
             if isinstance(found, _Other):
                 return found.stop
-            at = _after(found)
+            at = after(found)
         return at
 
     def _next_marker(self, at: int) -> int:
@@ -405,17 +384,3 @@ def _kind_of(span: BatchSpan) -> tuple[Kind, int | None]:
     if span.header.shape.kind == headers.RECORD_BATCH:
         return "record batch", span.header.length
     return "dictionary batch", None
-
-
-def _after(span: BatchSpan) -> int:
-    """Where the next message begins: messages are padded to multiples of 8 bytes, wherever they lie."""
-    size_bytes = span.metadata_bytes + span.header.body_bytes
-    return span.start + size_bytes + -size_bytes % 8
-
-
-def _after_buffers(span: BatchSpan) -> int:
-    """Where the next message would begin if a body's length said too much: a length that was damaged."""
-    buffers = span.header.buffers()
-    used = int((buffers["offset"] + buffers["length"]).max()) if len(buffers) else 0
-    size_bytes = span.metadata_bytes + min(used + -used % 64, span.header.body_bytes)
-    return span.start + size_bytes + -size_bytes % 8
