@@ -12,7 +12,7 @@ import pytest
 
 from bowstring.cli import program
 from bowstring.cli.main import main, one_line
-from bowstring.errors import BowstringError, MissingExtraError, TruncatedError
+from bowstring.errors import BowstringError, InvalidDataError, MissingExtraError, TruncatedError
 
 
 @pytest.fixture
@@ -36,11 +36,16 @@ def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_an_error_of_ours_is_one_line_and_status_1(
     failing_with: Callable[[BaseException], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    failing_with(TruncatedError("flights.arrow: the footer ends\nat byte 12"))
+    failing_with(InvalidDataError("flights.arrow: the footer\nis at byte 12"))
     assert main(["fail"]) == 1
     assert capsys.readouterr().err == (
-        "bowstring: flights.arrow: the footer ends at byte 12 (bowstring --debug shows where)\n"
+        "bowstring: flights.arrow: the footer is at byte 12 (bowstring --debug shows where)\n"
     )
+
+
+def test_of_data_that_breaks_off_the_hint_is_how_to_save_what_is_there() -> None:
+    hint = "(bowstring recover writes what is whole)"
+    assert one_line(TruncatedError("the file is cut off")) == f"bowstring: the file is cut off {hint}"
 
 
 def test_a_file_that_is_not_there_is_one_line_and_status_1(

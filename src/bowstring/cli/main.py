@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from bowstring.cli.settings import FAILED, INTERRUPTED, Settings
-from bowstring.errors import BowstringError, MissingExtraError
+from bowstring.errors import BowstringError, MissingExtraError, TruncatedError
 from bowstring.inspection.text import printable
 
 _CLI_PACKAGES = ("click", "rich")
+_HINTS = ((MissingExtraError, ""), (TruncatedError, "bowstring recover writes what is whole"))
 _WORDLESS = {"MemoryError": "there is not enough memory"}
 
 
@@ -79,8 +80,8 @@ def one_line(error: Exception) -> str:
     A message may quote bytes of a hostile file, so control characters are shown as escapes.
     """
     text = " ".join(str(error).split()) or _WORDLESS.get(type(error).__name__, type(error).__name__)
-    hint = "" if isinstance(error, MissingExtraError) else " (bowstring --debug shows where)"
-    return f"bowstring: {printable(text)}{hint}"
+    hint = next((hint for kind, hint in _HINTS if isinstance(error, kind)), "bowstring --debug shows where")
+    return f"bowstring: {printable(text)}" + (f" ({hint})" if hint else "")
 
 
 def _run(arguments: Sequence[str] | None, settings: Settings) -> int:
