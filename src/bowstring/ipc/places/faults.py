@@ -34,7 +34,8 @@ def name_of(place: Any) -> str:
 
 
 def fault(error: Exception, name: str, doing: str = "read") -> BowstringError:
-    """The error of ours for one that was raised while `name` was read or "written".
+    """The error of ours for one that was raised while `name` was read, or "written", "opened" and so on: whatever it
+    can't be.
 
     Stores raise the errors of whatever library they talk through, so beyond the built-in ones it is the names of their
     classes that tell a deadline and a lost connection.
@@ -44,9 +45,10 @@ def fault(error: Exception, name: str, doing: str = "read") -> BowstringError:
     kinds = [kind.__name__ for kind in type(error).__mro__]
     text = str(error) or kinds[0]
     if isinstance(error, BlockingIOError):
-        return DeadlineError(f"{name}: nothing is there yet, and it does not block")
+        waited = "nothing is there yet" if doing == "read" else f"no more can be {doing} yet"
+        return DeadlineError(f"{name}: {waited}, and it does not block")
     if any("Timeout" in kind for kind in kinds):
-        return DeadlineError(f"{name}: nothing came in time")
+        return DeadlineError(f"{name}: {'nothing came' if doing == 'read' else f'could not be {doing}'} in time")
     if isinstance(error, ConnectionError) or any(word in kind for kind in kinds for word in _LOST):
         return ConnectionLostError(f"{name}: {text}")
     if isinstance(error, FileNotFoundError):

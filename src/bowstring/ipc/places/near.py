@@ -6,7 +6,8 @@ import os
 import re
 from collections.abc import Sequence
 
-from bowstring.errors import ResourceError, TruncatedError
+from bowstring.errors import TruncatedError
+from bowstring.ipc.places.faults import fault
 from bowstring.ipc.places.pieces import Pieces, Span, merged
 from bowstring.memory.buffer import Buffer, Memory
 
@@ -54,7 +55,7 @@ class MemorySource:
                 return held
             now_bytes = os.fstat(self._descriptor).st_size
         except OSError as error:
-            raise ResourceError(f"{self.name}: cannot be read: {error.strerror}") from None
+            raise fault(error, self.name) from None
         if now_bytes < offset + size_bytes:  # to touch the mapping there would end the process
             raise TruncatedError(
                 f"{self.name}: expected {size_bytes} bytes at byte {offset}, found a file that was cut to {now_bytes} "

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError, NotFoundError, ResourceError, UsageError
+from bowstring.errors import ClosedError, NotFoundError, UsageError
 from bowstring.ipc.places import stores
 from bowstring.ipc.places.faults import fault, name_of
 from bowstring.memory.descriptors import IOV_MAX, reserve
@@ -112,12 +112,8 @@ class VectorSink:
     def _call(self, send: Callable[[Any], int], parts: Any) -> int:
         try:
             return send(parts)
-        except TimeoutError:
-            raise DeadlineError(f"{self._name}: could not be written in time") from None
-        except ConnectionError as error:
-            raise ConnectionLostError(f"{self._name}: {error}") from None
         except OSError as error:
-            raise ResourceError(f"{self._name}: cannot be written: {error.strerror or error}") from None
+            raise fault(error, self._name, "written") from None
 
     def finish(self) -> None:
         """Write what was gathered."""
@@ -152,7 +148,7 @@ class PathSink(VectorSink):
         except FileNotFoundError:
             raise NotFoundError(f"{os.fspath(path)}: there is no folder {folder}") from None
         except OSError as error:
-            raise ResourceError(f"{os.fspath(path)}: cannot be created: {error.strerror}") from None
+            raise fault(error, os.fspath(path), "created") from None
         super().__init__(lambda parts: os.writev(self._descriptor, parts), os.fspath(path), self._descriptor)
 
     def write(self, parts: Sequence[Any], size_bytes: int) -> None:
@@ -202,7 +198,7 @@ class PathSink(VectorSink):
             os.close(descriptor)
             os.replace(self._temporary, self._path)
         except OSError as error:
-            raise ResourceError(f"{self._path}: cannot be put in its place: {error.strerror}") from None
+            raise fault(error, self._path, "put in its place") from None
 
     def abandon(self) -> None:
         """Remove the unfinished file."""
@@ -333,7 +329,7 @@ def sink_for(sink: Any) -> Sink:
         try:
             return _DescriptorSink(os.open(path, os.O_WRONLY | os.O_CLOEXEC), path)
         except OSError as error:
-            raise ResourceError(f"{path}: cannot be opened: {error.strerror}") from None
+            raise fault(error, path, "opened") from None
     if isinstance(sink, int) and not isinstance(sink, bool):
         return VectorSink(_writer(sink), f"descriptor {sink}", sink if _is_file(sink) else None)
     if isinstance(sink, socket.socket):
@@ -371,7 +367,7 @@ def _is_file(descriptor: int) -> bool:
     try:
         return stat.S_ISREG(os.fstat(descriptor).st_mode)
     except OSError as error:
-        raise ResourceError(f"descriptor {descriptor}: cannot be written: {error.strerror}") from None
+        raise fault(error, f"descriptor {descriptor}", "written") from None
 
 
 def _writer(descriptor: int) -> Callable[[Sequence[Any]], int]:

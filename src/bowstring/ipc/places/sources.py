@@ -14,8 +14,6 @@ import numpy as np
 
 from bowstring.errors import (
     ClosedError,
-    NotFoundError,
-    ResourceError,
     UsageError,
 )
 from bowstring.ipc.places import stores
@@ -55,7 +53,7 @@ def random_access(source: Any) -> MemorySource:
     try:
         own = os.dup(descriptor) if descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode) else None
     except OSError as error:
-        raise ResourceError(f"{name_of(source)}: cannot be read: {error.strerror}") from None
+        raise fault(error, name_of(source)) from None
     if own is not None:
         return mapped_descriptor(own, name_of(source))
     if callable(getattr(source, "seekable", None)) and source.seekable():
@@ -142,7 +140,7 @@ def mapped_descriptor(descriptor: int, name: str) -> MemorySource:
         return MemorySource(Memory(owner), name, descriptor)
     except OSError as error:
         os.close(descriptor)
-        raise ResourceError(f"{name}: cannot be mapped: {error.strerror}") from None
+        raise fault(error, name, "mapped") from None
     except BaseException:
         os.close(descriptor)
         raise
@@ -152,12 +150,10 @@ def _mapped_path(path: str | os.PathLike[str]) -> MemorySource | PulledSource:
     name = os.fspath(path)
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-    except FileNotFoundError:
-        raise NotFoundError(f"{name}: there is no such file") from None
     except ValueError as error:
         raise UsageError(f"{name!r} is no path: {error}") from None
     except OSError as error:
-        raise ResourceError(f"{name}: cannot be opened: {error.strerror}") from None
+        raise fault(error, name, "opened") from None
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
         return mapped_descriptor(descriptor, name)

@@ -27,6 +27,7 @@ from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import HeaderReader
 from bowstring.ipc.metadata.schema_tables import V4, V5, read_pairs
+from bowstring.ipc.places.faults import fault
 from bowstring.ipc.places.near import MemorySource
 from bowstring.ipc.places.sinks import PathSink
 from bowstring.ipc.places.sources import random_access
@@ -241,7 +242,7 @@ class AppendSink(PathSink):
             raise TruncatedError(f"{path}: the file was cut while it was copied") from None
         except OSError as error:
             super().abandon()
-            raise ResourceError(f"{path}: cannot be copied: {error.strerror}") from None
+            raise fault(error, path, "copied") from None
 
     def finish(self) -> None:
         """Put the file in its place, if the old one is still there."""

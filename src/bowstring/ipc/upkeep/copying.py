@@ -8,8 +8,9 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from bowstring.errors import ResourceError, TruncatedError
+from bowstring.errors import TruncatedError
 from bowstring.ipc.bodies.far import FarBody, near
+from bowstring.ipc.places.faults import fault
 from bowstring.ipc.places.near import MemorySource
 from bowstring.ipc.places.ranges import ROUND_BYTES
 from bowstring.ipc.places.sinks import PathSink, Sink
@@ -105,7 +106,7 @@ class _Piece:
         except EOFError:
             raise TruncatedError(f"{self._name}: the file was cut while it was copied") from None
         except OSError as error:
-            raise ResourceError(f"{self._name}: cannot be copied: {error.strerror}") from None
+            raise fault(error, self._name, "copied") from None
 
     def __del__(self) -> None:
         os.close(self._from)
