@@ -81,6 +81,13 @@ def test_long_values_are_not_kept_for_ever() -> None:
     assert [batch.num_rows for batch in written([long] * 5, max_bytes=2000)] == [2, 2, 1]
 
 
+def test_dictionaries_are_not_kept_for_ever_either() -> None:
+    one, other = (
+        bs.record_batch({"w": bs.array([letter * 1000, "x"], bs.dictionary(bs.int8(), bs.string()))}) for letter in "ab"
+    )
+    assert [batch.num_rows for batch in written([one] * 3 + [other] * 2 + [one] * 2, max_bytes=2000)] == [8, 4, 2]
+
+
 def test_flush_writes_what_is_there() -> None:
     sink = io.BytesIO()
     with bs.CoalescingWriter(bs.new_stream(sink, numbers(1).schema)) as writer:

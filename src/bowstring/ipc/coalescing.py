@@ -46,6 +46,8 @@ class CoalescingWriter(BatchWriter):
         self._layouts = [layout_of(field.type) for field in self._schema]
         self._open_ended = [(at, index) for at, layout in enumerate(self._layouts) for index in _open_ended(layout)]
         self._nested = [at for at, layout in enumerate(self._layouts) if _is_nested(layout)]
+        self._encoded = [at for at, layout in enumerate(self._layouts) if layout.dictionary is not None]
+        self._met: dict[int, Array | None] = {}
         self._held: list[RecordBatch] = []
         self._whole = 0  # so many of the held batches, the first ones, are joined
         self._rows = self._bytes = 0
@@ -85,6 +87,11 @@ class CoalescingWriter(BatchWriter):
                 self._bytes += buffer.size
         for at in self._nested:
             self._bytes += _size_bytes(columns[at])
+        for at in self._encoded:
+            dictionary = columns[at].dictionary
+            if dictionary is not None and dictionary is not self._met.get(at):
+                self._met[at] = dictionary
+                self._bytes += _size_bytes(dictionary)
         if self._rows >= self._min_rows or self._bytes >= self._max_bytes:
             self.flush()
         elif len(self._held) - self._whole >= _MOST_APART:
@@ -145,6 +152,7 @@ class CoalescingWriter(BatchWriter):
             self._make()
         held = self._held
         self._held, self._whole, self._rows, self._bytes = [], 0, 0, 0
+        self._met.clear()
         for batch in self._as_one(held):
             self._writer.write_batch(batch)
 
@@ -204,8 +212,8 @@ _PLAIN = {list, tuple}
 
 
 def _is_nested(layout: Layout) -> bool:
-    """Whether arrays have parts beyond the declared buffers."""
-    return bool(layout.children or layout.VARIADIC or layout.dictionary)
+    """Whether arrays have parts beyond the declared buffers, a dictionary apart."""
+    return bool(layout.children or layout.VARIADIC)
 
 
 def _open_ended(layout: Layout) -> list[int]:
