@@ -28,7 +28,9 @@ def through_a_pipe(path: Path, *arguments: object) -> subprocess.CompletedProces
         return run_command(*arguments, stdin=cat.stdout)
 
 
-def terminal(width: int, *arguments: object, stdin_is_terminal: bool = False) -> tuple[int, str]:
+def terminal(
+    width: int, *arguments: object, stdin_is_terminal: bool = False, stdout_is_terminal: bool = True
+) -> tuple[int, str]:
     """The exit status, and what a terminal of so many columns was sent."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
@@ -36,7 +38,7 @@ def terminal(width: int, *arguments: object, stdin_is_terminal: bool = False) ->
     process = subprocess.Popen(
         [sys.executable, "-m", "bowstring", *map(str, arguments)],
         stdin=follower if stdin_is_terminal else subprocess.DEVNULL,
-        stdout=follower,
+        stdout=follower if stdout_is_terminal else subprocess.DEVNULL,
         stderr=follower,
         env={**environment, "TERM": "xterm"},
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from itertools import islice
 
 import click
 
 from bowstring.cli.rows import column_option, limited, one_by_one, write_csv, write_json_lines, write_table
-from bowstring.cli.streams import PATH, forgive_letters, given, max_piped_option, telling
+from bowstring.cli.streams import PATH, counted, forgive_letters, given, max_piped_option, progress, telling
 from bowstring.ipc.opening import open_any
 
 _ROWS_SHOWN = 1000
@@ -37,8 +38,13 @@ def cat(file: str | None, *, form: str | None, columns: tuple[str, ...], whole: 
     is_terminal = sys.stdout.isatty()
     limit = _ROWS_SHOWN if is_terminal and not whole else None
     source = given(file)
-    with telling(file), open_any(source, columns or None, max_piped_bytes=max_piped_bytes) as reader:
-        rows = limited(reader if limit is None else one_by_one(reader), None)
+    with (
+        telling(file),
+        open_any(source, columns or None, max_piped_bytes=max_piped_bytes) as reader,
+        nullcontext() if is_terminal else progress("writing") as advance,  # a bar amid the rows would do no good
+    ):
+        batches = reader if advance is None else counted(reader, advance)
+        rows = limited(batches if limit is None else one_by_one(reader), None)
         some = rows if limit is None else islice(rows, limit)
         if form == "table" or (form is None and is_terminal):
             write_table(reader.schema, some, whole)

@@ -12,7 +12,17 @@ from typing import Any, BinaryIO, get_args
 import click
 
 from bowstring.cli import parquet, text_input
-from bowstring.cli.streams import PATH, binary_output, given, max_piped_option, named, progress, sink_to, telling
+from bowstring.cli.streams import (
+    PATH,
+    binary_output,
+    counted,
+    given,
+    max_piped_option,
+    named,
+    progress,
+    sink_to,
+    telling,
+)
 from bowstring.datatypes.field import Schema
 from bowstring.datatypes.types import Dictionary
 from bowstring.errors import LimitError, UsageError
@@ -90,7 +100,7 @@ def convert(source: str, target: str, **options: Any) -> None:
         progress("converting") as advance,
     ):
         ready = _prepared(found, kind, options)
-        batches = _counted(ready.batches, advance, ready.count)
+        batches = counted(ready.batches, advance, ready.count)
         if kind in _ARROW:
             _write_arrow(out, kind, ready.schema, batches, options)
         else:
@@ -214,12 +224,6 @@ def _recut(schema: Schema, batches: Iterable[RecordBatch], rows: int) -> Iterato
                 held, count = [], 0
     if held:
         yield from Table(schema, held).combine_chunks().to_batches()
-
-
-def _counted(batches: Iterable[RecordBatch], advance: Any, count: int | None) -> Iterator[RecordBatch]:
-    for number, batch in enumerate(batches, 1):
-        yield batch
-        advance(number, count)
 
 
 # Writing

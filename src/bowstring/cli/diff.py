@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from bowstring.cli.settings import FAILED
-from bowstring.cli.streams import PATH, forgive_letters, given, max_piped_option, named
+from bowstring.cli.streams import PATH, counted, forgive_letters, given, max_piped_option, named, progress
 from bowstring.inspection.differences import (
     LengthDifference,
     RowDifference,
@@ -49,7 +49,8 @@ def diff(left: str, right: str, *, count: int, ignore_metadata: bool, as_documen
     ):
         schema = list(schema_differences(mine.schema, theirs.schema, not ignore_metadata))
         columns = comparable(mine.schema, theirs.schema)
-        found = list(islice(row_differences(mine, theirs, columns), count + 1))
+        with progress("comparing") as advance:
+            found = list(islice(row_differences(counted(mine, advance), theirs, columns), count + 1))
     if as_document:
         click.echo(json.dumps(_document((named(left), named(right)), schema, found, count), indent=2))
     else:

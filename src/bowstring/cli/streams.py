@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 import click
 from rich.console import Console
@@ -14,10 +14,15 @@ from rich.table import Table
 from rich.text import Text
 
 from bowstring.errors import DataTypeError, InvalidDataError
+from bowstring.ipc.file import FileReader
 from bowstring.ipc.opening import MAX_PIPED_BYTES
 from bowstring.ipc.places.sinks import Sink, sink_for
+from bowstring.tabular.batch import RecordBatch
 
 _WIDE = 1000
+
+Advance: TypeAlias = Callable[[int, int | None], None]
+"""Is told how much is done, and of how much where that is known."""
 
 PATH = click.Path(allow_dash=True, readable=False)
 """A path or "-" as it is given: whether it can be read or written is told by who tries."""
@@ -122,7 +127,7 @@ def plain_table(*columns: tuple[str, bool]) -> Table:
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
+def progress(what: str) -> Iterator[Advance]:
     """A function that shows how much is done, and of how much: a bar on standard error where that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _done, _of: None
@@ -131,3 +136,11 @@ def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, of: bar.update(task, completed=done, total=of)
+
+
+def counted(batches: Iterable[RecordBatch], advance: Advance, count: int | None = None) -> Iterator[RecordBatch]:
+    """The batches of a reader, or `count` others, with a word to `advance` for each that is done with."""
+    of = len(batches) if isinstance(batches, FileReader) else count
+    for number, batch in enumerate(batches, 1):
+        yield batch
+        advance(number, of)
