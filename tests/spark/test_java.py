@@ -48,6 +48,11 @@ def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
     assert (found.home, found.version, found.origin, found.wrapped) == (first, 17, "JAVA_HOME", False)
 
 
+def test_what_can_not_be_looked_into_on_the_path_is_passed_over(tmp_path: Path) -> None:
+    found = make_java(tmp_path / "found", GOOD.format(home=tmp_path / "found", version=21))
+    assert find_java({"PATH": os.pathsep.join(["/" + "long" * 100, str(found / "bin")])}).home == found
+
+
 def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
     old = make_java(tmp_path / "old", GOOD.format(home=tmp_path / "old", version="1.8"))
     new = make_java(tmp_path / "new", GOOD.format(home=tmp_path / "new", version=21))

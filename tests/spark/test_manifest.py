@@ -19,6 +19,7 @@ from bowstring.spark import manifest as manifests, staging
 from bowstring.spark.manifest import (
     KEPT_S,
     MANIFESTS,
+    STAGING,
     Entry,
     Manifest,
     forget_old,
@@ -97,6 +98,27 @@ def test_a_manifest_that_is_none_is_a_clear_error_that_names_it(tmp_path: Path, 
         latest(tmp_path)
 
 
+def test_what_stands_in_the_place_of_a_manifest_is_named(tmp_path: Path) -> None:
+    (tmp_path / MANIFESTS / f"{1:020d}.json").mkdir(parents=True)
+    with pytest.raises(ResourceError, match=r"00000000000000000001\.json: cannot be read: Is a directory"):
+        latest(tmp_path)
+    place(tmp_path, manifest(2, part_name(JOB, 0, 1)))
+    (tmp_path / MANIFESTS / f"{'٣' * 20}.json").touch()  # digits, but none of ours
+    assert latest(tmp_path) == manifest(2, part_name(JOB, 0, 1))
+
+
+def test_a_file_in_the_place_of_the_manifests_or_of_the_staging_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / STAGING).touch()
+    staging.sweep(tmp_path)
+    with pytest.raises(ResourceError, match=f"{STAGING}.*: cannot be written: Not a directory"):
+        staging.create(tmp_path, JOB)
+    (tmp_path / MANIFESTS).touch()
+    with pytest.raises(ResourceError, match=f"{MANIFESTS}: cannot be read: Not a directory"):
+        latest(tmp_path)
+    with pytest.raises(ResourceError, match="cannot be put in place: File exists"):
+        place(tmp_path, manifest(1, part_name(JOB, 0, 1)))
+
+
 @pytest.mark.parametrize("name", ["../secret.arrow", "/etc/passwd", "a/b", "..", "", "a\0b", 7, None])
 def test_a_manifest_names_nothing_outside_its_folder(tmp_path: Path, name: object) -> None:
     record = {"format": "bowstring-manifest", "version": 1, "schema": SCHEMA}
@@ -130,6 +152,8 @@ def test_only_paths_of_a_mounted_file_system_are_taken(tmp_path: Path, monkeypat
         local_path("s3://bucket/key")
     with pytest.raises(UsageError, match="no path is given"):
         local_path("")
+    with pytest.raises(UsageError, match="neither a path nor a URI"):
+        local_path("file://[host/data")
 
 
 def staged_by(folder: Path, owner: Process) -> None:

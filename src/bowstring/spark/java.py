@@ -121,7 +121,7 @@ def _candidates(environment: Mapping[str, str], passed_over: list[str]) -> Itera
     on_path = [
         Path(folder, "java")
         for folder in environment.get("PATH", "").split(os.pathsep)
-        if Path(folder, "java").exists()
+        if os.path.exists(Path(folder, "java"))  # which is silent of folders that we may not look into
     ]
     if not on_path:
         passed_over.append("PATH: no java")

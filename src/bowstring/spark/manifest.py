@@ -36,7 +36,7 @@ MAX_LENGTH_BYTES = 256 << 20
 DATA_SUFFIXES = frozenset((".arrow", ".arrows", ".feather", ".ipc"))
 
 _PART = re.compile(r"part-(?P<job>[0-9a-f]{32})-\d+-\d+\.arrow")
-_MANIFEST = re.compile(r"\d{20}\.json")
+_MANIFEST = re.compile(r"[0-9]{20}\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,12 @@ def local_path(path: str) -> Path:
     """The absolute path for a path or ``file:`` URI.
 
     Raises:
-        UsageError: it is empty, or a URI of another scheme.
+        UsageError: it is empty, or a URI of another scheme, or none.
     """
-    parts = urlsplit(path)
+    try:
+        parts = urlsplit(path)
+    except ValueError as problem:
+        raise UsageError(f"{path}: neither a path nor a URI: {problem}") from None
     if not path:
         raise UsageError('no path is given: .load("/data/flights") or .save("/data/flights")')
     if len(parts.scheme) > 1 and parts.scheme != "file":
@@ -90,14 +93,17 @@ def latest(folder: Path) -> Manifest | None:
 
     Raises:
         InvalidDataError: it is not what `place` writes.
+        ResourceError: it can't be read.
     """
-    for _ in range(10):
-        sequences = _sequences(folder)
-        if not sequences:
-            return None
-        path = _path(folder, sequences[-1])
-        with contextlib.suppress(FileNotFoundError):
-            return _parse(path, sequences[-1])
+    try:
+        for _ in range(10):
+            sequences = _sequences(folder)
+            if not sequences:
+                return None
+            with contextlib.suppress(FileNotFoundError):
+                return _parse(_path(folder, sequences[-1]), sequences[-1])
+    except OSError as problem:
+        raise ResourceError(f"{problem.filename}: cannot be read: {problem.strerror}") from problem
     raise NotFoundError(f"{folder / MANIFESTS}: manifests go away as fast as they are listed")
 
 
@@ -123,14 +129,16 @@ def place(folder: Path, manifest: Manifest) -> bool:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.link(temporary, path)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
         sync_folder(path.parent)
-    except FileExistsError:
-        return False
     except OSError as problem:
         raise ResourceError(f"{path}: cannot be put in place: {problem.strerror}") from problem
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
     return True
 
 

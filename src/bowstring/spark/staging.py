@@ -56,10 +56,13 @@ def remove_folder(folder: Path, job: str) -> None:
 
 def sweep(folder: Path) -> None:
     """Discard every job under `folder` whose owner is dead, or unknown and silent for STALE_S."""
-    with contextlib.suppress(FileNotFoundError):
-        for staging in list((folder / STAGING).iterdir()):
-            if _is_orphan(staging):
-                discard(folder, staging.name)
+    try:
+        jobs = list((folder / STAGING).iterdir())
+    except OSError:
+        return  # there is none, or `create` tells what is in its way
+    for staging in jobs:
+        if _is_orphan(staging):
+            discard(folder, staging.name)
 
 
 def _is_orphan(staging: Path) -> bool:
