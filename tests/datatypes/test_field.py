@@ -13,6 +13,14 @@ from bowstring.errors import UsageError
 SCHEMA = bs.schema([("a", bs.int8()), bs.field("b", bs.string(), nullable=False), ("a", bs.bool_())], {"k": "v"})
 
 
+def test_a_schema_contains_its_names_and_fields() -> None:
+    schema = bs.schema({"a": bs.int8(), "b": bs.string()})
+    assert "a" in schema
+    assert "c" not in schema
+    assert bs.field("b", bs.string()) in schema
+    assert bs.field("b", bs.int8()) not in schema
+
+
 def test_fields_are_changed_by_making_others() -> None:
     field = bs.field("a", bs.int8(), metadata={"k": b"v"})
     assert (field.name, field.type, field.nullable, field.metadata) == ("a", bs.int8(), True, {b"k": b"v"})

@@ -28,6 +28,32 @@ def test_types_are_values(type_: bs.DataType) -> None:
         type_.anything = 1  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: bs.list_(bs.int8(), 2.5),  # type: ignore[arg-type]
+        lambda: bs.binary(2.5),  # type: ignore[arg-type]
+        lambda: bs.binary("3"),  # type: ignore[arg-type]
+        lambda: t.Int(8.0),  # type: ignore[arg-type]
+        lambda: t.FloatingPoint("32"),  # type: ignore[arg-type]
+        lambda: bs.timestamp("s", 5),  # type: ignore[arg-type]
+        lambda: bs.timestamp(["s"]),  # type: ignore[arg-type]
+        lambda: bs.dictionary(bs.int8(), "string"),  # type: ignore[arg-type]
+        lambda: bs.dense_union([("a", bs.int8())], [1.0]),  # type: ignore[list-item]
+        lambda: bs.sparse_union([("a", bs.int8())], ["x"]),  # type: ignore[list-item]
+        lambda: bs.opaque("int8", "name", "vendor"),  # type: ignore[arg-type]
+        lambda: bs.opaque(bs.int8(), 5, "vendor"),  # type: ignore[arg-type]
+        lambda: bs.fixed_shape_tensor(bs.int8(), (2.5, 2)),  # type: ignore[arg-type]
+        lambda: bs.field("a", bs.int8()).with_name(5),  # type: ignore[arg-type]
+        lambda: bs.field("a", bs.int8()).with_type("int8"),  # type: ignore[arg-type]
+        lambda: bs.array([1]).cast("int8"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_parameter_of_another_kind_is_refused_where_it_is_given(make: Callable[[], Any]) -> None:
+    with pytest.raises(bs.errors.UsageError):
+        make()
+
+
 def test_all_types_differ() -> None:
     assert len(set(TYPES)) == len(TYPES)
     assert sum(a == b for a in TYPES for b in TYPES) == len(TYPES)

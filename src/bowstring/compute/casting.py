@@ -17,6 +17,7 @@ from bowstring.compute import number_casts, text_casts, time_casts
 from bowstring.compute.encoding import dictionary_encode, run_end_decode, run_end_encode
 from bowstring.compute.text_casts import spread
 from bowstring.datatypes import types as t
+from bowstring.datatypes.base import check_type
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.layouts.array import Array
@@ -56,11 +57,13 @@ _CASTS: dict[tuple[type[t.DataType], type[t.DataType]], Cast] = {
 def cast(array: Array, target_type: t.DataType, safe: bool = True) -> Array:
     """The array as one of `target_type`; the array itself where it has that type.
 
-    Raises `DataTypeError` where there is no such cast, or where it is safe and a value does not go through it.
+    Raises `DataTypeError` where there is no such cast, or where it is safe and a value does not go through it;
+    `UsageError` for a target that is no data type.
     """
     source = array.type
     if source == target_type:
         return array
+    check_type("cast", target_type)
     check_length(array)
     try:
         for kind, opened in _OPENED.items():

@@ -52,12 +52,23 @@ class DataType:
 
 
 def check_one_of(what: str, value: object, allowed: Sequence[object]) -> None:
-    """Raise `UsageError` where a type's parameter is none of these values."""
-    if value not in allowed:
+    """Raise `UsageError` where a type's parameter is none of these values, which are of one Python type."""
+    if not isinstance(value, type(allowed[0])) or value not in allowed:
         raise UsageError(f"{what} is one of {', '.join(map(str, allowed))}, not {value!r}")
 
 
-def check_size(what: str, value: int) -> None:
+def is_within(number: object, low: int, high: int) -> bool:
+    """Whether a type's parameter is an integer between two bounds, either one included."""
+    return isinstance(number, int) and low <= number <= high
+
+
+def check_size(what: str, value: object) -> None:
     """Raise `UsageError` where a type's parameter is no size of 31 bits."""
-    if not 0 <= value < 1 << 31:
+    if not is_within(value, 0, (1 << 31) - 1):
         raise UsageError(f"{what} is an integer from 0 to 2147483647, not {value!r}")
+
+
+def check_type(what: str, value: object) -> None:
+    """Raise `UsageError` where a type's parameter is no data type itself."""
+    if not isinstance(value, DataType):
+        raise UsageError(f"{what}: {value!r} is no data type")

@@ -54,11 +54,15 @@ class Field:
         return dict(self.pairs)
 
     def with_name(self, name: str) -> Field:
-        """The same field under another name."""
+        """The same field under another name. Raises `UsageError` where it is no string."""
+        check_name(name)
         return replace(self, name=name)
 
     def with_type(self, type: DataType) -> Field:
-        """The same field with another type."""
+        """The same field with another type. Raises `UsageError` where it is no data type."""
+        from bowstring.datatypes.base import check_type
+
+        check_type(f"field {self.name!r}", type)
         return replace(self, type=type)
 
     def with_nullable(self, nullable: bool) -> Field:
@@ -121,12 +125,25 @@ def check_name(name: str) -> None:
 
 def field(name: str, type: DataType, nullable: bool = True, metadata: MetadataLike = None) -> Field:
     """A named, typed column or child. Raises `UsageError` where the name is no string or the type no data type."""
-    from bowstring.datatypes.base import DataType
+    from bowstring.datatypes.base import check_type
 
     check_name(name)
-    if not isinstance(type, DataType):
-        raise UsageError(f"field {name!r}: {type!r} is no data type")
+    check_type(f"field {name!r}", type)
     return Field(name, type, nullable, as_metadata(metadata))
+
+
+FieldsLike: TypeAlias = "Iterable[Field | tuple[str, DataType]] | Mapping[str, DataType]"
+
+
+def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
+    """Fields from fields, (name, type) pairs or a mapping; raises `UsageError` for anything else."""
+    items: Iterable[Field | tuple[str, DataType]] = fields.items() if isinstance(fields, Mapping) else fields
+    try:
+        return tuple(f if isinstance(f, Field) else field(*f) for f in items)
+    except DataTypeError:
+        raise
+    except TypeError:
+        raise DataTypeError(f"expected fields or (name, type) pairs, not {fields!r:.80}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +217,10 @@ class Schema:
             a.equals(b, True) for a, b in zip(self.fields, other.fields, strict=True)
         )
 
+    def __contains__(self, key: object) -> bool:
+        """Whether there is a field of this name, or this field."""
+        return any(f.name == key for f in self.fields) if isinstance(key, str) else key in self.fields
+
     def __len__(self) -> int:
         return len(self.fields)
 
@@ -233,9 +254,7 @@ class HasSchema(Protocol):
         """A capsule with a schema."""
 
 
-def schema(
-    fields: Iterable[Field | tuple[str, DataType]] | Mapping[str, DataType] | HasSchema, metadata: MetadataLike = None
-) -> Schema:
+def schema(fields: FieldsLike | HasSchema, metadata: MetadataLike = None) -> Schema:
     """A schema from fields, (name, type) pairs, a mapping from names to types, or another library's schema or table.
 
     What has `__arrow_c_schema__` is taken by it, with its metadata where none is given here.
@@ -245,11 +264,4 @@ def schema(
 
         taken = cdata.import_schema(fields)
         return taken if metadata is None else Schema(taken.fields, as_metadata(metadata))
-    items: Iterable[Field | tuple[str, DataType]] = fields.items() if isinstance(fields, Mapping) else fields
-    try:
-        made = tuple(f if isinstance(f, Field) else field(*f) for f in items)
-    except DataTypeError:
-        raise
-    except TypeError:
-        raise DataTypeError(f"a schema is made of fields or (name, type) pairs, not of {fields!r:.80}") from None
-    return Schema(made, as_metadata(metadata))
+    return Schema(as_fields(fields), as_metadata(metadata))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import NoneType
 from typing import ClassVar, Literal, TypeAlias
 
-from bowstring.datatypes.base import DataType, check_one_of, check_size
+from bowstring.datatypes.base import DataType, check_one_of, check_size, is_within
 from bowstring.errors import UsageError
 
 TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
@@ -56,10 +57,6 @@ class FloatingPoint(DataType):
         return {16: "halffloat", 32: "float", 64: "double"}[self.bit_width]
 
 
-def _is_within(number: object, low: int, high: int) -> bool:
-    return isinstance(number, int) and low <= number <= high
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class Decimal(DataType):
     """Exact decimals: integers of 32, 64, 128 or 256 bits, scaled by 10**-scale."""
@@ -71,9 +68,9 @@ class Decimal(DataType):
     def __post_init__(self) -> None:
         check_one_of("a decimal's bit width", self.bit_width, tuple(MAX_DECIMAL_DIGITS))
         most = MAX_DECIMAL_DIGITS[self.bit_width]
-        if not _is_within(self.precision, 1, most):
+        if not is_within(self.precision, 1, most):
             raise UsageError(f"the precision of a decimal{self.bit_width} is 1 to {most} digits, not {self.precision}")
-        if not _is_within(self.scale, -(1 << 31), (1 << 31) - 1):
+        if not is_within(self.scale, -(1 << 31), (1 << 31) - 1):
             raise UsageError(f"a decimal's scale is a 32-bit integer, not {self.scale}")
 
     def __str__(self) -> str:
@@ -125,6 +122,8 @@ class Timestamp(DataType):
 
     def __post_init__(self) -> None:
         check_one_of("a timestamp's unit", self.unit, TIME_UNITS)
+        if not isinstance(self.timezone, (str, NoneType)):
+            raise UsageError(f"a timestamp's time zone is given by its name, not by {self.timezone!r}")
 
     def __str__(self) -> str:
         return f"timestamp[{self.unit}]" if self.timezone is None else f"timestamp[{self.unit}, tz={self.timezone}]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from bowstring.datatypes.base import DataType, check_one_of, check_size
+from bowstring.datatypes.base import DataType, check_one_of, check_size, check_type, is_within
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.flat import Int
 from bowstring.errors import UsageError
@@ -130,7 +130,7 @@ class Union(DataType):
         check_one_of("a union's mode", self.mode, ("sparse", "dense"))
         if len(self.type_ids) != len(self.children):
             raise UsageError(f"a union of {len(self.children)} fields needs as many type ids, not {self.type_ids}")
-        if len(set(self.type_ids)) != len(self.type_ids) or not all(0 <= i <= 127 for i in self.type_ids):
+        if len(set(self.type_ids)) != len(self.type_ids) or not all(is_within(i, 0, 127) for i in self.type_ids):
             raise UsageError(f"a union's type ids are distinct integers from 0 to 127, not {self.type_ids}")
 
     @property
@@ -154,6 +154,7 @@ class Dictionary(DataType):
     def __post_init__(self) -> None:
         if not isinstance(self.index_type, Int):
             raise UsageError(f"dictionary indices are integers, not {self.index_type}")
+        check_type("a dictionary's values", self.value_type)
 
     def metadata_within(self) -> tuple[object, ...]:
         """That of the dictionary's type."""

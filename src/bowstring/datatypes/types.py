@@ -7,11 +7,11 @@ functions are pyarrow's. How the values of a type lie in memory is not known her
 # ruff: noqa: PLC0414 -- the whole room finds its types here
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Literal
 
 from bowstring.datatypes.base import DataType as DataType, check_one_of
-from bowstring.datatypes.field import Field, field
+from bowstring.datatypes.field import Field, FieldsLike as FieldsLike, as_fields as as_fields, field
 from bowstring.datatypes.flat import (
     MAX_DECIMAL_DIGITS as MAX_DECIMAL_DIGITS,
     TIME_UNITS as TIME_UNITS,
@@ -48,7 +48,6 @@ from bowstring.datatypes.nested import (
     Struct as Struct,
     Union as Union,
 )
-from bowstring.errors import DataTypeError
 
 
 def as_field(value: DataType | Field, name: str) -> Field:
@@ -243,23 +242,6 @@ def list_view(value_type: DataType | Field) -> ListView:
 def large_list_view(value_type: DataType | Field) -> LargeListView:
     """Lists of `value_type`, with 64-bit offsets and sizes."""
     return LargeListView(as_field(value_type, "item"))
-
-
-FieldLike: TypeAlias = Field | tuple[str, DataType]
-
-
-FieldsLike: TypeAlias = Iterable[FieldLike] | Mapping[str, DataType]
-
-
-def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
-    """Fields from fields, (name, type) pairs or a mapping."""
-    items: Iterable[FieldLike] = fields.items() if isinstance(fields, Mapping) else fields
-    try:
-        return tuple(f if isinstance(f, Field) else field(*f) for f in items)
-    except DataTypeError:
-        raise
-    except TypeError:
-        raise DataTypeError(f"expected fields or (name, type) pairs, not {fields!r:.80}") from None
 
 
 def struct(fields: FieldsLike) -> Struct:

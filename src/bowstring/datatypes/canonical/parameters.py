@@ -22,14 +22,19 @@ def read_parameters(name: str, serialized: bytes, known: Sequence[str] = ()) -> 
         return {}
     if len(serialized) > _MAX_BYTES:
         raise InvalidDataError(f"{name}: expected up to {_MAX_BYTES} bytes of metadata, found {len(serialized)}")
-    try:
-        found = json.loads(serialized.decode(), parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
-        raise InvalidDataError(f"{name}: its metadata {serialized[:60]!r} is no JSON: {reason}") from None
+    found = read_json(f"{name}: its metadata {serialized[:60]!r}", serialized)
     if not isinstance(found, dict):
         raise InvalidDataError(f"{name}: expected a JSON object as metadata, found {serialized[:60]!r}")
     return {key: found[key] for key in known if found.get(key) is not None}
+
+
+def read_json(what: str, text: str | bytes) -> Any:
+    """The value that a text is the JSON of, by RFC 8259; raises `InvalidDataError`, which calls the text `what`."""
+    try:
+        return json.loads(text if isinstance(text, str) else text.decode(), parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
+        raise InvalidDataError(f"{what} is no JSON: {reason}") from None
 
 
 def _no_constant(text: str) -> None:

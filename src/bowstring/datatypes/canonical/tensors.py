@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from bowstring.datatypes.base import check_size
 from bowstring.datatypes.canonical.parameters import (
     MAX_DIMENSIONS,
     names,
@@ -284,8 +285,10 @@ def fixed_shape_tensor(
 ) -> FixedShapeTensorType:
     """Tensors of one physical shape, stored as fixed-size lists of `value_type`."""
     made = tuple(shape)
-    if len(made) > MAX_DIMENSIONS or any(size < 0 for size in made):
-        raise UsageError(f"a tensor has up to {MAX_DIMENSIONS} dimensions of no negative size, not {made}")
+    if len(made) > MAX_DIMENSIONS:
+        raise UsageError(f"a tensor has up to {MAX_DIMENSIONS} dimensions, not {len(made)}")
+    for size in made:
+        check_size("the size of a tensor's dimension", size)
     storage = FixedSizeList(as_field(value_type, "item"), prod(made))
     return FixedShapeTensorType(storage, made, _tuple(dim_names), _tuple(permutation))
 
