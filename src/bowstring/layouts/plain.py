@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from pickle import Pickler, PicklingError
+from types import NoneType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
     from bowstring.memory.bitmap import Mask
 
 _OBJECT = np.dtype(object)
-_FEW_NULLS = 4
+_FEW = 64
+"""Of so few values each is looked at by itself."""
+_RARE = 4
+"""Nulls are replaced in a list, one by one, where they are no more than one in so many."""
 
 
 def blocks(values: Sequence[Any], size: int) -> Iterator[tuple[slice, list[Any]]]:
@@ -55,12 +59,14 @@ def nulls_filled(values: list[Any], fill: Any) -> tuple[list[Any], Mask | None]:
 
     The list is changed, and nobody else changes it meanwhile.
     """
+    if len(values) < _FEW and NoneType not in set(map(type, values)):
+        return values, None
     filled = object_array(values)
     mask: Mask = _addresses(filled) != _NONE
     nulls = np.flatnonzero(~mask)
     if not nulls.size:
         return values, None
-    if nulls.size * _FEW_NULLS > len(values):
+    if nulls.size * _RARE > len(values):
         filled[nulls] = object_array([fill])
         return filled.tolist(), mask
     for index in nulls.tolist():
@@ -75,7 +81,8 @@ def plain_booleans(values: list[Any]) -> tuple[Mask, Mask] | None:
     """
     addresses = _addresses(object_array(values))
     true, valid = addresses == _TRUE, addresses != _NONE
-    return (true, valid) if np.array_equal(true | (addresses == _FALSE), valid) else None
+    known = true | (addresses == _FALSE)
+    return (true, valid) if (known == valid).all() else None
 
 
 def plain_integers(values: Sequence[Any], dtype: np.dtype[Any]) -> Values | None:
@@ -91,7 +98,6 @@ def plain_integers(values: Sequence[Any], dtype: np.dtype[Any]) -> Values | None
 _FLOAT = np.dtype([("letter", "u1"), ("value", ">f8")])
 _LETTER = ord("G")
 _HEAD = b"\x80\x03("
-_FEW = 64
 
 
 class _Pickler(Pickler):

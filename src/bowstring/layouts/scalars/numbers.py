@@ -89,10 +89,10 @@ class Floats(Scalars):
     def encode_plain(self, values: list[Any]) -> tuple[Values, Mask | None] | None:
         filled, mask = nulls_filled(values, 0.0)
         slots = plain_floats(filled)
-        if slots is None:
-            return None
+        if slots is None or self.dtype.itemsize == slots.itemsize:
+            return None if slots is None else (slots, mask)
         with np.errstate(over="ignore"):
-            return slots.astype(self.dtype, copy=False), mask
+            return slots.astype(self.dtype), mask
 
     def encode(self, values: Sequence[Any]) -> Values:
         kinds = number_kinds(values)

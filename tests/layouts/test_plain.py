@@ -1,0 +1,255 @@
+"""Python values become arrays in one pass of C where they are of exactly one type: all others take the careful way."""
+
+from __future__ import annotations
+
+import tracemalloc
+from array import array as machine_array
+from collections import UserList
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from enum import IntEnum
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bowstring as bs
+from bowstring.errors import DataTypeError
+from bowstring.layouts import plain
+
+LENGTHS = [0, 1, 2, 3, 63, 64, 65, 1000, 70_000]
+"""Few values, and more than are looked at together."""
+NAN = float("nan")
+
+
+class Real(float):
+    """A float of a type of its own."""
+
+
+class Word(str):
+    """A string of a type of its own."""
+
+
+class Colour(IntEnum):
+    """An integer of a type of its own."""
+
+    RED = 3
+
+
+class Unwilling:
+    """A value that must not be asked anything."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"asked for {name}")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise AssertionError("asked to be pickled")
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("compared")
+
+    def __bool__(self) -> bool:
+        raise AssertionError("asked whether it is true")
+
+    def __hash__(self) -> int:
+        raise AssertionError("hashed")
+
+    def __repr__(self) -> str:
+        return "Unwilling()"
+
+
+KINDS: dict[str, tuple[bs.DataType, Sequence[Any]]] = {
+    "floats": (bs.float64(), [0.0, -0.0, 1.5, NAN, float("inf"), -float("inf"), 5e-324, 1.7976931348623157e308]),
+    "integers": (bs.int64(), [0, 1, -1, 255, 256, 1 << 31, -(1 << 31), (1 << 53) + 1, (1 << 63) - 1, -(1 << 63)]),
+    "truth values": (bs.bool_(), [True, False, False]),
+    "strings": (bs.string(), ["", "a", "é", "\0", "👍🏽", "naïve façade", "x" * 300]),
+    "byte strings": (bs.binary(), [b"", b"a", b"\xff\0", b"x" * 300]),
+}
+HAVE = pytest.mark.parametrize("kind", KINDS)
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two values are of one type and equal, -0.0 and NaN included."""
+    return type(left) is type(right) and repr(left) == repr(right)
+
+
+def some(kind: str, length: int, nulls: Callable[[int], bool]) -> tuple[bs.DataType, list[Any]]:
+    """So many values of a kind, None where `nulls` says so."""
+    type_, pattern = KINDS[kind]
+    return type_, [None if nulls(index) else pattern[index % len(pattern)] for index in range(length)]
+
+
+NULLS: dict[str, Callable[[int], bool]] = {
+    "no": lambda index: False,
+    "rare": lambda index: index % 10 == 3,
+    "frequent": lambda index: index % 3 > 0,
+    "only": lambda index: True,
+    "late": lambda index: index > 60_000,
+}
+
+
+@HAVE
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("nulls", NULLS)
+def test_values_and_nulls_come_back_exactly(kind: str, length: int, nulls: str) -> None:
+    type_, values = some(kind, length, NULLS[nulls])
+    kept = list(values)
+    made = bs.array(values, type_)
+    assert all(map(same, made.to_pylist(), values))
+    assert len(made) == length
+    assert made.null_count == values.count(None)
+    made.validate(full=True)
+    assert made.equals(bs.array(values, type_), nans_equal=True)
+    if made.null_count < length:
+        inferred = bs.array(values)
+        assert inferred.type == type_
+        assert all(map(same, inferred.to_pylist(), values))
+    assert all(mine is theirs for mine, theirs in zip(values, kept, strict=True)), "the caller's list was changed"
+
+
+@HAVE
+@pytest.mark.parametrize("make", [tuple, iter, lambda values: (value for value in values), UserList])
+def test_any_sequence_of_values_will_do(kind: str, make: Callable[[list[Any]], Any]) -> None:
+    type_, values = some(kind, 1000, NULLS["rare"])
+    for found in (bs.array(make(values), type_), bs.array(make(values))):
+        assert found.type == type_
+        assert all(map(same, found.to_pylist(), values))
+
+
+STRAYS = [
+    True,
+    7,
+    1.5,
+    "1.5",
+    b"1.5",
+    1j,
+    Real(1.5),
+    Colour.RED,
+    Word("word"),
+    Decimal("1.5"),
+    Fraction(1, 2),
+    [],
+    (),
+    {},
+    [1.5],
+    (None,),
+    float,
+    object(),
+    np.float64(1.5),
+    np.float32(1.5),
+    np.int64(7),
+    np.bool_(True),
+    np.array(1.5),
+    np.array([1.5]),
+    np.datetime64(7, "s"),
+    machine_array("d", [1.5]),
+    bytearray(b"abc"),
+    Unwilling(),
+]
+ALONE: dict[str, dict[type, Any]] = {
+    "floats": {int: 7.0, Real: 1.5, Colour: 3.0, np.float64: 1.5, np.float32: 1.5, np.int64: 7.0, float: 1.5},
+    "integers": {int: 7, Colour: 3, np.int64: 7},
+    "truth values": {bool: True, np.bool_: True},
+    "strings": {str: "1.5", Word: "word"},
+    "byte strings": {bytes: b"1.5", bytearray: b"abc"},
+}
+"""What the most usual types become."""
+
+
+@HAVE
+@pytest.mark.parametrize("stray", STRAYS, ids=lambda value: f"{type(value).__name__}-{str(value)[:9]}")
+def test_a_value_among_many_of_another_type_becomes_what_it_becomes_alone(kind: str, stray: Any) -> None:
+    type_ = KINDS[kind][0]
+    try:
+        alone = bs.array([stray], type_).to_pylist()
+    except DataTypeError:
+        alone = []
+    assert type(stray) not in ALONE[kind] or same(alone[0], ALONE[kind][type(stray)])
+    assert alone or type(stray) not in ALONE[kind]
+    assert not alone or type(stray) is not bool or kind == "truth values"
+    for nulls in ("no", "rare"):
+        for at in (0, 1, 999):
+            _, values = some(kind, 1000, NULLS[nulls])
+            values[at] = stray
+            if alone:
+                made = bs.array(values, type_).to_pylist()
+                assert all(map(same, made, [*values[:at], *alone, *values[at + 1 :]]))
+            else:
+                with pytest.raises(DataTypeError, match=rf"\b{at}\b"):
+                    bs.array(values, type_)
+
+
+@pytest.mark.parametrize("has_nulls", [False, True])
+@pytest.mark.parametrize(("bits", "is_signed"), [(b, s) for b in (8, 16, 32, 64) for s in (False, True)])
+def test_integers_are_taken_to_their_ends_and_not_beyond(bits: int, is_signed: bool, has_nulls: bool) -> None:
+    type_ = getattr(bs, f"{'' if is_signed else 'u'}int{bits}")()
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
+    values: list[Any] = [low, high, None if has_nulls else 1] * 50
+    assert bs.array(values, type_).to_pylist() == values
+    for beyond in (low - 1, high + 1, 1 << 200, -(1 << 200)):
+        with pytest.raises(DataTypeError, match="value 149"):
+            bs.array([*values[:-1], beyond], type_)
+
+
+@pytest.mark.parametrize("make", [bs.float16, bs.float32, bs.float64])
+@pytest.mark.parametrize("has_nulls", [False, True])
+def test_floats_are_rounded_to_the_width_as_numpy_rounds(make: Any, has_nulls: bool) -> None:
+    random = np.random.default_rng(7)
+    values: list[Any] = [*(random.standard_normal(300) * 10.0 ** random.integers(-320, 308, 300)).tolist(), NAN, -0.0]
+    if has_nulls:
+        values[::7] = [None] * len(values[::7])
+    made = bs.array(values, make())
+    width = make().bit_width // 8
+    with np.errstate(over="ignore"):
+        wanted = np.array([0.0 if value is None else value for value in values]).astype(f"f{width}")
+    valid = np.array([value is not None for value in values])
+    assert made.values(1)[valid].tobytes() == wanted[valid].tobytes()
+    assert not made.values(1)[~valid].any()
+
+
+@pytest.mark.parametrize("type_", [bs.float64(), bs.int64(), bs.bool_(), bs.string()], ids=str)
+def test_lists_that_hold_each_other_are_refused_at_once(type_: bs.DataType) -> None:
+    doubled: Any = [1.5]
+    for _ in range(60):
+        doubled = [doubled, doubled]
+    endless: list[Any] = []
+    endless.append(endless)
+    deep: Any = 1.5
+    for _ in range(5000):
+        deep = [deep]
+    for bomb in (doubled, endless, deep, (doubled,) * 4):
+        for first in KINDS["floats"][1]:
+            with pytest.raises(DataTypeError, match=r"\b100\b"):
+                bs.array([first if type_ == bs.float64() else None] * 100 + [bomb] * 3, type_)
+
+
+def test_a_large_value_among_floats_is_not_written_again_and_again() -> None:
+    large: Any = b"x" * 1_000_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataTypeError, match=r"\b100\b"):
+            bs.array([1.5] * 100 + [large] * 1000, bs.float64())
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_none_is_found_by_what_it_is_and_equality_is_not_asked() -> None:
+    odd: list[Any] = [None, Unwilling(), np.arange(3), (), [], None]
+    filled, mask = plain.nulls_filled(list(odd), ())
+    assert mask is not None
+    assert mask.tolist() == [False, True, True, True, True, False]
+    assert [type(value) for value in filled] == [tuple, Unwilling, np.ndarray, tuple, list, tuple]
+    assert all(mine is theirs for mine, theirs in zip(filled[1:5], odd[1:5], strict=True))
+
+
+def test_no_value_is_kept_alive() -> None:
+    import sys
+
+    value = 1234.5
+    before = sys.getrefcount(value)
+    for nulls in ([None], [None] * 300):
+        bs.array([value] * 300 + nulls, bs.float64())
+        bs.array([value] * 300 + nulls)
+    assert sys.getrefcount(value) == before
