@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
-from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from bowstring.cli.streams import PATH, forgive_letters, given, max_piped_option
+from bowstring.cli.tables import page, plain_table
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Metadata
 from bowstring.inspection.document import as_document
 from bowstring.inspection.inspector import inspect
 from bowstring.inspection.report import FieldReport, Inspection
 from bowstring.inspection.text import human_bytes, printable, share_of, shown_bytes
-from bowstring.ipc.opening import MAX_PIPED_BYTES
 
 _COLUMNS_SHOWN = 20
 _FIELDS_SHOWN = 40
@@ -26,50 +25,26 @@ _PAIRS_SHOWN = 10
 _NAME_CHARACTERS = 60
 _TYPE_CHARACTERS = 60
 _VALUE_CHARACTERS = 100
-_WIDE = 1000
 
 
 @click.command()
-@click.argument("file", required=False, type=click.Path(allow_dash=True, readable=False))
+@click.argument("file", required=False, type=PATH)
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON, sizes in bytes.")
 @click.option("--all", "show_all", is_flag=True, help="Show all columns and all metadata, however many and long.")
-@click.option(
-    "--max-piped-bytes",
-    type=click.IntRange(min=0),
-    default=MAX_PIPED_BYTES,
-    show_default=True,
-    help="The largest file (not stream) to take from a pipe: it has to be kept in memory.",
-)
+@max_piped_option
 def info(file: str | None, *, as_json: bool, show_all: bool, max_piped_bytes: int) -> None:
     """Tell what is in an Arrow file or stream: schema, batches, bytes per column, compression, alignment, metadata.
 
     FILE is a path, or - for standard input; without it, standard input is read where it is no terminal. Only headers
     are read, never the data.
     """
-    source: Any = file
-    if file is None or file == "-":
-        source = sys.stdin
-        if source is None or source.isatty():
-            raise click.UsageError("standard input is a terminal: give a FILE, or send a file or stream through a pipe")
-    found = inspect(source, max_piped_bytes=max_piped_bytes)
-    reconfigure = getattr(sys.stdout, "reconfigure", None)
-    if reconfigure is not None:
-        reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no reason to fail
+    found = inspect(given(file), max_piped_bytes=max_piped_bytes)
+    forgive_letters()
     if as_json:
         click.echo(json.dumps(as_document(found), indent=2))
-    else:
-        _show(found, show_all)
-
-
-def _show(found: Inspection, show_all: bool) -> None:
-    console = Console(markup=False, highlight=False, emoji=False)
-    if console.is_terminal:
-        _write(console, found, show_all)
         return
-    console.width = _WIDE  # whoever reads a pipe wants whole lines
-    with console.capture() as capture:
+    with page() as console:
         _write(console, found, show_all)
-    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
 
 def _write(console: Console, found: Inspection, show_all: bool) -> None:
@@ -100,16 +75,7 @@ def _section(console: Console, title: str | None, table: Table, note: str | None
 
 
 def _table(*columns: tuple[str, bool], header: bool = True) -> Table:
-    """A table without lines; of each column its title, and whether it holds numbers, which are never broken."""
-    table = Table(box=None, show_header=header, padding=(0, 0, 0, 2), header_style="dim")
-    for title, is_number in columns:
-        table.add_column(
-            title,
-            justify="right" if is_number else "left",
-            no_wrap=is_number,
-            overflow="ellipsis" if is_number else "fold",
-        )
-    return table
+    return plain_table(*columns, folds=True, header=header)
 
 
 def _row(table: Table, *cells: str) -> None:

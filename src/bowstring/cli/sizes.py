@@ -7,16 +7,8 @@ from typing import Any
 
 import click
 
-from bowstring.cli.streams import (
-    PATH,
-    forgive_letters,
-    given,
-    max_piped_option,
-    named,
-    plain_table,
-    show,
-    terminal_width,
-)
+from bowstring.cli.streams import PATH, forgive_letters, given, max_piped_option, named
+from bowstring.cli.tables import page, plain_table, terminal_width
 from bowstring.inspection.inspector import inspect
 from bowstring.inspection.report import ColumnReport, Inspection
 from bowstring.inspection.text import human_bytes, printable
@@ -51,7 +43,8 @@ def sizes(file: str | None, *, as_json: bool, show_all: bool, max_piped_bytes: i
         rows = _narrowed(rows, room)
     for row in rows:
         table.add_row(*row)
-    show(table)
+    with page() as console:
+        console.print(table)
     left = len(found.columns) - len(table.rows)
     if left:
         click.echo(f"… and {left:,} more columns (--all shows them)")

@@ -10,16 +10,12 @@ from typing import Any, BinaryIO, TypeAlias
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
 
 from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.opening import MAX_PIPED_BYTES
 from bowstring.ipc.places.sinks import Sink, sink_for
 from bowstring.tabular.batch import RecordBatch
-
-_WIDE = 1000
 
 Advance: TypeAlias = Callable[[int, int | None], None]
 """Is told how much is done, and of how much where that is known."""
@@ -93,37 +89,6 @@ def sink_to(out: str | BinaryIO) -> Iterator[Sink]:
     except BaseException:
         sink.abandon()
         raise
-
-
-def terminal_width() -> int | None:
-    """The columns of the terminal that standard output is; None where it is none."""
-    console = Console()
-    return console.width if console.is_terminal else None
-
-
-def show(table: Table) -> None:
-    """Print a table: as wide as the terminal, or in whole lines where there is none."""
-    console = Console(markup=False, highlight=False, emoji=False)
-    if console.is_terminal:
-        console.print(table)
-        return
-    console.width = _WIDE
-    with console.capture() as capture:
-        console.print(table)
-    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
-
-
-def plain_table(*columns: tuple[str, bool]) -> Table:
-    """A table without lines; of each column its title, and whether it holds numbers; a row is a line."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for title, is_number in columns:
-        table.add_column(
-            Text(title),
-            justify="right" if is_number else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-        )
-    return table
 
 
 @contextmanager

@@ -1,0 +1,50 @@
+"""Tables for people on standard output: as wide as the terminal, or in whole lines where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+_WIDE = 1000
+
+
+@contextmanager
+def page() -> Iterator[Console]:
+    """A console to print on. Whoever reads a pipe wants whole lines: they are as long as they need to be there."""
+    console = Console(markup=False, highlight=False, emoji=False)
+    if console.is_terminal:
+        yield console
+        return
+    console.width = _WIDE
+    with console.capture() as capture:
+        yield console
+    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+def terminal_width() -> int | None:
+    """The columns of the terminal that standard output is; None where it is none."""
+    console = Console()
+    return console.width if console.is_terminal else None
+
+
+def plain_table(*columns: tuple[str, bool], folds: bool = False, header: bool = True) -> Table:
+    """A table without lines; of each column its title, and whether it holds numbers, which are never broken.
+
+    A row is a line. Where it `folds`, long text takes several, and the table is indented.
+    """
+    padding = (0, 0, 0, 2) if folds else (0, 2, 0, 0)
+    table = Table(box=None, show_header=header, padding=padding, pad_edge=folds, header_style="dim")
+    for title, is_number in columns:
+        is_line = is_number or not folds
+        table.add_column(
+            Text(title),
+            justify="right" if is_number else "left",
+            no_wrap=is_line,
+            overflow="ellipsis" if is_line else "fold",
+        )
+    return table
