@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 
 from fuzz.findings import Findings, load, signature
-from fuzz.inputs import Input
+from fuzz.inputs import KINDS, Input
 from fuzz.watching import Effort, Progress, watch
 from fuzz.worker import MAX_MEMORY_BYTES
 
@@ -30,6 +30,7 @@ HOME = Path(__file__).resolve().parent / "results"
 @click.option("--findings", type=click.IntRange(min=1), help="End with so many findings.")
 @click.option("--home", type=click.Path(file_okay=False, path_type=Path), default=HOME, help="Corpus and findings.")
 @click.option("--without-shared", is_flag=True, help="Begin with our own seeds only, not with ../shared too.")
+@click.option("--only", multiple=True, type=click.Choice(KINDS), help="Begin with inputs of this kind (repeatable).")
 @click.option("--again", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Try one finding again.")
 @click.option("--brief", is_flag=True, help="With --again: only what goes wrong, for a program to read.")
 def main(  # noqa: PLR0913 -- a command's options
@@ -40,6 +41,7 @@ def main(  # noqa: PLR0913 -- a command's options
     findings: int | None,
     home: Path,
     without_shared: bool,
+    only: tuple[str, ...],
     again: Path | None,
     brief: bool,
 ) -> None:
@@ -51,14 +53,14 @@ def main(  # noqa: PLR0913 -- a command's options
     console = Console(width=None if os.isatty(1) else 120)
     chosen = random.SystemRandom().randrange(1 << 30) if seed is None else seed
     console.print(f"seed {chosen}, {jobs} workers, corpus and findings in {home}", soft_wrap=True)
-    sound = list(seeds(not without_shared))
+    begun = [given for given in seeds(not without_shared) if not only or given.kind in only]
     with Live(console=console, auto_refresh=False, transient=True) as live:
 
         def advance(done: Progress) -> None:
             if console.is_terminal:
                 live.update(_shown(done), refresh=True)
 
-        done = watch(home, sound, Effort(jobs, chosen, time_s or float("inf"), hang_s, findings), advance)
+        done = watch(home, begun, Effort(jobs, chosen, time_s or float("inf"), hang_s, findings), advance)
     console.print(_shown(done))
     found = Findings(home / "findings").all()
     if found:

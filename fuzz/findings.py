@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fuzz.inputs import KINDS, Input
 
-_OURS = re.compile(r".*/(?:src/)?(bowstring/.*|fuzz/oracles)\.py$")
+_OURS = re.compile(r".*/(?:src/)?(bowstring/.*|fuzz/oracles/.*)\.py$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,7 @@ def signature(error: BaseException) -> str:
         found = _OURS.match(frame.filename)
         if found:
             module = found[1].removeprefix("bowstring/").replace("/", ".")
-            if module != "fuzz.oracles" or not place.startswith("fuzz"):
-                place = f"{module}-{frame.lineno}"
+            place = f"{module}-{frame.lineno}"
     words = str(error)[:60] if type(error).__module__.startswith("fuzz") else ""
     words = re.sub(r"[^a-zA-Z]+", "-", words).strip("-")
     return "-".join(filter(None, (type(error).__name__, place, words)))

@@ -8,11 +8,16 @@ from hashlib import sha256
 from typing import Self
 
 from fuzz.anatomy import dissect
+from fuzz.documents import changed_document
 from fuzz.mutations import flip, mutate
 
-KINDS = ("stream", "file", "tensors", "json", "format", "uri")
+KINDS = (
+    "stream", "file", "tensors", "json", "format", "uri", "upkeep", "pieces", "command", "capsule", "protocol",
+    "extension", "statistics",
+)  # fmt: skip
 """What bytes can be given as; the position stands for it where an input is nothing but bytes."""
-_WITH_ANATOMY = ("stream", "file", "tensors")
+WITH_ANATOMY = ("stream", "file", "tensors", "upkeep", "pieces", "command", "statistics")
+"""The kinds that are streams and files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,10 @@ class Input:
 
     def mutated(self, chance: random.Random) -> Input | None:
         """The input with changes that know its structure; None where it shows none."""
-        if self.kind not in _WITH_ANATOMY:
+        if self.kind == "json":
+            document = changed_document(chance, self.data)
+            return None if document is None else type(self)(self.kind, document)
+        if self.kind not in WITH_ANATOMY:
             return None
         anatomy = dissect(self.data)
         if anatomy is None:

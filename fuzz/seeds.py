@@ -16,6 +16,8 @@ import bowstring as bs
 from bowstring.exchange import integration
 from bowstring.testing.cases import CASES, Case
 from fuzz.inputs import Input
+from fuzz.mutations import EXTENSIONS, PARAMETERS
+from fuzz.oracles.upkeep import file_with_statistics, said_of
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "corpus"
 _MAX_SEED_BYTES = 16 << 10
@@ -34,6 +36,12 @@ def seeds(with_shared: bool = True) -> Iterator[Input]:
     yield from _batches()
     yield from _tensors()
     yield from _texts()
+    yield from _scripts()
+    whole = [given for given in _batches() if len(given.data) < 6000]
+    for number, kind in enumerate(("upkeep", "pieces", "command")):
+        for given in whole[number::3]:
+            yield Input(kind, given.data)
+    yield Input("statistics", said_of(file_with_statistics()))
     if with_shared and SHARED.is_dir():
         yield from _shared()
 
@@ -115,6 +123,26 @@ def _texts() -> Iterator[Input]:
         yield Input("uri", text)
 
 
+def _scripts() -> Iterator[Input]:
+    for number in range(len(CASES)):
+        for way in (0, 1, 4, 12):
+            yield Input("capsule", bytes([number, way]))
+    names = [(name, b"") for name in EXTENSIONS] + [(EXTENSIONS[1], text) for text in PARAMETERS[5:]]
+    for name, parameters in names + [(b"arrow.variable_shape_tensor", text) for text in PARAMETERS[5:]]:
+        yield Input("extension", name + b"\0" + parameters)
+    schema, batch, end = b"\0\x21\0", b"\1\x21\0", b"\4\x21"
+    for how in (3, 7, 11, 19, 1):
+        # Bodies come before and after their headers, packed and as two addresses, which are freed.
+        packed, addresses = b"\2\x21\4data", b"\3\x21\2\7\1\x09\1\1\1\1"
+        yield Input("protocol", bytes([how]) + schema + batch + packed + end)
+        yield Input("protocol", bytes([how]) + schema + b"\3\x21\2\7\1\x09\1\1\1\1" + batch + b"\6\0\1" + end)
+        yield Input("protocol", bytes([how]) + schema + batch + addresses + end + b"\6\0\1")
+    for how in (2, 6, 18, 34):
+        yield Input(
+            "protocol", bytes([how]) + b"\0\2ti" + b"\3\0" + b"\3\2\2\7\x09" + b"\3\1" + b"\4" + b"\1\2\7\x09\1"
+        )
+
+
 def _shared() -> Iterator[Input]:
     kinds = {".stream": "stream", ".arrow_file": "file"}
     for path in sorted(SHARED.glob("golden/*/*")):
@@ -123,4 +151,7 @@ def _shared() -> Iterator[Input]:
     for folder, kind in (("stream", "stream"), ("file", "file"), ("tensor-stream", "tensors")):
         for path in sorted((SHARED / "fuzz" / folder).glob("*")):
             if path.stat().st_size <= _MAX_SEED_BYTES:
-                yield Input(kind, path.read_bytes())
+                data = path.read_bytes()
+                yield Input(kind, data)
+                if kind != "tensors":
+                    yield from (Input(other, data) for other in ("upkeep", "pieces", "command"))

@@ -34,8 +34,8 @@ PLANT = "BOWSTRING_FUZZ_PLANT"
 _STATE = struct.Struct("<QQdI")
 _STATE_BYTES = _STATE.size + MAX_INPUT_BYTES + 1
 _ROOMS = (
-    "compute", "datatypes", "dissociated", "exchange", "flatbuf", "inspection", "ipc", "layouts", "memory", "tabular",
-    "tensors",
+    "cli", "compute", "datatypes", "dissociated", "exchange", "flatbuf", "inspection", "ipc", "layouts", "memory",
+    "tabular", "tensors",
 )  # fmt: skip
 
 
@@ -71,8 +71,11 @@ def main() -> None:
     else:
         with atheris.instrument_imports(include=["bowstring"]):
             _import_all()
+    from fuzz.places import choose
+
     if PLANT in os.environ:
         importlib.import_module(os.environ[PLANT])
+    choose(home / "files")
     work = _Work(home, seed)
     held = _statm(0)
     resource.setrlimit(resource.RLIMIT_AS, (held + MAX_MEMORY_BYTES, resource.RLIM_INFINITY))
@@ -94,7 +97,8 @@ def _import_all() -> None:
     for room in _ROOMS:
         module = importlib.import_module(f"bowstring.{room}")
         for found in pkgutil.walk_packages(module.__path__, module.__name__ + "."):
-            importlib.import_module(found.name)
+            if ".demo" not in found.name:  # it needs Spark
+                importlib.import_module(found.name)
     assert bowstring.__doc__
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from bowstring.exchange import formats
 from fuzz import oracles
+from fuzz.inputs import KINDS
 from fuzz.worker import PLANT
 
 _real = formats.type_of
@@ -27,4 +28,4 @@ def type_of(text: bytes, children: tuple[Any, ...], flags: int) -> Any:
 
 if PLANT in os.environ:
     formats.type_of = type_of
-    oracles._ORACLES.update(dict.fromkeys(("stream", "file", "tensors", "json", "uri"), oracles._ORACLES["format"]))
+    oracles.ORACLES.update(dict.fromkeys(KINDS, oracles.ORACLES["format"]))

@@ -6,18 +6,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bowstring.errors import InvalidDataError
+from bowstring.errors import InvalidDataError, UnsupportedError
+from bowstring.flatbuf.tables import VERSIONS
+from bowstring.ipc.dictionaries import reading
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
-from bowstring.ipc.metadata.schema_tables import DictionaryId
+from bowstring.ipc.metadata.schema_tables import V4, V5, DictionaryId
 from bowstring.ipc.opening import MAX_PIPED_BYTES, file_reader, near_or_far, recognised
+from bowstring.ipc.statistics import FileStatistics, check_batch
 from bowstring.ipc.stream import StreamReader
 from bowstring.layouts.array import Array
 from bowstring.layouts.validation import faults
 from bowstring.memory.closing import closed_on_failure
 from bowstring.tabular.batch import RecordBatch
 
-_MAX_KNOWN = 256
+_MAX_KNOWN, _MAX_MESSAGES = 256, 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,16 @@ class _PatientReader(StreamReader):
         """How many record batches have been there as a whole."""
         return self._decoder.batches
 
+    @property
+    def nodes(self) -> list[DictionaryId]:
+        """The dictionaries that the schema names."""
+        known = self._decoder._known
+        return [] if known is None else list(known.wire.by_id.values())
+
+    def dictionary(self, node: DictionaryId) -> Array | None:
+        """The values of a dictionary as they are now; None where it is not defined."""
+        return self._decoder._dictionaries(node)
+
     def walk(self) -> Iterator[tuple[int | None, RecordBatch | InvalidDataError]]:
         """Each batch, or what is wrong with it, and its number (None for a dictionary)."""
         decoder = self._decoder
@@ -78,8 +91,9 @@ class Validator:
 
     `source` is what `bowstring.inspect` takes. With `full` every value is looked at, else only the structure. Nested
     columns are gone through down to their leaves; of the values of one array the first that is wrong counts. A
-    dictionary is told once, at its first use or, in a file, before all batches. Where a stream's framing is broken,
-    what comes after it can't be read.
+    dictionary is told once, at its first use (in the end, where a stream does not use it) or, in a file, before all
+    batches. What a footer says of its batches is compared with them. Where a stream's framing is broken, what comes
+    after it can't be read.
     `faults` raises nothing for malformed data, but `NotFoundError`, `ResourceError` and the like where there is none.
     `advance(done, of)` is called after each batch, with `of` None for a stream.
     """
@@ -99,11 +113,15 @@ class Validator:
         self._max_piped_bytes = max_piped_bytes
         self._advance = advance
         self._known: dict[int, Array] = {}
+        self._messages: set[str] = set()
+        self._statistics: FileStatistics | None = None
 
     def faults(self) -> Iterator[Fault]:
         """The faults, in the order of the data; `result` counts along."""
         for fault in self._walk():
             self.result.fault_count += 1
+            if len(self._messages) < _MAX_MESSAGES:
+                self._messages.add(fault.message)
             yield fault
 
     def _walk(self) -> Iterator[Fault]:
@@ -134,10 +152,12 @@ class Validator:
             return _PatientReader(ready, None, self._limits)
 
     def _file(self, reader: FileReader) -> Iterator[Fault]:
+        yield from self._footer(reader)
         try:
-            for _header, _body, _where in reader.dictionary_messages():
-                pass
             dictionaries = list(reader.known.wire.by_id.values())
+            for header, _body, where in reader.dictionary_messages():
+                if not dictionaries:  # else they are gone through below
+                    reading.known(reader.known.wire, header, where)
         except InvalidDataError as error:
             yield _fault(error)
             dictionaries = []
@@ -149,8 +169,27 @@ class Validator:
             except InvalidDataError as error:
                 yield _fault(error, (index, None, None))
             else:
+                before = self.result.fault_count
                 yield from self._batch(index, batch)
+                if self._statistics is not None and self.result.fault_count == before:
+                    try:
+                        check_batch(self._statistics, index, batch.columns)
+                    except InvalidDataError as error:
+                        yield _fault(error, (index, None, None))
             self._told(reader.num_record_batches)
+
+    def _footer(self, reader: FileReader) -> Iterator[Fault]:
+        """What no reader of columns needs: the version, custom metadata, and what it says of the batches."""
+        version: int = reader.footer["version"]
+        if version not in (V4, V5):
+            name = VERSIONS[version] if 0 <= version < len(VERSIONS) else str(version)
+            yield _fault(UnsupportedError(f"footer: metadata version {name} is not supported: only V4 and V5 are"))
+        try:
+            statistics = reader.statistics
+        except InvalidDataError as error:
+            yield _fault(error)
+        else:
+            self._statistics = statistics if self._full else None
 
     def _stream(self, reader: _PatientReader) -> Iterator[Fault]:
         for index, found in reader.walk():
@@ -161,13 +200,17 @@ class Validator:
                 yield from self._batch(index, found)
             if index is not None and reader.taken > index:
                 self._told(None)
+        for node in reader.nodes:
+            for fault in self._dictionary(reader, node):
+                if fault.message not in self._messages:  # where it is used, it was told already
+                    yield fault
 
     def _told(self, of: int | None) -> None:
         self.result.record_batches += 1
         if self._advance is not None:
             self._advance(self.result.record_batches, of)
 
-    def _dictionary(self, reader: FileReader, node: DictionaryId) -> Iterator[Fault]:
+    def _dictionary(self, reader: FileReader | _PatientReader, node: DictionaryId) -> Iterator[Fault]:
         try:
             values = reader.dictionary(node)
         except InvalidDataError as error:

@@ -23,6 +23,7 @@ class DeferredSchema:
 
     def __init__(self, table: Table, limits: Limits) -> None:
         self.is_big_endian = read_endianness(table)
+        _ = table["features"]  # nobody needs them to read, but what hands a schema on copies them
         self.limits = limits
         self._table = table
         self._places = FieldTables.of(table, limits.max_nesting)

@@ -14,7 +14,7 @@ import numpy as np
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.building import Built, Finished, finish
-from bowstring.flatbuf.codec import Child, Children, Kind, Scalar, Table
+from bowstring.flatbuf.codec import Child, Children, Kind, Message, Scalar, Table
 from bowstring.flatbuf.tables import SPECS, TYPES
 from bowstring.ipc import framing
 from bowstring.ipc.bodies.far import FarBody
@@ -166,21 +166,24 @@ class MessageWriter(FeaturesInUse):
         sink, first, last = self._sink, run[0], run[-1]
         skew = first.body_at % ALIGNMENT_BYTES if len(run) > 1 else 0  # the others keep the alignment that they have
         start = sink.position
-        head = framing.framed(first.flatbuffer(), start - skew, ALIGNMENT_BYTES)
+        size_bytes = last.body_at + last.header.body_bytes - first.body_at
+        padding = bytes(-size_bytes % 8)
+        flatbuffer = _padded(first) if padding else first.flatbuffer()
+        head = framing.framed(flatbuffer, start - skew, ALIGNMENT_BYTES)
         sink.write([head], len(head))
         shift = sink.position - first.body_at
         assert first.body is not None
-        size_bytes = last.body_at + last.header.body_bytes - first.body_at
         if isinstance(first.body, FarBody):
             self._copier.copy_far(first.body)
         else:
             self._copier.copy(source, Buffer(first.body.memory, first.body.offset, size_bytes))
-        if size_bytes % 8:
-            sink.write([bytes(-size_bytes % 8)], -size_bytes % 8)
+        if padding:
+            sink.write([padding], len(padding))
         for span in run:
             self.note(span.header.shape.compression)
             at = start if span is first else span.start + shift
-            self.blocks[span.header.shape.kind].append((at, span.body_at + shift - at, 0, span.header.body_bytes))
+            body_bytes = span.header.body_bytes + len(padding)
+            self.blocks[span.header.shape.kind].append((at, span.body_at + shift - at, 0, body_bytes))
 
     def end(self, pairs: Metadata = ()) -> None:
         """Write the end marker, and of a file the footer with this custom metadata; the sink is finished."""
@@ -204,6 +207,15 @@ class MessageWriter(FeaturesInUse):
         self._sink.abandon()
 
 
+def _padded(span: BatchSpan) -> bytes:
+    """The message's metadata with a body that is as long as its padding makes it: behind that a stream goes on."""
+    root = Message(span.flatbuffer(), SPECS, span.where).root("Message")
+    at = root.locate(root.spec.slots["bodyLength"].number, 8)
+    out = bytearray(root.message.data)
+    out[at : at + 8] = (span.header.body_bytes + -span.header.body_bytes % 8).to_bytes(8, "little")
+    return bytes(out)
+
+
 def _runs(spans: Sequence[BatchSpan], is_one_memory: bool) -> Iterator[list[BatchSpan]]:
     """Messages that lie end to end, together, where what is between their bodies can stay as it is."""
     run: list[BatchSpan] = []
@@ -222,5 +234,6 @@ def _follows(before: BatchSpan, span: BatchSpan) -> bool:
         and before.body_at % 8 == 0
         and span.start % 8 == 0
         and span.body_at % 8 == 0
+        and span.header.body_bytes % 8 == 0
         and span.is_framed_alike()
     )

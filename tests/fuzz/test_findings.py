@@ -1,0 +1,132 @@
+"""What the fuzzer found across rooms: each with the smallest input that shows it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import bowstring as bs
+from bowstring.errors import InvalidDataError
+from bowstring.inspection.validating import Validator
+from bowstring.ipc.opening import open_any
+from fuzz.anatomy import Anatomy, dissect
+from fuzz.records import Node
+
+WORDS = bs.dictionary(bs.int8(), bs.string())
+NUMBERS = bs.record_batch({"n": bs.array([1, 2, 3], bs.int8())})
+FEATURE = 0x1122_3344_5566_7788
+
+
+def written(*batches: bs.RecordBatch, kind: str = "file", statistics: bool = False) -> bytes:
+    sink = io.BytesIO()
+    with (bs.new_file if kind == "file" else bs.new_stream)(sink, batches[0].schema) as writer:
+        if statistics:
+            assert isinstance(writer, bs.FileWriter)
+            writer.collect_statistics()
+        for batch in batches:
+            writer.write(batch)
+    return sink.getvalue()
+
+
+def changed(data: bytes, change: Callable[[Anatomy], None]) -> bytes:
+    anatomy = dissect(data)
+    assert anatomy is not None
+    change(anatomy)
+    return anatomy.render()
+
+
+def faults(data: bytes) -> list[str]:
+    return [fault.message for fault in Validator(data).faults()]
+
+
+@pytest.mark.parametrize("kind", ["file", "stream"])
+@pytest.mark.parametrize("as_stream", [False, True])
+def test_bodies_of_an_odd_length_lose_no_batch_behind_them(kind: str, as_stream: bool) -> None:
+    def cut(anatomy: Anatomy) -> None:
+        for piece in anatomy.pieces[1:]:
+            del piece.body[3:]
+
+    odd = changed(written(NUMBERS, NUMBERS, kind=kind), cut)
+    assert faults(odd) == []
+    sink = io.BytesIO()
+    bs.concat_files([odd, odd], sink, as_stream)
+    with open_any(sink.getvalue()) as reader:
+        assert [batch.to_pydict() for batch in reader] == [{"n": [1, 2, 3]}] * 4
+    assert faults(sink.getvalue()) == []
+
+
+@pytest.mark.parametrize("kind", ["file", "stream"])
+def test_features_that_are_not_there_are_refused_at_once(kind: str) -> None:
+    def say(anatomy: Anatomy) -> None:
+        schema = anatomy.pieces[0].header
+        assert schema is not None
+        schema.slots["features"] = np.array([FEATURE], np.int64)
+
+    data = bytearray(changed(written(NUMBERS, kind=kind), say))
+    at = -1
+    while (at := data.find(FEATURE.to_bytes(8, "little"), at + 1)) >= 0:
+        data[at - 4 : at] = (1 << 20).to_bytes(4, "little")
+    with (
+        pytest.raises(InvalidDataError, match=r"Schema\.features claims 1048576 items"),
+        open_any(bytes(data)) as reader,
+    ):
+        list(reader)
+    assert "Schema.features claims" in faults(bytes(data))[0]
+
+
+@pytest.mark.parametrize(("version", "said"), [(0, "V1"), (-2, "-2")])
+def test_a_footer_of_another_version_is_a_fault(version: int, said: str) -> None:
+    def say(anatomy: Anatomy) -> None:
+        assert anatomy.footer is not None
+        anatomy.footer.slots["version"] = version
+
+    (fault,) = faults(changed(written(NUMBERS), say))
+    assert fault == f"footer: metadata version {said} is not supported: only V4 and V5 are"
+
+
+def test_a_dictionary_that_a_schema_does_not_know_is_a_fault() -> None:
+    def forget(anatomy: Anatomy) -> None:
+        schema = anatomy.pieces[0].header
+        assert schema is not None
+        del schema.slots["fields"][0].slots["dictionary"]
+        del anatomy.pieces[2]
+
+    words = bs.record_batch({"w": bs.array(["a", "b"], WORDS)})
+    (fault,) = faults(changed(written(words), forget))
+    assert "dictionary 0 is none of the schema's []" in fault
+
+
+def test_a_dictionary_that_no_batch_of_a_stream_uses_is_looked_at_all_the_same() -> None:
+    def break_last(anatomy: Anatomy) -> None:
+        batch = anatomy.pieces[-1].batch
+        assert batch is not None
+        batch.slots["buffers"]["length"][-1] = 1 << 40
+
+    words = [bs.record_batch({"w": bs.array(values, WORDS)}) for values in (["a"], ["a", "b"])]
+    data = changed(written(*words, kind="stream"), lambda anatomy: anatomy.pieces.__delitem__(-1))
+    assert faults(data) == []
+    (fault,) = faults(changed(data, break_last))
+    assert "1099511627776 bytes" in fault
+
+
+@pytest.mark.parametrize("damage", [b"!", b"abcd"])
+def test_statistics_that_are_malformed_or_wrong_are_faults(damage: bytes) -> None:
+    data = written(NUMBERS, statistics=True)
+    assert faults(data) == []
+
+    def break_them(anatomy: Anatomy) -> None:
+        assert anatomy.footer is not None
+        pair: Node = anatomy.footer.slots["custom_metadata"][0]
+        pair.slots["value"] = damage
+
+    (fault,) = faults(changed(data, break_them))
+    assert "bowstring:statistics" in fault
+
+    def change_value(anatomy: Anatomy) -> None:
+        anatomy.pieces[1].body[0] = 77
+
+    (fault,) = faults(changed(data, change_value))
+    assert "77" in fault or "maximum" in fault
