@@ -13,6 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
 import bowstring as bs
@@ -158,3 +159,14 @@ def test_a_wrong_input_is_told_before_spark_starts(tmp_path: Path, monkeypatch: 
         (tmp_path / "data.xyz").touch()
         with pytest.raises(problem):
             demo.main([f"--input={tmp_path / name}"], standalone_mode=False)
+    with pytest.raises(click.UsageError, match="range x>=1"):
+        demo.main(["--lines=0"], standalone_mode=False)
+
+
+def test_an_input_without_rows_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a,b\n")
+    command = [sys.executable, "-m", "bowstring", "demo", "--input", str(tmp_path / "x.csv")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    assert (done.returncode, done.stdout.strip()) == (1, "")
+    assert "x.csv: it has no rows, so there is nothing to pick up" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -18,6 +18,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from bowstring.cli.demo import corpus, inputs, report, roads
 from bowstring.cli.demo.facts import spark_facts
+from bowstring.errors import UsageError
 from bowstring.spark.session import session
 
 if TYPE_CHECKING:
@@ -107,7 +108,11 @@ def _running(spark: SparkSession) -> Iterator[None]:
 @click.option("--input", "path", metavar="PATH", help="Take the rows of this Parquet, CSV, JSON or Arrow path instead.")
 @click.option("--master", default="local[*]", show_default=True, help="The Spark cluster to compute on.")
 @click.option(
-    "--lines", default=1_000_000, show_default=True, help="About how many lines of Python to take by default."
+    "--lines",
+    type=click.IntRange(min=1),
+    default=1_000_000,
+    show_default=True,
+    help="About how many lines of Python to take by default.",
 )
 def demo(path: str | None, master: str, lines: int) -> int:
     """Show the whole road: Spark computes, another process picks the result up where it lies.
@@ -130,6 +135,8 @@ def demo(path: str | None, master: str, lines: int) -> int:
             steps.spark = spark
             frame = steps.run("Spark reads, parses, joins and aggregates", lambda: _compute(spark, path, lines).cache())
             facts = steps.run("Spark counts rows and nulls, and sums", lambda: spark_facts(frame))
+            if not facts.rows:
+                raise UsageError(f"{path}: it has no rows, so there is nothing to pick up")
             few = frame.limit(_WARM_UP_ROWS)
             steps.run("Every road is taken once with a few rows", lambda: [take(few) for take in roads.ROADS.values()])
             arrivals = {road: steps.run(road, partial(take, frame)) for road, take in roads.ROADS.items()}
