@@ -142,6 +142,37 @@ def test_a_body_larger_than_a_round_is_checked_column_by_column(
     assert table.equals(bs.Table.from_batches([held]))
 
 
+class TruncatingFileSystem(SlowFileSystem):
+    """A store that empties a file when it is opened for writing, as file systems do."""
+
+    protocol = "truncating"
+    latency_s = 0.0
+
+    def open(self, path: str, mode: str = "rb", **options: Any) -> Any:
+        options.pop("autocommit", None)
+        return super().open(path, mode, **options)
+
+    def _open(self, path: str, mode: str = "rb", **options: Any) -> Any:
+        file = super()._open(path, mode, **options)
+        if "w" in mode:
+            self.store[self._strip_protocol(path)] = file
+            file.commit = lambda: None
+        return file
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return SlowFileSystem._strip_protocol(path.removeprefix("truncating://"))
+
+
+def test_a_file_of_a_store_may_be_replaced_by_what_is_whole_of_it(put: Callable[[bytes], str]) -> None:
+    fsspec.register_implementation("truncating", TruncatingFileSystem, clobber=True)
+    batch = samples.batch("int", "text")
+    put(samples.as_file(batch, batch)[:-10])
+    report = bs.recover("truncating://damaged.arrow", "truncating://damaged.arrow")
+    assert (report.is_intact, report.rows) == (False, 6)
+    assert bs.open_file("slow://damaged.arrow").read_all().num_rows == 6
+
+
 def test_a_file_that_goes_away_meanwhile_is_told_and_leaves_nothing(
     put: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
