@@ -9,6 +9,7 @@ import random
 import resource
 import socket
 import struct
+import tempfile
 import tracemalloc
 from collections.abc import Callable, Iterator
 
@@ -147,6 +148,21 @@ def pipe_end() -> int:
     return reader
 
 
+def mere_place() -> int:
+    """A descriptor of a file that has no name any more, through which nothing can be read."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(b"content")
+        file.flush()
+        return os.open(file.name, os.O_PATH)
+
+
+def unmappable() -> int:
+    try:
+        return os.open("/sys/kernel/uevent_seqnum", os.O_RDONLY)
+    except OSError:
+        pytest.skip("there is no /sys here")
+
+
 @pytest.mark.parametrize(
     ("make", "data", "message"),
     [
@@ -159,6 +175,8 @@ def pipe_end() -> int:
         (memfd, region_frame(flags=3), "flags 3"),
         (pipe_end, region_frame(), "a pipe"),
         (lambda: os.open("/dev/zero", os.O_RDONLY), region_frame(flags=0), "a device"),
+        (mere_place, region_frame(flags=0), "a file that can be mapped: Bad file descriptor"),
+        (unmappable, region_frame(size=4096, flags=0), "a file that can be mapped: No such device"),
         (memfd, frame(0, content=b"x"), "PLAIN frame with 1 descriptors"),
         (memfd, frame(1, content=b"x", descriptors=1), "TAGGED frame with 1 descriptors"),
         (memfd, b"garbage of at least 24 bytes, with a descriptor", "expected a frame"),

@@ -109,25 +109,29 @@ def seals_of(descriptor: int) -> int | None:
         return None
     try:
         return fcntl.fcntl(descriptor, _F_GET_SEALS)
-    except OSError as error:
-        if error.errno in (errno.EINVAL, errno.ENOTTY):
-            return None
-        raise
+    except OSError:
+        return None
 
 
 def map_read_only(descriptor: int, size_bytes: int, name: str) -> memoryview:
-    """All of it, mapped so that it can't be written through. Raises `TruncatedError` and `ResourceError`."""
+    """All of it, mapped so that it can't be written through.
+
+    Raises `TruncatedError`, `ResourceError`, and `InvalidDataError` for what can't be mapped.
+    """
     if not size_bytes:
         return memoryview(b"")
-    with shortage(f"map {size_bytes} bytes of", name):
-        try:
-            return memoryview(mmap.mmap(descriptor, size_bytes, mmap.MAP_SHARED, mmap.PROT_READ))
-        except ValueError as error:  # what Python's mmap says when the file is shorter
-            raise TruncatedError(f"region {name!r}: expected {size_bytes} bytes: {error}") from None
-        except (
-            PermissionError
-        ):  # kernels before 6.7 refuse shared mappings of sealed memory that was opened for writing
-            return memoryview(mmap.mmap(descriptor, size_bytes, mmap.MAP_PRIVATE, mmap.PROT_READ))
+    try:
+        with shortage(f"map {size_bytes} bytes of", name):
+            try:
+                return memoryview(mmap.mmap(descriptor, size_bytes, mmap.MAP_SHARED, mmap.PROT_READ))
+            except PermissionError:  # before Linux 6.7, of sealed memory that was opened for writing
+                return memoryview(mmap.mmap(descriptor, size_bytes, mmap.MAP_PRIVATE, mmap.PROT_READ))
+    except ValueError as error:  # what Python's mmap says when the file is shorter
+        raise TruncatedError(f"region {name!r}: expected {size_bytes} bytes: {error}") from None
+    except OSError as error:
+        if isinstance(error, ResourceError):
+            raise
+        raise InvalidDataError(f"region {name!r}: expected a file that can be mapped: {error.strerror}") from None
 
 
 def refuse_what_does_not_fit(size_bytes: int, name: str) -> None:

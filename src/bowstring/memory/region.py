@@ -135,7 +135,9 @@ class Region(Closing):
 
     @property
     def memory(self) -> memoryview:
-        """All bytes, read-only, not copied. Raises `ClosedError`, and `ResourceError` where mapping fails."""
+        """All bytes, read-only, not copied. Raises `ClosedError`, `ResourceError` where memory is short, and
+        `InvalidDataError` for a file that can't be mapped, as those of /sys can't.
+        """
         if self._memory is None:
             self._memory = map_read_only(self.descriptor, self.size_bytes, self.name)
         return self._memory
