@@ -27,6 +27,9 @@ MAX_BYTES = 1 << 31
 _BLOCK_STRETCHES = 1 << 16
 _LONG_BYTES = 512
 _FEW_STRETCHES = 16
+_BLOCK_HEADS = 1 << 12
+_NARROW_BYTES = 16
+_WIDE_BYTES = 256
 
 
 def check_bytes(wanted: int, held: int) -> None:
@@ -76,11 +79,31 @@ def gather(data: Bytes, starts: Indices, lengths: Indices) -> Bytes:
 
     Raises `LimitError` for a result much larger than `data`.
     """
-    total = int(lengths.sum())
-    check_bytes(total, data.size)
-    out = np.empty(total, UINT8)
-    copy_stretches(out, np.cumsum(lengths) - lengths, data, starts, lengths)
-    return out
+    check_bytes(int(lengths.sum()), data.size)
+    return spaced(data, starts, lengths, 0)[0] if len(starts) else np.empty(0, UINT8)
+
+
+def spaced(data: Bytes, starts: Indices, lengths: Indices, gap: int) -> tuple[Bytes, Indices]:
+    """The same with `gap` bytes of anything behind each, and where each begins; at least one.
+
+    Most are copied in one width, and each over what of the one before was too much.
+    """
+    targets = lengths + gap
+    targets.cumsum(out=targets)
+    total, longest = int(targets[-1]), int(lengths.max())
+    targets -= lengths
+    targets -= gap
+    width = max(min(longest, 2 * total // len(lengths)), _NARROW_BYTES)
+    if width > _WIDE_BYTES:
+        width = 0
+    room = np.empty(total + width, UINT8)
+    for first in range(0, len(starts) if width else 0, _BLOCK_HEADS):
+        own = slice(first, first + _BLOCK_HEADS)
+        lay(room, targets[own], heads(data, starts[own], width))
+    if longest > width:
+        long = (lengths > width).nonzero()[0]
+        copy_stretches(room, targets[long], data, starts[long], lengths[long])
+    return room[:total], targets
 
 
 def copy_stretches(out: Bytes, targets: Indices, data: Bytes, sources: Indices, lengths: Indices) -> None:
@@ -121,17 +144,14 @@ def _copy_block(out: Bytes, targets: Indices, data: Bytes, sources: Indices, len
 
 
 def heads(data: Bytes, starts: Indices, width: int) -> Values:
-    """`width` bytes, at least one, from each of the rising starts on, as elements of NumPy's void type; zeros beyond
-    the data. Copies.
-    """
+    """`width` bytes, at least one, from each start on, as elements of NumPy's void type; zeros beyond the data."""
     last = data.size - width
-    if starts[-1] <= last:
+    if starts.max() <= last:
         return _windows(data, width)[starts]
-    first = max(last, 0)
+    near_end, first = (starts > last).nonzero()[0], max(last, 0)
     tail = _windows(np.concatenate((data[first:], np.zeros(width, UINT8))), width)
     found = (tail if last < 0 else _windows(data, width))[np.minimum(starts, first)]
-    near_end = int(np.searchsorted(starts, last))
-    found[near_end:] = tail[starts[near_end:] - first]
+    found[near_end] = tail[starts[near_end] - first]
     return found
 
 

@@ -154,9 +154,7 @@ class ListLayout(Layout):
                 elements.to_pylist()  # counts from the first element of all
                 raise
             start = 0
-            for stop in (cuts[1:] - cuts[0]).tolist():
-                found.append(values[start:stop])
-                start = stop
+            found += [values[start : (start := stop)] for stop in (cuts[1:] - cuts[0]).tolist()]
         return found
 
     def rebase(self, array: Array) -> Array:

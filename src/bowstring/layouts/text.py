@@ -11,8 +11,8 @@ import numpy as np
 
 from bowstring.errors import InvalidDataError
 from bowstring.layouts.base import put_nulls, spread
-from bowstring.layouts.gather import copy_stretches, gather, heads, lay
-from bowstring.memory.buffer import UINT8, Bytes
+from bowstring.layouts.gather import spaced
+from bowstring.memory.buffer import Bytes
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import Indices, Values
@@ -22,8 +22,9 @@ _BLOCK_BYTES = 1 << 18
 _BLOCK_VALUES = 1 << 15
 _SPLIT_VALUES = 1 << 12
 _SHORT_BYTES = 128
-_NARROW_BYTES = 16
-_MARKS = 32
+_LONG_BYTES = 1 << 17
+_MARKS = (0, 1, 0x1F)
+"""Characters that hardly any text has."""
 
 
 def is_ascii(data: Values) -> bool:
@@ -67,10 +68,10 @@ def _slices(
             found += cut(data, starts, lengths)
             continue
         valid = mask[first : first + _SPLIT_VALUES]
-        kept = valid.nonzero()[0]
-        if 4 * len(kept) > 3 * len(valid):
-            found += put_nulls(cut(data, starts, lengths * valid), valid)
+        if 4 * np.count_nonzero(valid) > 3 * len(valid):
+            found += put_nulls(cut(data, starts, lengths * valid if cut is _words else lengths), valid)
         else:
+            kept = valid.nonzero()[0]
             found += spread(cut(data, starts[kept], lengths[kept]), valid, len(valid))
     return found
 
@@ -81,45 +82,46 @@ def _words(data: Bytes, starts: Indices, lengths: Indices) -> list[str]:
     They are copied with a mark after each: Python splits there quicker than we can cut. A character that goes on in the
     next value is none, as the mark stands in the middle of it.
     """
-    count = len(lengths)
-    if not count:
+    if not len(lengths):
         return []
-    marks = (lengths + 1).cumsum() - 1
-    size, longest = int(marks[-1]), int(lengths.max())
-    if size > _SHORT_BYTES * count:
+    if int(lengths.sum()) > _SHORT_BYTES * len(lengths):
         return _long_words(data, starts, lengths)
-    width = max(min(longest, 2 * size // count), _NARROW_BYTES)
-    room = np.empty(size + width, UINT8)
-    lay(room, marks - lengths, heads(data, starts, width))
-    if longest > width:
-        long = (lengths > width).nonzero()[0]
-        copy_stretches(room, (marks - lengths)[long], data, starts[long], lengths[long])
-    raw = room.tobytes()
-    for mark in range(_MARKS):
-        if mark not in raw:
-            room[marks[:-1]] = mark
-            return str(room[:size].data, "utf-8").split(chr(mark))
+    room, targets = spaced(data, starts, lengths, 1)
+    for mark in _MARKS:
+        room[targets[1:] - 1] = mark
+        words = str(room[:-1].data, "utf-8").split(chr(mark))
+        if len(words) == len(lengths):
+            return words
     return _long_words(data, starts, lengths)
 
 
 def _long_words(data: Bytes, starts: Indices, lengths: Indices) -> list[str]:
     """The same, one by one."""
+    found: list[str] = []
     stops = starts + lengths
-    first = int(starts[0])
-    raw = data[first : stops.max()].tobytes()
-    places = zip((starts - first).tolist(), (stops - first).tolist(), strict=True)
-    if raw.isascii():
-        text = raw.decode()
-        return [text[start:stop] for start, stop in places]
-    return [raw[start:stop].decode() for start, stop in places]
+    step = 1 + _LONG_BYTES * len(starts) // (1 + int(stops[-1] - starts[0]))
+    for first in range(0, len(starts), step):
+        own, past = starts[first : first + step], stops[first : first + step]
+        held = data[own[0] : past[-1]].data
+        places = zip((own - own[0]).tolist(), (past - own[0]).tolist(), strict=True)
+        try:
+            text = str(held, "ascii")
+        except UnicodeDecodeError:
+            raw = bytes(held)
+            found += [raw[start:stop].decode() for start, stop in places]
+        else:
+            found += [text[start:stop] for start, stop in places]
+    return found
 
 
 def _byte_strings(data: Bytes, starts: Indices, lengths: Indices) -> list[bytes]:
     """The bytes from each of the rising starts on, of each length."""
+    if not len(lengths):
+        return []
     if (starts[1:] == starts[:-1] + lengths[:-1]).all():
-        held = data[starts[0] : starts[-1] + lengths[-1]] if len(starts) else data[:0]
+        held = data[starts[0] : starts[-1] + lengths[-1]]
     else:
-        held = gather(data, starts, lengths)
+        held = spaced(data, starts, lengths, 0)[0]
     return list(map(BytesIO(held.tobytes()).read, lengths.tolist()))
 
 
