@@ -27,12 +27,33 @@ CHUNKED = chunked(2, 0, 3, 1)
 TABLE = bs.Table.from_arrays([CHUNKED, bs.array(list("abcdef"))], names=["n", "s"])
 
 
+def test_columns_are_iterated_over_and_found_by_name() -> None:
+    table = bs.table({"a": [1, 2], "b": ["x", None]})
+    batch = table.to_batches()[0]
+    assert [column.to_pylist() for column in table] == [[1, 2], ["x", None]]
+    assert [column.to_pylist() for column in batch] == [[1, 2], ["x", None]]
+    for data in (table, batch, table.schema):
+        assert "b" in data
+        assert "c" not in data
+        assert 0 not in data
+    long = table.rename_columns(["ab", "b"])
+    assert long.select("ab").column_names == ["ab"], "one name, not its letters"
+    assert long.drop_columns("ab").column_names == ["b"]
+
+
+def test_what_cannot_be_shown_says_why() -> None:
+    broken = bs.Array.from_buffers(bs.string(), 2, [None, np.array([0, 9, 1], np.int32), b"a"])
+    table = bs.Table(bs.schema({"s": bs.string()}), [bs.RecordBatch(bs.schema({"s": bs.string()}), 2, [broken])])
+    for text in (repr(broken), repr(table["s"]), table._repr_html_()):
+        assert "offsets[2] = 1 is less than offsets[1] = 9" in text
+
+
 def test_a_column_is_indexed_and_sliced_across_chunks() -> None:
     assert (len(CHUNKED), CHUNKED.num_chunks, CHUNKED.null_count) == (6, 4, 2)
     assert list(CHUNKED) == CHUNKED.to_pylist() == VALUES
     assert [CHUNKED[index] for index in range(-6, 6)] == VALUES * 2
     for index in (6, -7):
-        with pytest.raises(IndexError, match="column of 6 values"):
+        with pytest.raises(IndexError, match="not within 6 values"):
             CHUNKED[index]
     for start in range(7):
         for stop in range(start, 7):

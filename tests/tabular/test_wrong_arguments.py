@@ -14,6 +14,7 @@ from tests.ipc import samples
 BATCH: Any = samples.batch("int", "text")
 TABLE = bs.Table.from_batches([BATCH])
 NONSENSE = (None, 3, "x", b"x", object())
+HALF: Any = 0.5
 TABLES: list[Any] = [bs.table]
 CALLS: dict[str, Callable[[Any], Any]] = {
     "table": bs.table,
@@ -27,6 +28,18 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "metadata of": lambda it: BATCH.schema.with_metadata({"a": None if isinstance(it, str | bytes) else it}),
     "precision": lambda it: bs.decimal128(0 if it == 3 else it, 2),
     "scale": lambda it: bs.decimal128(5, 1 << 40 if it == 3 else it),
+    "table slice": lambda it: TABLE.slice(HALF if it == 3 else it),
+    "batch slice": lambda it: BATCH.slice(0, -1 if it in (None, 3) else it),
+    "chunked slice": lambda it: TABLE.column(0).slice(-it if it == 3 else it),
+    "array[]": lambda it: BATCH.column(0)[HALF if it == 3 else it],
+    "chunked[]": lambda it: TABLE.column(0)[HALF if it == 3 else it],
+    "child": lambda it: bs.array([{"a": 1}]).field(it),
+    "take": lambda it: BATCH.column(0).take([[1], [2, 3]] if it is None else it),
+    "select": TABLE.select,
+    "drop_columns": TABLE.drop_columns,
+    "sort_by": TABLE.sort_by,
+    "cast": TABLE.cast,
+    "chunks": lambda it: bs.ChunkedArray([it], bs.int8()),
     "table equals": TABLE.equals,
     "batch equals": BATCH.equals,
     "chunked equals": TABLE.column(0).equals,

@@ -191,13 +191,18 @@ class Schema:
             return key % len(self.fields)
         raise NotFoundError(f"there is no column {key}: the schema has {len(self.fields)}")
 
+    def indices(self, keys: str | int | Iterable[str | int]) -> list[int]:
+        """The positions of several fields, or of the one whose name or index is given; errors as `index`."""
+        several = [keys] if isinstance(keys, str) or not isinstance(keys, Iterable) else keys
+        return list(map(self.index, several))
+
     def field(self, key: str | int) -> Field:
         """A field, by its name or index; errors as `index`."""
         return self.fields[self.index(key)]
 
-    def select(self, keys: Iterable[str | int]) -> Schema:
+    def select(self, keys: str | int | Iterable[str | int]) -> Schema:
         """The schema of some of the fields, in the order given."""
-        return Schema(tuple(self.fields[self.index(key)] for key in keys), self.pairs)
+        return Schema(tuple(self.fields[index] for index in self.indices(keys)), self.pairs)
 
     def with_metadata(self, metadata: MetadataLike) -> Schema:
         """The same schema with other custom metadata."""

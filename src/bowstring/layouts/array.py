@@ -8,15 +8,16 @@ nothing.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
-from bowstring.errors import DataTypeError, NotFoundError, UsageError, WouldCopyError
-from bowstring.layouts.base import Indices, Layout, Values, objects
+from bowstring.errors import DataTypeError, NotFoundError
+from bowstring.layouts.base import Layout, Values
 from bowstring.layouts.gather import check_length
+from bowstring.layouts.indexing import index_within, positions, span_within, whole
+from bowstring.layouts.numpy_form import converted
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import Buffer
@@ -140,7 +141,7 @@ class Array:
 
             return nulls.is_valid(self)
         validity = self.buffers[0] if self.layout.has_validity else None
-        index = self._index(index)
+        index = index_within(index, self.length)
         if validity is None:
             return self.null_count == 0
         return bitmap.get(validity, self.offset + index)
@@ -152,6 +153,7 @@ class Array:
             if names.count(key) != 1:
                 raise NotFoundError(f"{names.count(key)} children of {self.type} are called {key!r}; there are {names}")
             key = names.index(key)
+        key = whole("a child's position", key)
         if not -len(names) <= key < len(names):
             raise NotFoundError(f"{self.type} has {len(names)} children, no child {key}")
         return self.rebased().children[key]
@@ -233,11 +235,6 @@ class Array:
     def __iter__(self) -> Iterator[Any]:
         return iter(self.to_pylist())
 
-    def _index(self, index: int) -> int:
-        if not -self.length <= index < self.length:
-            raise IndexError(f"index {index} is not within an array of {self.length} values")
-        return index % self.length
-
     @overload
     def __getitem__(self, key: int) -> Any: ...
     @overload
@@ -248,7 +245,7 @@ class Array:
             if step == 1:
                 return self.slice(start, max(stop - start, 0))
             return self.take(np.arange(start, stop, step, dtype=np.int64))
-        return self.slice(self._index(key), 1).to_pylist()[0]
+        return self.slice(index_within(key, self.length), 1).to_pylist()[0]
 
     # Structure
 
@@ -256,11 +253,7 @@ class Array:
         """The `length` slots from slot `offset` on (to the end by default), without copying; cut to the array's own
         end.
         """
-        offset, length = _whole(offset), None if length is None else _whole(length)
-        if offset < 0 or (length is not None and length < 0):
-            raise UsageError(f"a slice begins at 0 or later and is not negative: offset {offset}, length {length}")
-        offset = min(offset, self.length)
-        length = self.length - offset if length is None else min(length, self.length - offset)
+        offset, length = span_within(offset, length, self.length)
         if length == self.length:
             return self
         known = 0 if self._null_count == 0 else (length if self._null_count == self.length else -1)
@@ -417,50 +410,6 @@ class Array:
         own = self.rebased()
         buffers = tuple(None if b is None else b.to_bytes() for b in own.buffers)
         return _restore, (own.type, own.length, buffers, own.children, own.dictionary)
-
-
-def positions(indices: Sequence[int] | Values | Array, length: int) -> Indices:
-    """Indices as 64-bit integers, each checked to lie within `length` slots; raises `UsageError`."""
-    wanted = indices.to_numpy(zero_copy_only=False) if isinstance(indices, Array) else np.asarray(indices)
-    if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
-        raise UsageError(f"take: indices are a sequence of integers, not {indices!r:.100}")
-    if wanted.size and not (wanted.min() >= 0 and wanted.max() < length):
-        raise UsageError(f"take: indices from {wanted.min()} to {wanted.max()} of an array of {length} values")
-    return wanted.astype(np.int64, copy=False)
-
-
-def converted(made: Values, source: Any, dtype: Any, copy: bool | None) -> Values:
-    """A column's NumPy form as another type, as `__array__` promises.
-
-    A null, which `made` shows as NaN, NaT or None, never becomes a value: raises `DataTypeError` instead, and
-    `WouldCopyError` where no copy is allowed. Among Python objects it is None.
-    """
-    if dtype is None or made.dtype == dtype:
-        return made.copy() if copy else made
-    wanted = np.dtype(dtype)
-    if copy is False:
-        raise WouldCopyError(f"{source.type} does not become {wanted} without copying")
-    valid = [chunk.layout.valid(chunk) for chunk in getattr(source, "chunks", [source])]
-    if all(mask is None or mask.all() for mask in valid):
-        return made.astype(wanted)
-    if wanted.kind == "O" and made.ndim == 1:
-        return objects(source.to_pylist())
-    if made.dtype.kind == "O" and wanted.kind in "fc":
-        nulls = np.fromiter((value is None for value in made.tolist()), np.bool_, made.size).reshape(made.shape)
-        made = np.where(nulls, np.nan, made)
-    elif wanted.kind not in _SHOWS_NULLS.get(made.dtype.kind, "O"):
-        raise DataTypeError(f"values of {source.type} are null, which NumPy's {wanted} cannot show")
-    return made.astype(wanted)
-
-
-_SHOWS_NULLS = {"f": "fcO", "M": "MO", "m": "mO"}
-
-
-def _whole(number: Any) -> int:
-    try:
-        return operator.index(number)
-    except TypeError:
-        raise UsageError(f"a slice is given by whole numbers, not by {number!r}") from None
 
 
 def _restore(*parts: Any) -> Array:

@@ -30,17 +30,22 @@ def value_text(value: Any) -> str:
     return shown if len(shown) <= MAX_VALUE_CHARACTERS else shown[: MAX_VALUE_CHARACTERS - 1] + "…"
 
 
-def _texts(array: Array) -> list[str]:
+def texts(array: Any) -> list[str]:
+    """The values of an array or chunked array as short texts; one text that says why where they cannot be shown."""
     try:
         return [value_text(value) for value in array.to_pylist()]
     except (BowstringError, ArithmeticError, IndexError, MemoryError, TypeError, ValueError) as error:
         return [f"<{error}>"]  # an extension's `decode` may raise what it likes
 
 
+def listed(array: Any, length: int) -> str:
+    """The first and last few values of an array or chunked array of this length, in brackets."""
+    if length <= 2 * EDGE_ITEMS:
+        return f"[{', '.join(texts(array))}]"
+    first, last = texts(array.slice(0, EDGE_ITEMS)), texts(array.slice(length - EDGE_ITEMS))
+    return f"[{', '.join(first)}, …, {', '.join(last)}]"
+
+
 def array_repr(array: Array) -> str:
     """The array in a few lines."""
-    head = f"<bowstring.Array {array.type}[{array.length}]>"
-    if array.length <= 2 * EDGE_ITEMS:
-        return f"{head}\n[{', '.join(_texts(array))}]"
-    first, last = _texts(array.slice(0, EDGE_ITEMS)), _texts(array.slice(array.length - EDGE_ITEMS))
-    return f"{head}\n[{', '.join(first)}, …, {', '.join(last)}]"
+    return f"<bowstring.Array {array.type}[{array.length}]>\n{listed(array, array.length)}"

@@ -9,8 +9,9 @@ from bowstring.compute.ordering import NullPlacement, Order, sorted_positions
 from bowstring.compute.selection import MaskLike, selected
 from bowstring.datatypes.field import Field, Metadata, Schema, check_name
 from bowstring.errors import DataTypeError, InvalidDataError, UsageError
-from bowstring.layouts.array import Array, positions
+from bowstring.layouts.array import Array
 from bowstring.layouts.base import Indices, Values, place
+from bowstring.layouts.indexing import positions, span_within
 from bowstring.layouts.struct_ import rows_of
 from bowstring.tabular import display
 from bowstring.tabular.editing import Columns
@@ -116,17 +117,14 @@ class RecordBatch(Columns):
         """The same batch with other custom metadata for its message."""
         return RecordBatch(self._schema, self.num_rows, self._columns, pairs)
 
-    def select(self, keys: Iterable[str | int]) -> RecordBatch:
+    def select(self, keys: str | int | Iterable[str | int]) -> RecordBatch:
         """The batch of some of the columns, in the order given; nothing is copied."""
-        chosen = [self.schema.index(key) for key in keys]
+        chosen = self.schema.indices(keys)
         return RecordBatch(self.schema.select(chosen), self.num_rows, _Chosen(self._columns, chosen), self.pairs)
 
     def slice(self, offset: int = 0, length: int | None = None) -> RecordBatch:
         """The `length` rows from row `offset` on (to the end by default); nothing is copied."""
-        if offset < 0 or (length is not None and length < 0):
-            raise UsageError(f"a slice begins at 0 or later and is not negative: offset {offset}, length {length}")
-        offset = min(offset, self.num_rows)
-        length = self.num_rows - offset if length is None else min(length, self.num_rows - offset)
+        offset, length = span_within(offset, length, self.num_rows)
         return RecordBatch(self._schema, length, _Sliced(self._columns, offset, length), self.pairs)
 
     def take(self, indices: Sequence[int] | Values | Array) -> RecordBatch:
@@ -152,8 +150,7 @@ class RecordBatch(Columns):
 
         Raises `UsageError` where the names differ.
         """
-        if self.schema.names != target_schema.names:
-            raise UsageError(f"cast: the columns are {self.schema.names}, the schema has {target_schema.names}")
+        check_target(self.schema, target_schema)
         columns = []
         for field, column in zip(target_schema, self._columns, strict=True):
             with place(f"column {field.name!r}"):
@@ -258,8 +255,19 @@ def one_array(values: Any) -> Any:
 
 
 def sorting_of(sorting: str | Sequence[tuple[str, Order]]) -> Sequence[tuple[str, Order]]:
-    """Columns with their orders; the one column of a name rises."""
-    return [(sorting, "ascending")] if isinstance(sorting, str) else sorting
+    """Columns with their orders; the one column of a name rises. Raises `UsageError` for what is neither."""
+    try:
+        return [(sorting, "ascending")] if isinstance(sorting, str) else [(name, order) for name, order in sorting]
+    except (TypeError, ValueError):
+        raise UsageError(f"sort_by: a column's name, or pairs of names and orders, not {sorting!r:.100}") from None
+
+
+def check_target(schema: Schema, target: Schema) -> None:
+    """Raise `UsageError` where columns are not cast to a schema: their names differ, or it is none."""
+    if not isinstance(target, Schema):
+        raise UsageError(f"cast: the target is a schema, not {target!r:.100}")
+    if schema.names != target.names:
+        raise UsageError(f"cast: the columns are {schema.names}, the schema has {target.names}")
 
 
 def distinct_names(schema: Schema) -> list[str]:

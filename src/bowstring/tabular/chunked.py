@@ -13,10 +13,12 @@ from bowstring.compute.selection import MaskLike, selected
 from bowstring.compute.unifying import unified
 from bowstring.datatypes.field import field
 from bowstring.datatypes.types import bool_
-from bowstring.errors import DataTypeError, UsageError, WouldCopyError
-from bowstring.layouts.array import Array, converted, positions
+from bowstring.errors import DataTypeError, WouldCopyError
+from bowstring.layouts.array import Array, as_array
 from bowstring.layouts.base import Indices, Values, place
-from bowstring.layouts.display import EDGE_ITEMS, value_text
+from bowstring.layouts.display import listed
+from bowstring.layouts.indexing import index_within, positions, span_within
+from bowstring.layouts.numpy_form import converted
 from bowstring.layouts.registry import layout_of
 from bowstring.tabular.batch import one_array
 
@@ -32,7 +34,7 @@ class ChunkedArray:
 
     def __init__(self, chunks: Sequence[Array], type: DataType) -> None:
         for chunk in chunks:
-            if chunk.type != type:
+            if as_array(chunk).type != type:
                 raise DataTypeError(f"a chunk of {chunk.type} does not belong to a column of {type}")
         self.chunks = list(chunks)
         self.type = type
@@ -95,9 +97,8 @@ class ChunkedArray:
 
     def slice(self, offset: int = 0, length: int | None = None) -> ChunkedArray:
         """The `length` values from value `offset` on, without copying."""
-        if offset < 0 or (length is not None and length < 0):
-            raise UsageError(f"a slice begins at 0 or later and is not negative: offset {offset}, length {length}")
-        stop = len(self) if length is None else min(offset + length, len(self))
+        offset, length = span_within(offset, length, len(self))
+        stop = offset + length
         parts = []
         for chunk, start in zip(self.chunks, self._starts.tolist(), strict=False):
             first, last = max(offset - start, 0), min(stop - start, chunk.length)
@@ -182,9 +183,7 @@ class ChunkedArray:
             if step != 1:
                 return self.combine_chunks()[key]
             return self.slice(start, max(stop - start, 0))
-        if not -len(self) <= key < len(self):
-            raise IndexError(f"index {key} is not within a column of {len(self)} values")
-        key %= len(self)
+        key = index_within(key, len(self))
         number = int(np.searchsorted(self._starts, key, "right")) - 1
         return self.chunks[number][key - int(self._starts[number])]
 
@@ -231,9 +230,4 @@ class ChunkedArray:
     def __repr__(self) -> str:
         size = len(self)
         cut = f"{len(self.chunks)} chunk{'' if len(self.chunks) == 1 else 's'}"
-        head = f"<bowstring.ChunkedArray {self.type}[{size}] in {cut}>"
-        if size <= 2 * EDGE_ITEMS:
-            return f"{head}\n[{', '.join(map(value_text, self.to_pylist()))}]"
-        first = self.slice(0, EDGE_ITEMS).to_pylist()
-        last = self.slice(size - EDGE_ITEMS).to_pylist()
-        return f"{head}\n[{', '.join(map(value_text, first))}, …, {', '.join(map(value_text, last))}]"
+        return f"<bowstring.ChunkedArray {self.type}[{size}] in {cut}>\n{listed(self, size)}"

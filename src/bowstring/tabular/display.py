@@ -5,8 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from bowstring.errors import BowstringError
-from bowstring.layouts.display import value_text
+from bowstring.layouts.display import texts
 
 if TYPE_CHECKING:
     from bowstring.tabular.batch import RecordBatch
@@ -22,10 +21,8 @@ def html(data: RecordBatch | Table) -> str:
     head = data.slice(0, MAX_ROWS)
     columns = []
     for index in shown:
-        try:
-            columns.append([value_text(value) for value in head.column(index).to_pylist()])
-        except BowstringError as error:
-            columns.append([f"<{error}>"] * head.num_rows)
+        found = texts(head.column(index))
+        columns.append(found if len(found) == head.num_rows else found * head.num_rows)
     titles = "".join(
         f"<th>{escape(data.schema.fields[i].name)}<br><small>{escape(str(data.schema.fields[i].type))}</small></th>"
         for i in shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 import numpy as np
@@ -32,13 +32,21 @@ class Columns(ABC):
         """The names and types of the columns."""
 
     @abstractmethod
-    def select(self, keys: Iterable[str | int]) -> Self:
+    def select(self, keys: str | int | Iterable[str | int]) -> Self:
         """Some of the columns, in the order given; nothing is copied."""
 
     @property
     @abstractmethod
     def columns(self) -> Sequence[Array | ChunkedArray]:
         """All columns."""
+
+    def __iter__(self) -> Iterator[Array | ChunkedArray]:
+        """The columns, in order."""
+        return iter(self.columns)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a column of this name."""
+        return isinstance(name, str) and name in self.schema
 
     def to_pandas(self, **options: Unpack[ToPandas]) -> Any:
         """The columns as a pandas frame (`bowstring.exchange.frames.leaving`, where the options are).
@@ -130,7 +138,7 @@ class Columns(ABC):
 
     def drop_columns(self, columns: str | Sequence[str]) -> Self:
         """Without the columns of these names; raises `NotFoundError`."""
-        gone = {self.schema.index(name) for name in ([columns] if isinstance(columns, str) else columns)}
+        gone = set(self.schema.indices(columns))
         return self.select([index for index in range(len(self.schema)) if index not in gone])
 
     def _with(self, at: int, dropped: int, field_: str | Field, column: Any) -> Self:

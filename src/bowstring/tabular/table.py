@@ -13,11 +13,12 @@ from bowstring.compute.selection import MaskLike, selected
 from bowstring.compute.unifying import has_dictionary, unified
 from bowstring.datatypes.field import Schema
 from bowstring.errors import DataTypeError, UsageError
-from bowstring.layouts.array import Array, as_array, positions
+from bowstring.layouts.array import Array, as_array
 from bowstring.layouts.base import Indices, Values, place
+from bowstring.layouts.indexing import positions, span_within
 from bowstring.layouts.registry import layout_of
 from bowstring.tabular import display
-from bowstring.tabular.batch import RecordBatch, distinct_names, fitting_schema, one_array, sorting_of
+from bowstring.tabular.batch import RecordBatch, check_target, distinct_names, fitting_schema, one_array, sorting_of
 from bowstring.tabular.chunked import ChunkedArray
 from bowstring.tabular.editing import Columns
 
@@ -133,16 +134,14 @@ class Table(Columns):
         """
         return Table(self.schema, list(unified_batches(self.schema, self._batches)))
 
-    def select(self, keys: Iterable[str | int]) -> Table:
+    def select(self, keys: str | int | Iterable[str | int]) -> Table:
         """The table of some of the columns, in the order given; nothing is copied."""
-        chosen = [self.schema.index(key) for key in keys]
+        chosen = self.schema.indices(keys)
         return Table(self.schema.select(chosen), [batch.select(chosen) for batch in self._batches])
 
     def slice(self, offset: int = 0, length: int | None = None) -> Table:
         """The `length` rows from row `offset` on (to the end by default); nothing is copied."""
-        if offset < 0 or (length is not None and length < 0):
-            raise UsageError(f"a slice begins at 0 or later and is not negative: offset {offset}, length {length}")
-        left = self.num_rows - offset if length is None else length
+        offset, left = span_within(offset, length, self.num_rows)
         parts = []
         for batch in self._batches:
             if offset < batch.num_rows and left > 0:
@@ -162,8 +161,7 @@ class Table(Columns):
 
     def cast(self, target_schema: Schema, safe: bool = True) -> Table:
         """The columns as those of another schema with the same names, as `RecordBatch.cast`."""
-        if self.schema.names != target_schema.names:
-            raise UsageError(f"cast: the columns are {self.schema.names}, the schema has {target_schema.names}")
+        check_target(self.schema, target_schema)
         batches = []
         for number, batch in enumerate(self._batches):
             with place(f"record batch {number}"):

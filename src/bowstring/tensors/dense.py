@@ -24,6 +24,7 @@ from bowstring.memory.buffer import Buffer
 from bowstring.tensors.elements import (
     Shaped,
     Values,
+    as_integers,
     as_names,
     as_shape,
     buffer_over,
@@ -87,7 +88,7 @@ class Tensor(Shaped):
         Raises `InvalidDataError` where shape and strides do not fit the memory.
         """
         sizes = as_shape(shape)
-        steps = row_major(sizes, element_dtype(type).itemsize) if strides is None else tuple(map(int, strides))
+        steps = row_major(sizes, element_dtype(type).itemsize) if strides is None else as_integers(strides, "strides")
         held = data if isinstance(data, Buffer) else Buffer.of(data)
         tensor = cls(type, held, sizes, steps, as_names(dim_names, len(sizes)))
         tensor.validate()

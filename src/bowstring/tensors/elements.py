@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import prod
@@ -128,12 +129,17 @@ def shown_shape(shape: Sequence[int]) -> str:
     return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
 
 
+def as_integers(values: Iterable[Any], what: str) -> tuple[int, ...]:
+    """A caller's integers; raises `UsageError` for anything else."""
+    try:
+        return tuple(map(operator.index, values))
+    except TypeError:
+        raise UsageError(f"{what}: expected a sequence of integers, not {values!r}") from None
+
+
 def as_shape(shape: Iterable[Any]) -> tuple[int, ...]:
     """A caller's shape. Raises `UsageError` where it is not made of integers from 0 on."""
-    try:
-        made = tuple(int(size) for size in shape)
-    except (TypeError, ValueError):
-        raise UsageError(f"a shape is a sequence of integers, not {shape!r}") from None
+    made = as_integers(shape, "a shape")
     if any(size < 0 for size in made):
         raise UsageError(f"a shape has no negative sizes: {made}")
     return made
@@ -142,6 +148,8 @@ def as_shape(shape: Iterable[Any]) -> tuple[int, ...]:
 def as_names(names: Iterable[str | None] | None, dimensions: int) -> tuple[str, ...]:
     """Dimension names, one for each dimension or none at all. Raises `UsageError` for another number."""
     made = () if names is None else tuple(name or "" for name in names)
+    if not all(isinstance(name, str) for name in made):
+        raise UsageError(f"dimensions are named by strings, not by {made}")
     if made and len(made) != dimensions:
         raise UsageError(f"{len(made)} dimension names do not fit {dimensions} dimensions")
     return made if any(made) else ()

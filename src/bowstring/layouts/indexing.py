@@ -1,0 +1,57 @@
+"""Which slots are meant: indices, positions and spans as callers give them, checked against a length."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bowstring.errors import UsageError
+from bowstring.layouts.base import Indices, Values
+
+if TYPE_CHECKING:
+    from bowstring.layouts.array import Array
+
+
+def whole(what: str, number: Any) -> int:
+    """A number as Python's integer; raises `UsageError` for one that is not whole, and for anything else."""
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise UsageError(f"{what} is a whole number, not {number!r:.60}") from None
+
+
+def index_within(index: Any, length: int) -> int:
+    """An index, from the end where it is negative, as one from 0 on; raises `IndexError` outside of `length` slots."""
+    found = whole("an index", index)
+    if not -length <= found < length:
+        raise IndexError(f"index {found} is not within {length} values")
+    return found % length
+
+
+def span_within(offset: Any, length: Any, size: int) -> tuple[int, int]:
+    """Where a slice of `size` slots begins, and its length, cut to what there is (to the end where it is None).
+
+    Raises `UsageError` for negative numbers.
+    """
+    offset = whole("a slice's offset", offset)
+    length = size if length is None else whole("a slice's length", length)
+    if offset < 0 or length < 0:
+        raise UsageError(f"a slice begins at 0 or later and is not negative: offset {offset}, length {length}")
+    offset = min(offset, size)
+    return offset, min(length, size - offset)
+
+
+def positions(indices: Sequence[int] | Values | Array, length: int) -> Indices:
+    """Indices as 64-bit integers, each checked to lie within `length` slots; raises `UsageError`."""
+    try:
+        wanted = np.asarray(indices)
+    except ValueError as error:  # lists of several lengths
+        raise UsageError(f"take: indices are a sequence of integers, not {indices!r:.100}: {error}") from None
+    if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
+        raise UsageError(f"take: indices are a sequence of integers, not {indices!r:.100}")
+    if wanted.size and not (wanted.min() >= 0 and wanted.max() < length):
+        raise UsageError(f"take: indices from {wanted.min()} to {wanted.max()} of an array of {length} values")
+    return wanted.astype(np.int64, copy=False)
