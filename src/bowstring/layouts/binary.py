@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _MARK = "\0"
 _JOINED_VALUES = 1 << 13
-_TASTED_VALUES = 16
+_TASTED_VALUES = 32
 
 
 def misfit(values: Sequence[Any], is_text: bool, type: DataType) -> DataTypeError:
@@ -84,10 +84,10 @@ def _encoded(values: list[Any], is_text: bool) -> tuple[Bytes, Values, Mask | No
         return *join(filled), mask
 
 
-def _lengths(values: Sequence[Any]) -> Indices:
+def _lengths(values: Sequence[Any]) -> Values:
     """The lengths of values; quicker where all of them fit a byte."""
     try:
-        return np.frombuffer(bytes(map(len, values)), UINT8).astype(np.int64)
+        return np.frombuffer(bytearray(map(len, values)), UINT8)
     except ValueError:
         return np.fromiter(map(len, values), np.int64, len(values))
 
@@ -100,17 +100,22 @@ def _joined_bytes(values: Sequence[Any]) -> tuple[Bytes, Values]:
 
 
 def _joined_text(values: Sequence[str]) -> tuple[Bytes, Values]:
-    """Strings are encoded in one piece; where characters are not bytes, with marks to find the strings by."""
-    if "".join(values[:_TASTED_VALUES]).isascii():
+    """Strings are encoded in one piece where most are ASCII, with marks to find them by if not all are; else one by
+    one, as characters of several widths, or long strings of such, cost more where they are joined first.
+    """
+    taste = values[:_TASTED_VALUES]
+    ascii_values = list(map(str.isascii, taste)).count(True)
+    if ascii_values == len(taste):
         text = "".join(values)
         if text.isascii():
             return np.frombuffer(bytearray(text.encode()), UINT8), _lengths(values)
-    marked = _MARK.join(values).encode()
-    places = (np.frombuffer(marked, UINT8) == ord(_MARK)).nonzero()[0]
-    if len(places) == len(values) - 1:
-        lengths = np.diff(places, prepend=-1, append=len(marked)) - 1
-        return np.frombuffer(marked.replace(_MARK.encode(), b""), UINT8), lengths
-    parts = list(map(str.encode, values))  # the mark is a character of theirs
+    if 2 * ascii_values > len(taste):
+        marked = _MARK.join(values).encode()
+        places = (np.frombuffer(marked, UINT8) == ord(_MARK)).nonzero()[0]
+        if len(places) == len(values) - 1:
+            lengths = np.diff(places, prepend=-1, append=len(marked)) - 1
+            return np.frombuffer(marked.replace(_MARK.encode(), b""), UINT8), lengths
+    parts = list(map(str.encode, values))
     return np.frombuffer(b"".join(parts), UINT8), _lengths(parts)
 
 

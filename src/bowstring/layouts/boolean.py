@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
 
 
-_TAKEN_VALUES = 1 << 15
-
-
 class BooleanLayout(Layout):
     """A bitmap of values beside the validity bitmap."""
 
@@ -60,7 +57,7 @@ class BooleanLayout(Layout):
 
     def build_plain(self, values: Sequence[Any]) -> Array | None:
         truths, mask = np.empty(len(values), np.bool_), np.empty(len(values), np.bool_)
-        for where, some in blocks(values, _TAKEN_VALUES):
+        for where, some in blocks(values):
             found = plain_booleans(some)
             if found is None:
                 return None

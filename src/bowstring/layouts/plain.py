@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from bowstring.memory.bitmap import Mask
 
 _OBJECT = np.dtype(object)
+_BLOCK_VALUES = 1 << 15
 _FEW = 64
 """Of so few values each is looked at by itself."""
 _RARE = 4
 """Nulls are replaced in a list, one by one, where they are no more than one in so many."""
 
 
-def blocks(values: Sequence[Any], size: int) -> Iterator[tuple[slice, list[Any]]]:
+def blocks(values: Sequence[Any], size: int = _BLOCK_VALUES) -> Iterator[tuple[slice, list[Any]]]:
     """So many values after the other, for as long as they are in the processor's cache, and where they stand among all.
 
     Nobody else has the lists.

@@ -51,9 +51,6 @@ _BLOCK_VALUES = 1 << 13
 """So many Python values are made before the next ones, while they are in the processor's cache."""
 
 
-_TAKEN_VALUES = 1 << 15
-
-
 class PrimitiveLayout(Layout):
     """Slots of one width in bytes, whose meaning is `scalars`'."""
 
@@ -79,7 +76,7 @@ class PrimitiveLayout(Layout):
         if not self.scalars.IS_NUMBER:
             return None
         slots, mask = np.empty(len(values), self.dtype), None
-        for where, some in blocks(values, _TAKEN_VALUES):
+        for where, some in blocks(values):
             found = self.scalars.encode_plain(some)
             if found is None:
                 return None
