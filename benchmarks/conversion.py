@@ -1,6 +1,9 @@
 """Arrays to Python objects and back. The peer is pyarrow: `to_pylist`, and `array` with the type given and inferred.
 
 Rows are `Table.to_pylist` and `Table.from_pylist`. What comes out is compared before the clock starts.
+
+pyarrow leaves its UTF-8 in every string beyond ASCII, and whoever converts that string next finds it there: so there
+are lines for strings that are all new.
 """
 
 from __future__ import annotations
@@ -27,7 +30,11 @@ def _integers(random: np.random.Generator, rows: int) -> Any:
 
 
 def _floats(random: np.random.Generator, rows: int) -> Any:
-    return data.with_nulls(random, pa.array(random.random(rows)))
+    return pa.array(random.random(rows))
+
+
+def _truths(random: np.random.Generator, rows: int) -> Any:
+    return pa.array(random.random(rows) < 0.5)
 
 
 def _lists(random: np.random.Generator, rows: int) -> Any:
@@ -39,7 +46,8 @@ def _lists(random: np.random.Generator, rows: int) -> Any:
 
 def _structs(random: np.random.Generator, rows: int) -> Any:
     names = ["number", "share", "name"]
-    return pa.StructArray.from_arrays([make(random, rows) for make in (_integers, _floats, data.ascii_strings)], names)
+    columns = _integers(random, rows), data.with_nulls(random, _floats(random, rows)), data.ascii_strings(random, rows)
+    return pa.StructArray.from_arrays(columns, names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +57,28 @@ class Shape:
     name: str
     make: Callable[[np.random.Generator, int], Any]
     rows: int
+    has_nulls: bool = False
+    is_kept: bool = False
+    """Whether pyarrow leaves something in values that it converted."""
+
+    def array(self, random: np.random.Generator, rows: int) -> Any:
+        """So many of them as a pyarrow array."""
+        made = self.make(random, rows)
+        return data.with_nulls(random, made) if self.has_nulls else made
 
 
 SHAPES = (
     Shape("integers", _integers, 1_000_000),
-    Shape("floats with nulls", _floats, 1_000_000),
+    Shape("integers with nulls", _integers, 1_000_000, has_nulls=True),
+    Shape("floats", _floats, 1_000_000),
+    Shape("floats with nulls", _floats, 1_000_000, has_nulls=True),
+    Shape("booleans", _truths, 1_000_000),
+    Shape("booleans with nulls", _truths, 1_000_000, has_nulls=True),
     Shape("ASCII strings", data.ascii_strings, 1_000_000),
-    Shape("strings of mixed scripts", data.strings_of_all_scripts, 500_000),
-    Shape(
-        "strings with nulls", lambda random, rows: data.with_nulls(random, data.ascii_strings(random, rows)), 500_000
-    ),
+    Shape("strings of mixed scripts", data.strings_of_all_scripts, 500_000, is_kept=True),
+    Shape("strings with nulls", data.ascii_strings, 500_000, has_nulls=True),
     Shape("lists of integers", _lists, 200_000),
+    Shape("lists of integers with nulls", _lists, 200_000, has_nulls=True),
     Shape("structs", _structs, 200_000),
 )
 
@@ -68,27 +87,30 @@ def run(_folder: Path, effort: Effort) -> Iterator[Outcome]:
     """Measure each kind of values both ways, and then rows."""
     for shape in SHAPES:
         rows = effort.rows(shape.rows)
-        theirs = shape.make(np.random.default_rng(2029), rows)
+        theirs = shape.array(np.random.default_rng(2029), rows)
         ours, values = bowstring.array(theirs), theirs.to_pylist()
         assert ours.to_pylist() == values, f"{shape.name}: to_pylist gives other values"
         assert bowstring.array(values).equals(ours), f"{shape.name}: array gives other values"
         assert bowstring.array(values, ours.type).equals(ours), f"{shape.name}: array of a type gives other values"
-        yield _line(f"to_pylist, {rows:,} {shape.name}", _TO_BOUND, ours.to_pylist, theirs.to_pylist, effort)
-        yield _line(
-            f"array, type given, {rows:,} {shape.name}",
-            _FROM_BOUND,
-            partial(bowstring.array, values, ours.type),
-            partial(pa.array, values, theirs.type),
-            effort,
-        )
-        yield _line(
-            f"array, type inferred, {rows:,} {shape.name}",
-            _FROM_BOUND,
-            partial(bowstring.array, values),
-            partial(pa.array, values),
-            effort,
-        )
+        what = f"{rows:,} {shape.name}"
+        yield _line(f"to_pylist, {what}", _TO_BOUND, ours.to_pylist, theirs.to_pylist, effort)
+        for said, types in (("given", (ours.type, theirs.type)), ("inferred", (None, None))):
+            yield _array_line(f"array, type {said}, {what}", types, values, None, effort)
+            if shape.is_kept:
+                yield _array_line(f"array, type {said}, {what}, all new", types, values, theirs, effort)
     yield from _rows(effort)
+
+
+def _array_line(line: str, types: tuple[Any, Any], values: list[Any], source: Any, effort: Effort) -> Outcome:
+    """Values become arrays; before each sample they are made anew out of `source`, if there is one."""
+
+    def renew() -> None:
+        if source is not None:
+            values[:] = source.to_pylist()
+
+    ours = Contender("bowstring", timed(lambda: bowstring.array(values, types[0]), renew))
+    theirs = Contender("pyarrow", timed(lambda: pa.array(values, types[1]), renew))
+    return compare((GROUP, line), _FROM_BOUND, ours, [theirs], effort)
 
 
 def _rows(effort: Effort) -> Iterator[Outcome]:
