@@ -103,3 +103,12 @@ def test_a_file_that_may_not_be_read_is_one_line_and_status_1(name: str, tmp_pat
     assert done.returncode == 1
     assert done.stderr.endswith(b"closed.arrow: cannot be opened: Permission denied (bowstring --debug shows where)\n")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_letter_that_the_output_lacks_is_shown_as_an_escape(path: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        command("concat", path, "-o", tmp_path / "é\u0171.arrow"),
+        env={**BUFFERED, "PYTHONIOENCODING": "latin-1"}, capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"/\xe9\\u0171.arrow: 100,000 rows" in done.stdout

@@ -9,7 +9,7 @@ from itertools import islice
 import click
 
 from bowstring.cli.rows import column_option, limited, one_by_one, write_csv, write_json_lines, write_table
-from bowstring.cli.streams import PATH, counted, forgive_letters, given, max_piped_option, progress, telling
+from bowstring.cli.streams import PATH, counted, given, max_piped_option, progress, telling
 from bowstring.ipc.opening import open_any
 
 _ROWS_SHOWN = 1000
@@ -34,7 +34,6 @@ def cat(file: str | None, *, form: str | None, columns: tuple[str, ...], whole: 
     FILE is a path, or - for standard input; without it, standard input is read where it is no terminal. On a terminal
     the first 1,000 rows are shown.
     """
-    forgive_letters()
     is_terminal = sys.stdout.isatty()
     limit = _ROWS_SHOWN if is_terminal and not whole else None
     source = given(file)

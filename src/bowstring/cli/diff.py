@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from bowstring.cli.settings import FAILED
-from bowstring.cli.streams import PATH, counted, forgive_letters, given, max_piped_option, named, progress
+from bowstring.cli.streams import PATH, counted, given, max_piped_option, named, progress
 from bowstring.inspection.differences import (
     LengthDifference,
     RowDifference,
@@ -42,7 +42,6 @@ def diff(left: str, right: str, *, count: int, ignore_metadata: bool, as_documen
     """
     if left == right == "-":
         raise click.UsageError("only one of the two can be standard input")
-    forgive_letters()
     with (
         open_any(given(left), max_piped_bytes=max_piped_bytes) as mine,
         open_any(given(right), max_piped_bytes=max_piped_bytes) as theirs,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from bowstring.cli.rows import column_option, limited, one_by_one, write_csv, write_json_lines, write_table
-from bowstring.cli.streams import PATH, forgive_letters, given, max_piped_option, telling
+from bowstring.cli.streams import PATH, given, max_piped_option, telling
 from bowstring.ipc.opening import open_any
 
 
@@ -24,7 +24,6 @@ def head(
     FILE is a path, or - for standard input; without it, standard input is read where it is no terminal. No batch is
     read beyond those rows.
     """
-    forgive_letters()
     source = given(file)
     with telling(file), open_any(source, columns or None, max_piped_bytes=max_piped_bytes) as reader:
         rows = limited(one_by_one(reader), count)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from bowstring.cli.streams import PATH, forgive_letters, given, max_piped_option
+from bowstring.cli.streams import PATH, given, max_piped_option
 from bowstring.cli.tables import page, plain_table
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Metadata
@@ -39,7 +39,6 @@ def info(file: str | None, *, as_json: bool, show_all: bool, max_piped_bytes: in
     are read, never the data.
     """
     found = inspect(given(file), max_piped_bytes=max_piped_bytes)
-    forgive_letters()
     if as_json:
         click.echo(json.dumps(as_document(found), indent=2))
         return

@@ -24,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line `arguments` (without the program's name; by default the process's own); its exit status."""
     settings = Settings(debug=bool(os.environ.get("BOWSTRING_DEBUG")))
     _stand_in_for_closed_streams()
+    _forgive_letters()
     try:
         status = _run(arguments, settings)
         sys.stdout.flush()
@@ -63,6 +64,13 @@ def _drop_what_cannot_be_written() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _forgive_letters() -> None:
+    """Let a terminal that lacks a letter show an escape; that is no reason to fail."""
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="backslashreplace")
 
 
 def _stand_in_for_closed_streams() -> None:

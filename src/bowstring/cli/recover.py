@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from bowstring.cli.settings import FAILED
-from bowstring.cli.streams import PATH, binary_output, forgive_letters, given, max_piped_option, named, progress
+from bowstring.cli.streams import PATH, binary_output, given, max_piped_option, named, progress
 from bowstring.inspection.text import printable
 from bowstring.ipc.upkeep.recover import Recovery, recover as recover_data
 from bowstring.ipc.upkeep.salvage import Dropped
@@ -32,7 +32,6 @@ def recover(source: str, target: str, *, quick: bool, as_json: bool, show_all: b
     report goes to standard error where the data goes to standard output. Exit status 1 where something was dropped.
     What TARGET holds is sound, but damage that makes one value into another can't be seen: Arrow has no checksums.
     """
-    forgive_letters()
     with binary_output(target) as out, progress("recovering") as advance:
         report = recover_data(given(source), out, not quick, max_piped_bytes=max_piped_bytes, advance=advance)
     shown = list(report.dropped if show_all else report.dropped[:_DROPPED_SHOWN])

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from bowstring.cli.streams import PATH, forgive_letters, given, max_piped_option, named
+from bowstring.cli.streams import PATH, given, max_piped_option, named
 from bowstring.cli.tables import page, plain_table, terminal_width
 from bowstring.inspection.inspector import inspect
 from bowstring.inspection.report import ColumnReport, Inspection
@@ -31,7 +31,6 @@ def sizes(file: str | None, *, as_json: bool, show_all: bool, max_piped_bytes: i
     are read, never the data.
     """
     found = inspect(given(file), max_piped_bytes=max_piped_bytes)
-    forgive_letters()
     if as_json:
         click.echo(json.dumps(_document(named(file), found), indent=2))
         return

@@ -60,13 +60,6 @@ def telling(file: str | None) -> Iterator[None]:
         raise type(error)(f"{named(file)}: {error}") from None
 
 
-def forgive_letters() -> None:
-    """Let a terminal that lacks a letter show an escape; that is no reason to fail."""
-    reconfigure = getattr(sys.stdout, "reconfigure", None)
-    if reconfigure is not None:
-        reconfigure(errors="backslashreplace")
-
-
 @contextmanager
 def binary_output(path: str) -> Iterator[str | BinaryIO]:
     """Where binary data goes: the path, or standard output for "-", which must be no terminal."""

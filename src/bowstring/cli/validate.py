@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from bowstring.cli.settings import FAILED
-from bowstring.cli.streams import PATH, forgive_letters, given, max_piped_option, named, progress
+from bowstring.cli.streams import PATH, given, max_piped_option, named, progress
 from bowstring.inspection.text import printable
 from bowstring.inspection.validating import Fault, Validation, Validator
 
@@ -31,7 +31,6 @@ def validate(file: str | None, *, quick: bool, as_json: bool, show_all: bool, ma
     looked at: offsets, indices, UTF-8, run ends, decimals and so on.
     """
     source, limit = given(file), None if show_all else _FAULTS_SHOWN
-    forgive_letters()
     kept: list[Fault] = []
     with progress("validating") as advance:
         validator = Validator(source, not quick, max_piped_bytes=max_piped_bytes, advance=advance)
