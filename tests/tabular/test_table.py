@@ -27,6 +27,24 @@ CHUNKED = chunked(2, 0, 3, 1)
 TABLE = bs.Table.from_arrays([CHUNKED, bs.array(list("abcdef"))], names=["n", "s"])
 
 
+def test_chunks_of_other_dictionaries_are_joined_over_their_union() -> None:
+    words, type_ = [f"w{number}" for number in range(100)], bs.dictionary(bs.int8(), bs.string())
+    chunks = [bs.array(words[start:] + words[:start], type_) for start in (0, 30, 60)]
+    column = bs.ChunkedArray(chunks, type_)
+    table = bs.concat_tables([bs.table({"w": chunk}) for chunk in chunks])
+    values = column.to_pylist()
+    for made in (column.combine_chunks(), bs.concat_arrays(chunks), table.combine_chunks()["w"].combine_chunks()):
+        assert made.to_pylist() == values
+        assert made.dictionary is not None
+        assert made.dictionary.length == 100
+    assert column.take([0, 150, 299]).to_pylist() == [values[0], values[150], values[299]]
+    assert table.sort_by("w")["w"].to_pylist() == sorted(values)
+    filled = bs.array([*map(str, range(128)), None], type_).fill_null("5")
+    assert filled.to_pylist()[-1] == "5"
+    assert filled.dictionary is not None
+    assert filled.dictionary.length == 128
+
+
 def test_columns_are_iterated_over_and_found_by_name() -> None:
     table = bs.table({"a": [1, 2], "b": ["x", None]})
     batch = table.to_batches()[0]

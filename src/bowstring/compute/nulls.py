@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bowstring.compute.encoding import run_end_decode
+from bowstring.compute.unifying import has_dictionary, united
 from bowstring.datatypes.types import Bool
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Values, place
@@ -79,4 +80,7 @@ def fill_null(array: Array, fill_value: Any) -> Array:
     valid = array.layout.valid(array)
     if valid is None or fill_value is None:
         return array
-    return array.layout.fill(array, valid, filler)
+    if not has_dictionary(array.layout):
+        return array.layout.fill(array, valid, filler)
+    joined = united([array, filler])
+    return joined.layout.take(joined, np.where(valid, np.arange(array.length), array.length))

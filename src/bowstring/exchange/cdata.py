@@ -183,12 +183,7 @@ def import_array(source: object) -> Array:
     """
     if gives_array(source) or isinstance(source, tuple):
         return _take(source)[1]
-    chunked = import_chunked(source)
-    chunks = chunked.chunks
-    if len(chunks) == 1:
-        return chunks[0]
-    layout = layout_of(chunked.type)
-    return layout.concat(chunks) if chunks else layout.build([])
+    return import_chunked(source).combine_chunks()
 
 
 def import_batch(source: object) -> RecordBatch:

@@ -250,7 +250,7 @@ class InterchangeFrame:
             raise WouldCopyError(
                 f"column {key!r} has {column.num_chunks} chunks: take them one by one, or allow the copy"
             )
-        return InterchangeColumn(column.unify_dictionaries().combine_chunks(), self._allow_copy)
+        return InterchangeColumn(column.combine_chunks(), self._allow_copy)
 
     def get_columns(self) -> list[InterchangeColumn]:
         """All columns."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from bowstring.compute.selection import MaskLike, selected
-from bowstring.compute.unifying import unified
+from bowstring.compute.unifying import unified, united
 from bowstring.datatypes.field import field
 from bowstring.datatypes.types import bool_
 from bowstring.errors import DataTypeError, WouldCopyError
@@ -89,11 +89,13 @@ class ChunkedArray:
         return converted(self.to_numpy(zero_copy_only=copy is False), self, dtype, copy)
 
     def combine_chunks(self) -> Array:
-        """All values in one array; copies, unless there is exactly one chunk."""
+        """All values in one array; copies, unless there is exactly one chunk.
+
+        Raises `DataTypeError` where the union of the chunks' dictionaries is too large for the indices.
+        """
         if len(self.chunks) == 1:
             return self.chunks[0]
-        layout = layout_of(self.type)
-        return layout.concat(self.chunks) if self.chunks else layout.build([])
+        return united(self.chunks) if self.chunks else layout_of(self.type).build([])
 
     def slice(self, offset: int = 0, length: int | None = None) -> ChunkedArray:
         """The `length` values from value `offset` on, without copying."""

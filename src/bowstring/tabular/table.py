@@ -10,7 +10,7 @@ import numpy as np
 
 from bowstring.compute.ordering import NullPlacement, Order, sorted_positions
 from bowstring.compute.selection import MaskLike, selected
-from bowstring.compute.unifying import has_dictionary, unified
+from bowstring.compute.unifying import has_dictionary, unified, united
 from bowstring.datatypes.field import Schema
 from bowstring.errors import DataTypeError, UsageError
 from bowstring.layouts.array import Array, as_array
@@ -115,15 +115,10 @@ class Table(Columns):
         return list(self._batches)
 
     def combine_chunks(self) -> Table:
-        """The same table as one batch; copies, unless there is exactly one."""
+        """The same table as one batch; copies, unless there is exactly one. Errors as `ChunkedArray.combine_chunks`."""
         if len(self._batches) == 1:
             return self
-        columns = [
-            layout_of(f.type).concat([b.column(i) for b in self._batches])
-            if self._batches
-            else layout_of(f.type).build([])
-            for i, f in enumerate(self.schema)
-        ]
+        columns = [column.combine_chunks() for column in self.columns]
         return Table(self.schema, [RecordBatch(self.schema, self.num_rows, columns)])
 
     def unify_dictionaries(self) -> Table:
@@ -306,7 +301,10 @@ def concat_tables(tables: Iterable[Table]) -> Table:
 
 
 def concat_arrays(arrays: Iterable[Array]) -> Array:
-    """Arrays of one data type, end to end in one array; copies."""
+    """Arrays of one data type, end to end in one array; copies.
+
+    Of dictionaries the array has the union. Raises `DataTypeError` where that is too large for the indices.
+    """
     held = list(arrays)
     if not held:
         raise UsageError("there are no arrays to concatenate")
@@ -315,4 +313,4 @@ def concat_arrays(arrays: Iterable[Array]) -> Array:
             raise UsageError(f"arrays of {held[0].type} and {array.type} do not make one array")
     if sum(array.length for array in held) >= 1 << 63:
         raise UsageError("an array has less than 2**63 values")
-    return held[0].layout.concat(held)
+    return united(held)

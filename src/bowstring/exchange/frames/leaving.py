@@ -173,7 +173,7 @@ def _column(column: ChunkedArray, options: Options, stored: Any = None) -> Any:
         return _of_dtype(column, dtype, options)
     if isinstance(type_, _TEXTS) and strings_dtype() is not None:
         return _text(column, strings_dtype())
-    return _default(column.unify_dictionaries().combine_chunks(), options)
+    return _default(column.combine_chunks(), options)
 
 
 _TEXTS = (t.Utf8, t.LargeUtf8, t.Utf8View)
