@@ -211,6 +211,14 @@ def test_dictionaries_that_pandas_would_refuse_are_made_anew(words: list[Any], d
     assert shown == [None if v is None or v != v else v for v in array.to_pylist()]
 
 
+def test_an_extension_that_shows_its_storage_s_values_is_shown_as_those() -> None:
+    for storage, value in ((bs.timestamp("us", "Europe/Paris"), 5), (bs.date32(), 7), (bs.list_(bs.int8()), [1])):
+        plain = bs.array([value, None], storage)
+        ours = bs.array([value, None], bs.opaque(storage, "a", "b")).to_pandas()
+        assert ours.dtype == plain.to_pandas().dtype
+        assert repr(ours.tolist()) == repr(plain.to_pandas().tolist())
+
+
 def test_words_that_pandas_makes_no_index_of_are_no_categories() -> None:
     halves = bs.array([0.5, None, 0.5], bs.dictionary(bs.int8(), bs.float16()))
     assert str(halves.to_pandas().dtype) == "float16"

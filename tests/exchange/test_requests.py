@@ -33,6 +33,10 @@ GRANTED: list[tuple[bs.Array, pa.DataType]] = [
     (bs.array([b"0123456789abcdef"], bs.uuid()), pa.binary(16)),
     (bs.array([{"s": "a"}, None], bs.struct({"s": bs.string()})), pa.struct([("s", pa.string_view())])),
     (bs.array([["a"], None, ["b", None]]), pa.list_(pa.large_string())),
+    (bs.array([["a"], None, ["b", None]]), pa.large_list(pa.string())),
+    (bs.array([["a"], None, ["b", None]], bs.list_view(bs.string())), pa.list_(pa.string())),
+    (bs.array([[1, 2], None], bs.list_(bs.int8(), 2)), pa.large_list_view(pa.int16())),
+    (bs.array([[1, 2], None]), pa.list_(pa.int64(), 2)),
 ]  # fmt: skip
 REFUSED: list[tuple[bs.Array, pa.DataType]] = [
     (bs.array([1, 300], bs.int64()), pa.int8()),
@@ -50,6 +54,7 @@ REFUSED: list[tuple[bs.Array, pa.DataType]] = [
     (bs.array([0], bs.timestamp("ms")), pa.timestamp("ms", "UTC")),
     (bs.array([list(range(3))]), pa.list_(pa.field("item", pa.int64(), nullable=False))),
     (bs.array([[1]]), pa.list_(pa.string())),
+    (bs.array([[1], [1, 2]]), pa.list_(pa.int64(), 2)),
     (bs.array(range(200)), pa.dictionary(pa.int8(), pa.int64())),
     (bs.array([1]), bs.uuid()),
 ]  # fmt: skip

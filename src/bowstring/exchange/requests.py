@@ -1,9 +1,9 @@
 """«Schema Requests» of the PyCapsule interface: the same data in the representation that its consumer prefers.
 
 A request is granted where the wanted type is another way to lay out the same values (text of another offset width,
-with a dictionary or without, integers of another width that hold every value, …), and where every value goes through
-unchanged. Otherwise the data goes out as it is, which the protocol allows; nobody gets other values than there are. A
-request for other columns than there are is an error.
+with a dictionary or without, lists of another kind, integers of another width that hold every value, …), and where
+every value goes through unchanged. Otherwise the data goes out as it is, which the protocol allows; nobody gets other
+values than there are. A request for other columns than there are is an error.
 """
 
 from __future__ import annotations
@@ -113,7 +113,8 @@ def _alike(own: t.DataType, wanted: t.DataType) -> bool:
     if inner_own is not own or inner_wanted is not wanted:
         return _alike(inner_own, inner_wanted)
     if own.num_fields or wanted.num_fields:
-        return type(own) is type(wanted) and _children_alike(own, wanted)
+        are_lists = isinstance(own, t.ListLike) and isinstance(wanted, t.ListLike)
+        return (are_lists or type(own) is type(wanted)) and _children_alike(own, wanted)
     condition = _CONDITIONS.get(type(own))
     if condition is not None:
         return type(own) is type(wanted) and condition(own, wanted)

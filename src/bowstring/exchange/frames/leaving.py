@@ -292,8 +292,13 @@ def _lists(array: Array, options: Options) -> Any:
     )
 
 
-def _extended(array: Array, _: Options) -> Any:
-    """Numbers, booleans and moments by their NumPy form, anything else as the extension's Python values."""
+def _extended(array: Array, options: Options) -> Any:
+    """The storage's values as those; others by their NumPy form where they are numbers, booleans or moments, else as
+    the extension's Python values.
+    """
+    kind: Any = type(array.type)
+    if kind.decode is ExtensionType.decode and kind.from_storage_numpy is ExtensionType.from_storage_numpy:
+        return _default(array.storage, options)
     values = objects([]) if array.null_count else array.to_numpy(zero_copy_only=False)
     if values.ndim == 1 and values.dtype.kind in "biufmM":
         return values
