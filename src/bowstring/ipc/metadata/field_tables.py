@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +19,14 @@ from bowstring.datatypes import types
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Field, Metadata, many_fields
-from bowstring.errors import BowstringError
+from bowstring.errors import BowstringError, InvalidDataError
 from bowstring.flatbuf.codec import Message, Scalar, Slot, Table, TableSpec, Text
 from bowstring.flatbuf.many import Positions, Tables, Truths, Words, items
 from bowstring.flatbuf.tables import SPECS, TYPES
 from bowstring.ipc.metadata.schema_tables import DictionaryId
 from bowstring.ipc.metadata.type_tables import flat_examples, read_type
+from bowstring.layouts import text
+from bowstring.layouts.gather import gather
 from bowstring.layouts.registry import layout_of
 
 _FIELD = SPECS["Field"]
@@ -172,11 +174,9 @@ class FieldTables:
         if visited > message.tables_left or text_bytes > message.text_left:
             return out, {}
         nullable = ((flags > 0) & (words.bytes[flags] != 0))[rows].tolist()
-        ends = (starts + lengths)[rows].tolist()
-        raw = words.raw
         try:
-            names = [raw[start:end].decode() for start, end in zip(starts[rows].tolist(), ends, strict=True)]
-        except UnicodeDecodeError:
+            names = _names(words, starts[rows], lengths[rows])
+        except InvalidDataError:
             return out, {}
         message.tables_left -= visited
         message.text_left -= text_bytes
@@ -359,6 +359,13 @@ class _Key:
             return same
         start = int(self._starts[first])
         return self._words.equal(self._starts[rows], self._values[rows], self._words.raw[start : start + length])
+
+
+def _names(words: Words, starts: Positions, lengths: Positions) -> list[str]:
+    """The strings at these places of a message; raises `InvalidDataError` where one is no UTF-8."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return cast("list[str]", text.slices(gather(words.bytes, starts, lengths), offsets, None))
 
 
 def _dictionary(bit_width: int, is_signed: bool, is_ordered: bool, values: DataType) -> DataType | None:
