@@ -253,3 +253,42 @@ def test_no_value_is_kept_alive() -> None:
         bs.array([value] * 300 + nulls, bs.float64())
         bs.array([value] * 300 + nulls)
     assert sys.getrefcount(value) == before
+
+
+NESTED: dict[str, tuple[bs.DataType, list[Any]]] = {
+    "integers": (bs.list_(bs.int64()), [[1, 2, 3], [], None, [None], [4]]),
+    "floats": (bs.list_(bs.float64()), [[0.5], [], [-0.0, NAN], None]),
+    "strings": (bs.list_(bs.string()), [["a", "é"], None, [], ["\0", None]]),
+    "lists": (bs.list_(bs.list_(bs.int64())), [[[1], []], None, [None, [2, None]], []]),
+    "large lists": (bs.large_list(bs.bool_()), [[True], [False, None], [], None]),
+    "structs": (bs.list_(bs.struct({"a": bs.int64()})), [[{"a": 1}, None], [], None]),
+    "long ones": (bs.list_(bs.int64()), [list(range(300)), [], None, [1]]),
+}
+
+
+@pytest.mark.parametrize("kind", NESTED)
+@pytest.mark.parametrize("length", [0, 1, 4095, 4096, 4097, 9000])
+def test_lists_come_back_exactly_wherever_they_stand(kind: str, length: int) -> None:
+    type_, pattern = NESTED[kind]
+    values = [pattern[index % len(pattern)] for index in range(length)]
+    kept = [None if value is None else list(value) for value in values]
+    made = bs.array(values, type_)
+    made.validate(full=True)
+    assert repr(made.to_pylist()) == repr(values) == repr(kept)
+    assert made.null_count == values.count(None)
+
+
+@pytest.mark.parametrize("at", [0, 4095, 4096, 8999])
+def test_what_is_no_list_or_no_element_is_named_by_its_place(at: int) -> None:
+    values: list[Any] = [[1, 2, 3]] * 9000
+    values[at] = (1, None)
+    assert bs.array(values, bs.list_(bs.int64())).to_pylist() == [*values[:at], [1, None], *values[at + 1 :]]
+    values[at] = 7
+    with pytest.raises(DataTypeError, match=rf"value {at}: 7"):
+        bs.array(values, bs.list_(bs.int64()))
+    values[at] = [1, True, 3]
+    with pytest.raises(DataTypeError, match=rf"value {3 * at + 1}: True"):
+        bs.array(values, bs.list_(bs.int64()))
+    values[at] = {"a": 1}
+    with pytest.raises(DataTypeError, match=rf"value {at}\b"):
+        bs.array(values, bs.list_(bs.int64()))

@@ -37,7 +37,7 @@ from bowstring.layouts.equality import same, throughout
 from bowstring.layouts.gather import gather
 from bowstring.layouts.hashing import byte_identities
 from bowstring.layouts.joining import joined_bytes, joined_cuts, joined_validity
-from bowstring.layouts.plain import blocks, nulls_filled
+from bowstring.layouts.plain import blocks, lengths_of_values, nulls_filled
 from bowstring.layouts.ranking import byte_ranks
 from bowstring.layouts.scalars.base import is_bytes
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
@@ -84,16 +84,8 @@ def _encoded(values: list[Any], is_text: bool) -> tuple[Bytes, Values, Mask | No
         return *join(filled), mask
 
 
-def _lengths(values: Sequence[Any]) -> Values:
-    """The lengths of values; quicker where all of them fit a byte."""
-    try:
-        return np.frombuffer(bytearray(map(len, values)), UINT8)
-    except ValueError:
-        return np.fromiter(map(len, values), np.int64, len(values))
-
-
 def _joined_bytes(values: Sequence[Any]) -> tuple[Bytes, Values]:
-    data, lengths = b"".join(values), _lengths(values)
+    data, lengths = b"".join(values), lengths_of_values(values)
     if len(data) != lengths.sum():  # a view of larger elements among the byte strings
         raise TypeError
     return np.frombuffer(data, UINT8), lengths
@@ -108,7 +100,7 @@ def _joined_text(values: Sequence[str]) -> tuple[Bytes, Values]:
     if ascii_values == len(taste):
         text = "".join(values)
         if text.isascii():
-            return np.frombuffer(bytearray(text.encode()), UINT8), _lengths(values)
+            return np.frombuffer(bytearray(text.encode()), UINT8), lengths_of_values(values)
     if 2 * ascii_values > len(taste):
         marked = _MARK.join(values).encode()
         places = (np.frombuffer(marked, UINT8) == ord(_MARK)).nonzero()[0]
@@ -116,7 +108,7 @@ def _joined_text(values: Sequence[str]) -> tuple[Bytes, Values]:
             lengths = np.diff(places, prepend=-1, append=len(marked)) - 1
             return np.frombuffer(marked.replace(_MARK.encode(), b""), UINT8), lengths
     parts = list(map(str.encode, values))
-    return np.frombuffer(b"".join(parts), UINT8), _lengths(parts)
+    return np.frombuffer(b"".join(parts), UINT8), lengths_of_values(parts)
 
 
 def cut(lengths: Values, dtype: np.dtype[Any], what: DataType) -> Values:

@@ -40,6 +40,7 @@ from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.gather import take_stretches
 from bowstring.layouts.identity import list_identity
 from bowstring.layouts.joining import joined_cuts, joined_validity, lengths_of
+from bowstring.layouts.plain import blocks, lengths_of_values, nulls_filled
 from bowstring.memory.buffer import Buffer
 
 if TYPE_CHECKING:
@@ -101,6 +102,9 @@ _LONG_LIST = 128
 _FEW_LISTS = 8
 
 
+_TAKEN_LISTS = 1 << 12
+
+
 class ListLayout(Layout):
     """Lists cut out of one child by 32- or 64-bit offsets."""
 
@@ -130,7 +134,26 @@ class ListLayout(Layout):
         offsets = cut(lengths, self.offset_type, self.type)
         return Array(self, len(lengths), (validity, Buffer.of(offsets)), (child,))
 
+    def build_plain(self, values: Sequence[Any]) -> Array | None:
+        parts: list[Array] = []
+        lengths, mask = np.empty(len(values), np.int64), np.ones(len(values), np.bool_)
+        for where, some in blocks(values, _TAKEN_LISTS):
+            filled, valid = nulls_filled(some, [])
+            if list(map(builtins.type, filled)).count(list) < len(filled):
+                return None
+            part = self.children[0].build_plain(list(chain.from_iterable(filled)))
+            if part is None:
+                return None
+            parts.append(part)
+            lengths[where] = lengths_of_values(filled)
+            if valid is not None:
+                mask[where] = valid
+        return self.of(lengths, self.children[0].concat(parts), validity_of(mask)) if parts else None
+
     def build(self, values: Sequence[Any]) -> Array:
+        plain = self.build_plain(values)
+        if plain is not None:
+            return plain
         elements, lengths, mask = flatten(values, self.type)
         return self.of(lengths, self.children[0].build(elements), validity_of(mask))
 
@@ -216,6 +239,9 @@ class MapLayout(ListLayout):
     def __init__(self, type: Map, entries: Layout) -> None:
         super().__init__(type, 32, entries)
         self._names = (type.key_field.name, type.item_field.name)
+
+    def build_plain(self, values: Sequence[Any]) -> Array | None:
+        return None
 
     def build(self, values: Sequence[Any]) -> Array:
         filled, mask = split_nulls(values, ())

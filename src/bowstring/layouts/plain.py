@@ -37,6 +37,14 @@ def blocks(values: Sequence[Any], size: int = _BLOCK_VALUES) -> Iterator[tuple[s
         yield slice(first, first + len(some)), some if type(some) is list else list(some)
 
 
+def lengths_of_values(values: Sequence[Any]) -> Values:
+    """The lengths of values, in less time where all of them fit a byte."""
+    try:
+        return np.frombuffer(bytearray(map(len, values)), np.uint8)
+    except ValueError:
+        return np.fromiter(map(len, values), np.int64, len(values))
+
+
 def object_array(values: list[Any]) -> Values:
     """The objects of a list that nobody else changes meanwhile, shape (length,).
 
@@ -86,12 +94,17 @@ def plain_booleans(values: list[Any]) -> tuple[Mask, Mask] | None:
     return (true, valid) if (known == valid).all() else None
 
 
-def plain_integers(values: Sequence[Any], dtype: np.dtype[Any]) -> Values | None:
-    """Python integers as those of a machine; None where others are among them, and such as do not fit."""
-    if list(map(type, values)).count(int) < len(values):
-        return None
+def plain_integers(values: list[Any], dtype: np.dtype[Any]) -> tuple[Values, Mask | None] | None:
+    """Python integers as those of a machine (0 for None), and the mask of those that are not None (None where all are);
+    None where others are among them, and such as do not fit. The list is changed, and nobody else changes it meanwhile.
+    """
+    count, mask = list(map(type, values)).count(int), None
+    if count < len(values):
+        values, mask = nulls_filled(values, 0)
+        if mask is None or np.count_nonzero(mask) > count:
+            return None
     try:
-        return np.frombuffer(struct.pack(f"{len(values)}{dtype.char}", *values), dtype)
+        return np.frombuffer(struct.pack(f"{len(values)}{dtype.char}", *values), dtype), mask
     except struct.error:
         return None
 
@@ -118,8 +131,14 @@ class _Parts:
         self.write = self.kept.append
 
 
-def plain_floats(values: Sequence[Any]) -> Values | None:
-    """Python floats as 64-bit floats of any byte order; None where others are among them."""
+def plain_floats(values: list[Any]) -> tuple[Values, Mask | None] | None:
+    """As `plain_integers`, for floats: 64-bit ones, of any byte order."""
+    filled, mask = nulls_filled(values, 0.0)
+    slots = _floats(filled)
+    return None if slots is None else (slots, mask)
+
+
+def _floats(values: list[Any]) -> Values | None:
     count = len(values)
     if count < _FEW:
         return np.array(values, np.float64) if {float}.issuperset(map(type, values)) else None

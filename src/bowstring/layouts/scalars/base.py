@@ -44,7 +44,8 @@ class Scalars(ABC):
     def encode_plain(self, values: list[Any]) -> tuple[Values, Mask | None] | None:
         """Python values of exactly one type, and None, as slots and which of them are valid (None where all are).
 
-        None where other values are among them, and such as do not fit. Nobody else changes the list meanwhile.
+        None where other values are among them, and such as do not fit. The list is changed, and nobody else changes it
+        meanwhile.
         """
         return None
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from bowstring.datatypes.types import FixedSizeBinary, FloatingPoint, Int
 from bowstring.layouts.hashing import byte_identities
-from bowstring.layouts.plain import nulls_filled, plain_floats, plain_integers
+from bowstring.layouts.plain import plain_floats, plain_integers
 from bowstring.layouts.ranking import byte_ranks
 from bowstring.layouts.scalars.base import Scalars, is_bytes, words_differ
 
@@ -40,9 +40,7 @@ class Integers(Scalars):
         self._code = code if type.is_signed else code.upper()
 
     def encode_plain(self, values: list[Any]) -> tuple[Values, Mask | None] | None:
-        filled, mask = nulls_filled(values, 0)
-        slots = plain_integers(filled, self.dtype)
-        return None if slots is None else (slots, mask)
+        return plain_integers(values, self.dtype)
 
     def encode(self, values: Sequence[Any]) -> Values:
         number_kinds(values)
@@ -87,12 +85,11 @@ class Floats(Scalars):
         super().__init__(f"f{type.bit_width // 8}")
 
     def encode_plain(self, values: list[Any]) -> tuple[Values, Mask | None] | None:
-        filled, mask = nulls_filled(values, 0.0)
-        slots = plain_floats(filled)
-        if slots is None or self.dtype.itemsize == slots.itemsize:
-            return None if slots is None else (slots, mask)
+        found = plain_floats(values)
+        if found is None or self.dtype.itemsize == found[0].itemsize:
+            return found
         with np.errstate(over="ignore"):
-            return slots.astype(self.dtype), mask
+            return found[0].astype(self.dtype), found[1]
 
     def encode(self, values: Sequence[Any]) -> Values:
         kinds = number_kinds(values)
