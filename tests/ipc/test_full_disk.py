@@ -1,20 +1,16 @@
-"""A disk that is too small: a small file system of the test's own, where the system lets us mount one."""
+"""Writing to a disk that is too small."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import bowstring as bs
 from bowstring.errors import ResourceError
+from tests.small_disk import run_on_4_mb
 
 TABLE = bs.table({"a": list(range(10))})
-IN_A_ROOM_OF_4_MB = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
-MOUNTED = 'mount -t tmpfs -o size=4m none "$0" && exec "$@"'
 WRITE = """
 import os, sys
 import numpy as np
@@ -35,17 +31,8 @@ print(bs.open_file(path).read_all().to_pydict(), os.listdir(os.path.dirname(path
 
 @pytest.mark.parametrize("rows", [1_000_000, 200_000, 20_000], ids=["at once", "in the second batch", "fits"])
 def test_a_file_that_does_not_fit_leaves_the_old_one_and_nothing_else(tmp_path: Path, rows: int) -> None:
-    if shutil.which("unshare") is None:
-        pytest.skip("there is no unshare to mount a small file system with")
-    command = [*IN_A_ROOM_OF_4_MB, MOUNTED, str(tmp_path)]
-    if subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("the system lets this user mount nothing")
-    ended = subprocess.run(
-        [*command, sys.executable, "-c", WRITE, str(tmp_path / "t.arrow"), str(rows)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    ended = run_on_4_mb(tmp_path, "-c", WRITE, tmp_path / "t.arrow", rows)
+    assert ended.returncode == 0, ended.stderr
     if rows == 20_000:
         assert "No space" not in ended.stdout
         assert "19999]} ['t.arrow']" in ended.stdout

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from bowstring.cli.settings import FAILED
-from bowstring.cli.streams import binary_output, given
+from bowstring.cli.streams import SinkFile, binary_output, given, sink_to
 from bowstring.datatypes.types import DataType, Date, Decimal, Dictionary, Time
 from bowstring.exchange import integration as exchange
 from bowstring.inspection.text import printable
@@ -211,8 +211,8 @@ def _json_to_arrow(json_path: str, arrow_path: str, kind: str) -> int:
 def _arrow_to_json(arrow_path: str, json_path: str) -> int:
     with open_any(given(arrow_path)) as reader:
         document = exchange.document(reader.schema, reader)
-    with binary_output(json_path) as sink:
-        exchange.write(sink, document)
+    with binary_output(json_path) as out, sink_to(out) as sink:
+        exchange.write(SinkFile(sink), document)
     return 0
 
 

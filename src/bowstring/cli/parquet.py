@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from bowstring.cli.streams import SinkFile
 from bowstring.datatypes.field import Schema
 from bowstring.errors import InvalidDataError, MissingExtraError, UnsupportedTypeError
 from bowstring.exchange import cdata
@@ -61,27 +61,6 @@ def _readable(name: str) -> Iterator[None]:
         raise InvalidDataError(f"{name}: pyarrow can't read it as Parquet: {error}") from error
 
 
-class _Into(io.RawIOBase):
-    """A sink as the file object that pyarrow writes to."""
-
-    def __init__(self, sink: Sink) -> None:
-        super().__init__()
-        self._sink = sink
-        self._position = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def write(self, data: Any) -> int:
-        held = bytes(data)
-        self._sink.write([held], len(held))
-        self._position += len(held)
-        return len(held)
-
-
 def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], compression: str | None) -> None:
     """Write batches as row groups. Every value is looked at before: pyarrow takes our word for it, and crashes where it
     is wrong. Raises `InvalidDataError` for malformed data, `UnsupportedTypeError` for what Parquet has no type for.
@@ -89,7 +68,7 @@ def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], compressio
     pa, pq = _pyarrow()
     try:
         theirs = pa.schema(schema)
-        with pq.ParquetWriter(_Into(sink), theirs, compression=compression or "none") as writer:
+        with pq.ParquetWriter(SinkFile(sink), theirs, compression=compression or "none") as writer:
             for number, batch in enumerate(batches):
                 with place(f"record batch {number}"):
                     batch.validate(full=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -82,6 +83,30 @@ def sink_to(out: str | BinaryIO) -> Iterator[Sink]:
     except BaseException:
         sink.abandon()
         raise
+
+
+class SinkFile(io.RawIOBase):
+    """A sink as a file object, for those who write to one."""
+
+    def __init__(self, sink: Sink) -> None:
+        super().__init__()
+        self._sink = sink
+        self._position = 0
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def tell(self) -> int:
+        """How many bytes were written."""
+        return self._position
+
+    def write(self, data: Any) -> int:
+        """Take all of `data`."""
+        held = bytes(data)
+        self._sink.write([held], len(held))
+        self._position += len(held)
+        return len(held)
 
 
 @contextmanager

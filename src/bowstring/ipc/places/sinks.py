@@ -59,11 +59,11 @@ class VectorSink:
     somebody waits for what is written, so nothing is gathered.
     """
 
-    __slots__ = ("_file", "_held", "_name", "_send", "position")
+    __slots__ = ("_file", "_held", "_send", "name", "position")
 
     def __init__(self, send: Callable[[Sequence[Any]], int], name: str, file: int | None = None) -> None:
         self._send = send
-        self._name = name
+        self.name = name
         self._file = file
         self._held = bytearray()
         self.position = 0
@@ -113,7 +113,7 @@ class VectorSink:
         try:
             return send(parts)
         except OSError as error:
-            raise fault(error, self._name, "written") from None
+            raise fault(error, self.name, "written") from None
 
     def finish(self) -> None:
         """Write what was gathered."""

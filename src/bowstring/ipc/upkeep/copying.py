@@ -55,7 +55,8 @@ class Copier:
         sink.make_room(size_bytes)
         target, at = sink.leave_room(size_bytes)
         for start in range(0, size_bytes, _PIECE):
-            self._begin(_Piece(source, held.offset + start, target, at + start, min(_PIECE, size_bytes - start)))
+            size = min(_PIECE, size_bytes - start)
+            self._begin(_Piece(source, held.offset + start, sink.name, target, at + start, size))
 
     def copy_far(self, body: FarBody) -> None:
         """Copy a body that is elsewhere, as much at a time as one round brings."""
@@ -89,12 +90,15 @@ class Copier:
 class _Piece:
     """One piece to be copied. It holds a descriptor of its own, as the source may be closed before its turn comes."""
 
-    __slots__ = ("_from", "_name", "_offset", "_size", "_target", "_to")
+    __slots__ = ("_from", "_name", "_offset", "_size", "_target", "_target_name", "_to")
 
-    def __init__(self, source: MemorySource, offset: int, target: int, to: int, size_bytes: int) -> None:
+    def __init__(
+        self, source: MemorySource, offset: int, target_name: str, target: int, to: int, size_bytes: int
+    ) -> None:
         self._from = os.dup(source.descriptor)
         self._name = source.name
         self._offset = offset
+        self._target_name = target_name
         self._target = target
         self._to = to
         self._size = size_bytes
@@ -106,7 +110,7 @@ class _Piece:
         except EOFError:
             raise TruncatedError(f"{self._name}: the file was cut while it was copied") from None
         except OSError as error:
-            raise fault(error, self._name, "copied") from None
+            raise fault(error, f"{self._name} to {self._target_name}", "copied") from None
 
     def __del__(self) -> None:
         os.close(self._from)

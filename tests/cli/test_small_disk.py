@@ -1,0 +1,36 @@
+"""Targets that do not fit: one line that names the target, and nothing of it is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.cli.running import write
+from tests.small_disk import run_on_4_mb
+
+RUN = """
+import os, sys
+from bowstring.cli.main import main
+
+status = main(sys.argv[2:])
+print(status, os.listdir(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["convert", "convert --to csv", "convert --to parquet", "concat", "recover", "integration arrow-to-json"],
+)
+def test_a_target_that_does_not_fit_is_named_and_not_left(command: str, tmp_path: Path) -> None:
+    source = write(tmp_path / "source.arrow", pa.table({"n": np.arange(1_000_000)}))
+    small = tmp_path / "small"
+    small.mkdir()
+    target = [small / "target.arrow"] if command != "concat" else ["-o", small / "target.arrow"]
+    done = run_on_4_mb(small, "-c", RUN, small, *command.split(), source, *target)
+    assert done.stdout == "1 []\n"
+    assert "target.arrow: cannot be " in done.stderr
+    assert "No space left on device" in done.stderr
+    assert done.stderr.count("\n") == 1
