@@ -32,7 +32,7 @@ from bowstring.layouts.base import (
     validity_of,
 )
 from bowstring.layouts.binary import encoded, misfit
-from bowstring.layouts.gather import check_bytes, copy_stretches, gather
+from bowstring.layouts.gather import check_bytes, copy_stretches, gather, heads, lay
 from bowstring.layouts.hashing import byte_identities
 from bowstring.layouts.joining import joined_validity
 from bowstring.layouts.ranking import byte_ranks
@@ -47,6 +47,8 @@ INLINE_BYTES = 12
 _DATA_BUFFER_BYTES = (1 << 31) - 1
 _BLOCK_VIEWS = 1 << 15
 _SPARSE = 8
+_BLOCK_HEADS = 1 << 12
+_MOST_BYTES_AT_ONCE = 256
 _PREFIX = np.dtype("<u4")
 _WORD = np.dtype("<u8")
 _PLACES = np.arange(VIEW.itemsize) - 4
@@ -110,17 +112,29 @@ class BinaryViewLayout(Layout):
         offsets = np.zeros(len(views) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         check_bytes(int(offsets[-1]), sum(buffer.size for buffer in array.buffers[1:] if buffer is not None))
-        data = np.empty(int(offsets[-1]), UINT8)
-        short = np.flatnonzero(lengths <= INLINE_BYTES)
-        inline = np.ascontiguousarray(views).view(UINT8)
-        copy_stretches(data, offsets[short], inline, short * VIEW.itemsize + 4, lengths[short])
-        for held, own in self._by_buffer(array, views):
-            copy_stretches(data, offsets[own], held, views["offset"][own].astype(np.int64), lengths[own])
-        return offsets, data
+        total, longest = int(offsets[-1]), int(lengths.max(initial=0))
+        width = max(min(longest, 2 * total // max(len(views), 1), _MOST_BYTES_AT_ONCE), INLINE_BYTES)
+        data = np.empty(total + width, UINT8)
+        for first in range(0, len(views), _BLOCK_HEADS):
+            own = views[first : first + _BLOCK_HEADS]
+            lay(data, offsets[first : first + len(own)], self._heads(array, own, width))
+        if longest > width:
+            for held, slots in self._by_buffer(array, views, width):
+                copy_stretches(data, offsets[slots], held, views["offset"][slots].astype(np.int64), lengths[slots])
+        return offsets, data[:total]
 
-    def _by_buffer(self, array: Array, views: Values) -> Iterator[tuple[Bytes, Indices]]:
-        """Each data buffer that long views point to, and the slots of these views."""
-        long = np.flatnonzero(views["length"] > INLINE_BYTES)
+    def _heads(self, array: Array, views: Values, width: int) -> Values:
+        """The first bytes of all values, as elements of NumPy's void type."""
+        rows = np.empty((len(views), width), UINT8)
+        rows[:, :INLINE_BYTES] = np.ascontiguousarray(views).view(UINT8).reshape(-1, VIEW.itemsize)[:, 4:]
+        elements = rows.view(np.dtype((np.void, width))).reshape(-1)
+        for held, slots in self._by_buffer(array, views):
+            elements[slots] = heads(held, views["offset"][slots].astype(np.int64), width)
+        return elements
+
+    def _by_buffer(self, array: Array, views: Values, size_bytes: int = INLINE_BYTES) -> Iterator[tuple[Bytes, Indices]]:
+        """Each data buffer that views of values beyond a size point to, and the slots of these views."""
+        long = np.flatnonzero(views["length"] > size_bytes)
         numbers = views["buffer"][long]
         if not long.size:
             return
