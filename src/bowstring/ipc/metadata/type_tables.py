@@ -72,64 +72,47 @@ def _read_time(table: Table) -> types.Time:
     return made
 
 
-_PARAMETERS: dict[str, tuple[type[DataType], _Read, _Write]] = {
-    "Int": (types.Int, read_int, write_int),
-    "FloatingPoint": (
-        types.FloatingPoint,
-        lambda table: types.FloatingPoint(_pick("precision", _FLOAT_BITS, table["precision"])),
-        lambda t: {"precision": _FLOAT_BITS.index(t.bit_width)},
-    ),
+_Row: TypeAlias = tuple[DataType, _Read, _Write]
+
+
+def _one_of(example: DataType, key: str, what: str, names: Sequence[Any], attribute: str = "unit") -> _Row:
+    """The row of a type whose one parameter, a number in the table, stands for one of these names."""
+    make: Any = type(example)
+    return (
+        example,
+        lambda table: make(_pick(what, names, table[key])),
+        lambda t: {key: names.index(getattr(t, attribute))},
+    )
+
+
+_PARAMETERS: dict[str, _Row] = {
+    "Int": (types.Int(8), read_int, write_int),
+    "FloatingPoint": _one_of(types.FloatingPoint(16), "precision", "precision", _FLOAT_BITS, "bit_width"),
     "Decimal": (
-        types.Decimal,
+        types.Decimal(1, 0),
         lambda table: types.Decimal(table["precision"], table["scale"], table["bitWidth"]),
         lambda t: {"precision": t.precision, "scale": t.scale, "bitWidth": t.bit_width},
     ),
-    "Date": (
-        types.Date,
-        lambda table: types.Date(_pick("date unit", _DATE_UNITS, table["unit"])),
-        lambda t: {"unit": _DATE_UNITS.index(t.unit)},
-    ),
+    "Date": _one_of(types.Date("day"), "unit", "date unit", _DATE_UNITS),
     "Time": (
-        types.Time,
+        types.Time("s"),
         _read_time,
         lambda t: {"unit": types.TIME_UNITS.index(t.unit), "bitWidth": t.bit_width},
     ),
     "Timestamp": (
-        types.Timestamp,
+        types.Timestamp("s"),
         lambda table: types.Timestamp(_unit(table), table["timezone"] or None),
         lambda t: {"unit": types.TIME_UNITS.index(t.unit), "timezone": t.timezone},
     ),
-    "Interval": (
-        types.Interval,
-        lambda table: types.Interval(_pick("interval unit", _INTERVALS, table["unit"])),
-        lambda t: {"unit": _INTERVALS.index(t.unit)},
-    ),
-    "Duration": (
-        types.Duration,
-        lambda table: types.Duration(_unit(table)),
-        lambda t: {"unit": types.TIME_UNITS.index(t.unit)},
-    ),
+    "Interval": _one_of(types.Interval("year_month"), "unit", "interval unit", _INTERVALS),
+    "Duration": _one_of(types.Duration("s"), "unit", "time unit", types.TIME_UNITS),
     "FixedSizeBinary": (
-        types.FixedSizeBinary,
+        types.FixedSizeBinary(1),
         lambda table: types.FixedSizeBinary(table["byteWidth"]),
         lambda t: {"byteWidth": t.byte_width},
     ),
 }
-"""Types with parameters and without children: the class, and both ways."""
-
-
-_EXAMPLES: tuple[DataType, ...] = (
-    types.Int(8),
-    types.FloatingPoint(16),
-    types.Decimal(1, 0),
-    types.Date("day"),
-    types.Time("s"),
-    types.Timestamp("s"),
-    types.Interval("year_month"),
-    types.Duration("s"),
-    types.FixedSizeBinary(1),
-)
-"""One of each of them."""
+"""Types with parameters and without children: one of them, and both ways."""
 
 
 def _read_union(table: Table, children: _Children) -> types.Union:
@@ -167,7 +150,8 @@ _NESTED: dict[str, tuple[type[DataType], _ReadNested, _Write]] = {
 
 _NAMES: dict[type[DataType], tuple[str, _Write]] = {
     **{made: (name, lambda _: {}) for name, made in (*_PLAIN.items(), *_LISTS.items())},
-    **{made: (name, write) for name, (made, _, write) in (*_PARAMETERS.items(), *_NESTED.items())},
+    **{type(example): (name, write) for name, (example, _, write) in _PARAMETERS.items()},
+    **{made: (name, write) for name, (made, _, write) in _NESTED.items()},
 }
 
 
@@ -198,8 +182,7 @@ def read_type(field: Table, children: Sequence[Field]) -> DataType:
 def flat_examples() -> Iterator[tuple[str, DataType]]:
     """A data type of each kind that has no children, with the name of its table."""
     yield from ((name, made()) for name, made in _PLAIN.items())
-    for example in _EXAMPLES:
-        yield _NAMES[type(example)][0], example
+    yield from ((name, example) for name, (example, _, _) in _PARAMETERS.items())
 
 
 def write_type(type_: DataType) -> Built | None:
