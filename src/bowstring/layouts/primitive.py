@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 _BLOCK_VALUES = 1 << 13
 """So many Python values are made before the next ones, while they are in the processor's cache."""
+_FEW_VALUES = 64
+"""For so few Python values a step for each block of them takes longer than they do."""
 
 
 class PrimitiveLayout(Layout):
@@ -75,6 +77,9 @@ class PrimitiveLayout(Layout):
     def build_plain(self, values: Sequence[Any]) -> Array | None:
         if not self.scalars.IS_NUMBER:
             return None
+        if len(values) <= _FEW_VALUES:
+            few = self.scalars.encode_plain(list(values))
+            return None if few is None else self.of(few[0].astype(self.dtype, copy=False), few[1])
         slots, mask = np.empty(len(values), self.dtype), None
         for where, some in blocks(values):
             found = self.scalars.encode_plain(some)
