@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any, cast, overload
 
 import pytest
 
@@ -102,6 +102,10 @@ def test_custom_metadata_belongs_to_the_message() -> None:
     assert marked.custom_metadata == {b"k": b"v"}
     assert marked.slice(1).custom_metadata == marked.select(["a"]).custom_metadata == {b"k": b"v"}
     assert BATCH.custom_metadata == {}
+    assert BATCH.with_metadata({"k": "é"}).custom_metadata == {b"k": "é".encode()}
+    assert BATCH.with_metadata([("k", b"v"), ("k", b"w")]).pairs == ((b"k", b"v"), (b"k", b"w"))
+    with pytest.raises(bs.errors.UsageError, match="custom metadata"):
+        BATCH.with_metadata(cast(Any, 3))
 
 
 def test_batches_are_copied_shown_and_measured() -> None:

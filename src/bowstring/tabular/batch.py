@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from bowstring.compute.ordering import NullPlacement, Order, sorted_positions
 from bowstring.compute.selection import MaskLike, selected
-from bowstring.datatypes.field import Field, Metadata, Schema, check_name
+from bowstring.datatypes.field import Field, Metadata, MetadataLike, Schema, as_metadata, check_name
 from bowstring.errors import DataTypeError, InvalidDataError, UsageError
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Indices, Values, place
@@ -113,9 +113,12 @@ class RecordBatch(Columns):
         find = schema.index if hasattr(schema, "index") else self.schema.index
         return self._columns[find(key)]
 
-    def with_metadata(self, pairs: Metadata) -> RecordBatch:
-        """The same batch with other custom metadata for its message."""
-        return RecordBatch(self._schema, self.num_rows, self._columns, pairs)
+    def with_metadata(self, metadata: MetadataLike) -> RecordBatch:
+        """The same batch with other custom metadata for its message: a mapping or pairs of strings or bytes.
+
+        Raises `UsageError` for anything else.
+        """
+        return RecordBatch(self._schema, self.num_rows, self._columns, as_metadata(metadata))
 
     def select(self, keys: str | int | Iterable[str | int]) -> RecordBatch:
         """The batch of some of the columns, in the order given; nothing is copied."""
