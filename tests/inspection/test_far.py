@@ -20,7 +20,7 @@ from bowstring.inspection.validating import Fault, Validator
 from bowstring.ipc import ranged
 from bowstring.ipc.places import ranges
 from tests.ipc import samples
-from tests.ipc.remote import SlowFileSystem, serving
+from tests.ipc.remote import SlowFileSystem, serving, span_bytes
 
 MAKE = {"file": samples.as_file, "stream": samples.as_stream}
 FORMATS = pytest.mark.parametrize("format_", MAKE)
@@ -85,13 +85,6 @@ def test_a_web_server_sends_a_file_s_ends_and_headers(
             assert len(asked) <= 3 + (3 if command == "head" else 40)
     said = capsys.readouterr().out
     assert "2,000,000 in 40 record batches" in said
-
-
-def span_bytes(asked: str | None) -> int:
-    """How many bytes a header "Range" asks for."""
-    assert asked is not None
-    first, last = asked.removeprefix("bytes=").split("-")
-    return int(last) - int(first) + 1 if first else int(last)
 
 
 @FORMATS

@@ -114,6 +114,13 @@ def serving(**files: bytes) -> Iterator[Site]:
         server.server_close()
 
 
+def span_bytes(asked: str | None) -> int:
+    """How many bytes a header "Range" asks for."""
+    assert asked is not None
+    first, last = asked.removeprefix("bytes=").split("-")
+    return int(last) - int(first) + 1 if first else int(last)
+
+
 class CountingFile(io.RawIOBase):
     """A file object that is no regular file; it counts reads and bytes."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -22,7 +23,7 @@ from bowstring import errors
 from bowstring.ipc.places import ranges, windows
 from bowstring.ipc.upkeep import bringing, salvage
 from tests.ipc import samples
-from tests.ipc.remote import SlowFileSystem
+from tests.ipc.remote import SlowFileSystem, serving, span_bytes
 
 MAKE: dict[str, Callable[..., bytes]] = {"file": samples.as_file, "stream": samples.as_stream}
 FORMATS = pytest.mark.parametrize("format_", MAKE)
@@ -50,7 +51,7 @@ def put(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], str]:
 
 def nameless(message: str) -> str:
     """A message without the sources' names: a schema that was met before is told under the name that it had then."""
-    return message.replace("slow://damaged.arrow: ", "").replace("bytes: ", "")
+    return re.sub("(slow://damaged.arrow|bytes|http://[^ ]*): ", "", message)
 
 
 def recovered(source: Any) -> Any:
@@ -97,7 +98,7 @@ def test_of_a_url_the_same_is_recovered_as_of_a_file_beside_us(
 ) -> None:
     if small:  # everything that comes in groups comes in several
         monkeypatch.setattr(ranges, "_EDGE_BYTES", 16)
-        monkeypatch.setattr(windows, "FIRST_BYTES", 200)
+        monkeypatch.setattr(windows, "_FIRST_BYTES", 200)
         monkeypatch.setattr(windows, "MOST_BYTES", 300)
         monkeypatch.setattr(salvage, "_MOST_AT_ONCE", 2)
         monkeypatch.setattr(bringing, "ROUND_BYTES", 700)
@@ -127,6 +128,24 @@ def test_of_a_stream_with_large_bodies_headers_come_first_and_bodies_once(put: C
     data = samples.as_stream(*[part] * 4)
     assert bs.recover(put(data), io.BytesIO()).is_intact
     assert SlowFileSystem.sent_bytes < 1.3 * len(data)
+
+
+def test_a_web_server_is_asked_for_headers_and_then_for_bodies() -> None:
+    part = bs.record_batch({"n": np.arange(50_000), "x": np.arange(50_000) / 2})
+    data = {name: make(*[part] * 20) for name, make in MAKE.items()}
+    data["cut"] = data["file"][:-1000]
+    with serving(**data) as site:
+        for name, raw in data.items():
+            site.requests.clear()
+            assert alike(recovered(raw), recovered(f"{site.url}/{name}"))
+            asked = [ask for verb, _, ask in site.requests if verb == "GET"]
+            assert len(asked) <= 30
+            assert sum(map(span_bytes, asked)) < len(raw) * (1.1 if name == "file" else 1.5)
+            site.requests.clear()
+            bs.anatomy(f"{site.url}/{name}")
+            asked = [ask for verb, _, ask in site.requests if verb == "GET"]
+            assert len(asked) <= 30
+            assert sum(map(span_bytes, asked)) < len(raw) * (0.1 if name == "file" else 0.4)
 
 
 def test_a_body_larger_than_a_round_is_checked_column_by_column(

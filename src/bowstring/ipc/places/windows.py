@@ -7,7 +7,7 @@ from collections import deque
 from bowstring.ipc.places.pieces import GAP_BYTES, Pieces
 from bowstring.memory.buffer import Buffer
 
-FIRST_BYTES = 1 << 20
+_FIRST_BYTES = 1 << 18
 MOST_BYTES = 8 << 20
 _KEPT = 4
 
@@ -23,10 +23,10 @@ class Windows:
     def worth(self, offset: int) -> int:
         """How many bytes to fetch from byte `offset` on: twice as many as the last time if that is where it ended."""
         if not self._kept:
-            return FIRST_BYTES
+            return _FIRST_BYTES
         start, last = self._kept[-1]
         goes_on = start < offset <= start + last.size + GAP_BYTES
-        return min(2 * last.size, MOST_BYTES) if goes_on and last.size >= FIRST_BYTES else FIRST_BYTES
+        return min(2 * last.size, MOST_BYTES) if goes_on and last.size >= _FIRST_BYTES else _FIRST_BYTES
 
     def keep(self, start: int, found: Buffer) -> None:
         """Have a stretch that was fetched; the oldest one is let go."""

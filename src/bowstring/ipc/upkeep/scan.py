@@ -20,10 +20,10 @@ from bowstring.ipc.opening import file_reader
 from bowstring.ipc.places.near import MemorySource
 from bowstring.ipc.places.pulled import PulledSource, Replayed
 from bowstring.ipc.places.ranges import RangeSource
-from bowstring.ipc.places.windows import FIRST_BYTES
 from bowstring.memory.buffer import Buffer
 
 _AT_ONCE = 1 << 20
+_READ_AHEAD_UP_TO_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ class StreamScan:
 
     def _body(self, size_bytes: int) -> Body:
         source = self._source
-        if isinstance(source, RangeSource) and size_bytes > FIRST_BYTES:
+        if isinstance(source, RangeSource) and size_bytes > _READ_AHEAD_UP_TO_BYTES:
             return FarBody(source, source.position, size_bytes)
         return source.read_buffer(size_bytes)
 
