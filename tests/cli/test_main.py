@@ -44,7 +44,7 @@ def test_an_error_of_ours_is_one_line_and_status_1(
 
 
 def test_of_data_that_breaks_off_the_hint_is_how_to_save_what_is_there() -> None:
-    hint = "(bowstring recover writes what is whole)"
+    hint = "(bowstring recover saves what is whole, if anything is)"
     assert one_line(TruncatedError("the file is cut off")) == f"bowstring: the file is cut off {hint}"
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import os
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +17,7 @@ import click
 from bowstring.cli import parquet, text_input
 from bowstring.cli.streams import (
     PATH,
+    Bounded,
     binary_output,
     counted,
     given,
@@ -25,7 +29,7 @@ from bowstring.cli.streams import (
 )
 from bowstring.datatypes.field import Schema
 from bowstring.datatypes.types import Dictionary
-from bowstring.errors import LimitError, UsageError
+from bowstring.errors import UsageError
 from bowstring.inspection.values import csv_line, json_line, rows_of, text_of
 from bowstring.ipc.api import new_file, new_stream
 from bowstring.ipc.file import FileReader
@@ -136,9 +140,9 @@ def _reading(path: str, options: dict[str, Any]) -> Iterator[_Input]:
             is_file = isinstance(reader, FileReader)
             yield _Input(reader.schema, reader, len(reader) if isinstance(reader, FileReader) else None, is_file)
         return
-    with _opened(path) as opened:
+    with _opened(path, options["max_piped_bytes"]) as opened:
         if kind == "parquet":
-            held = opened if opened.seekable() else _whole(opened, options["max_piped_bytes"])
+            held = opened if opened.seekable() else opened.read()
             with parquet.reading(held, name, options["batch_rows"]) as (schema, batches):
                 yield _Input(schema, batches, is_steady=False)
             return
@@ -148,24 +152,16 @@ def _reading(path: str, options: dict[str, Any]) -> Iterator[_Input]:
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[BinaryIO]:
+def _opened(path: str, max_piped_bytes: int = 0) -> Iterator[BinaryIO]:
+    """What a path, or standard input, gives; where it is no regular file, not more than the limit."""
     source = given(path)
-    if not isinstance(source, str):
-        yield source.buffer
-        return
     try:
-        opened = open(source, "rb")  # noqa: SIM115 -- closed below
+        opened = open(source if isinstance(source, str) else os.dup(source.fileno()), "rb")  # noqa: SIM115 -- below
     except OSError as error:
-        raise fault(error, path) from None
+        raise fault(error, named(path)) from None
     with opened:
-        yield opened
-
-
-def _whole(pipe: BinaryIO, max_bytes: int) -> bytes:
-    held = pipe.read(max_bytes + 1)
-    if len(held) > max_bytes:
-        raise LimitError(f"standard input: Parquet of more than {max_bytes} bytes: give a path, or --max-piped-bytes")
-    return held
+        is_file = stat.S_ISREG(os.fstat(opened.fileno()).st_mode)
+        yield opened if is_file else io.BufferedReader(Bounded(opened, named(path), max_piped_bytes))
 
 
 def _source_kind(path: str) -> str:

@@ -16,7 +16,7 @@ from bowstring.errors import BowstringError, MissingExtraError, TruncatedError
 from bowstring.inspection.text import printable
 
 _CLI_PACKAGES = ("click", "rich")
-_HINTS = ((MissingExtraError, ""), (TruncatedError, "bowstring recover writes what is whole"))
+_HINTS = ((MissingExtraError, ""), (TruncatedError, "bowstring recover saves what is whole, if anything is"))
 _WORDLESS = {"MemoryError": "there is not enough memory"}
 
 

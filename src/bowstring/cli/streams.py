@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bowstring.errors import DataTypeError, InvalidDataError
+from bowstring.errors import DataTypeError, InvalidDataError, LimitError
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.opening import MAX_PIPED_BYTES
 from bowstring.ipc.places.sinks import Sink, sink_for
@@ -29,7 +29,7 @@ max_piped_option = click.option(
     type=click.IntRange(min=0),
     default=MAX_PIPED_BYTES,
     show_default=True,
-    help="The largest file (not stream) to take from a pipe: it has to be kept in memory.",
+    help="The most to take from a pipe of what has to be kept in memory: a file, not a stream.",
 )
 
 
@@ -83,6 +83,33 @@ def sink_to(out: str | BinaryIO) -> Iterator[Sink]:
     except BaseException:
         sink.abandon()
         raise
+
+
+class Bounded(io.RawIOBase):
+    """A pipe of which no more than `most_bytes` may come, as all of it will be kept. Raises `LimitError`."""
+
+    def __init__(self, pipe: BinaryIO, name: str, most_bytes: int) -> None:
+        super().__init__()
+        self._pipe = pipe
+        self._name = name
+        self._most_bytes = most_bytes
+        self._left_bytes = most_bytes
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill `buffer`, or a part of it; how many bytes came."""
+        part = self._pipe.read(min(len(buffer), self._left_bytes + 1))
+        buffer[: len(part)] = part
+        self._left_bytes -= len(part)
+        if self._left_bytes < 0:
+            raise LimitError(
+                f"{self._name}: more than {self._most_bytes} bytes, and all of them have to be kept in memory here: "
+                "give the path of a file, or raise --max-piped-bytes"
+            )
+        return len(part)
 
 
 class SinkFile(io.RawIOBase):
