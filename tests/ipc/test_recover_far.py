@@ -20,6 +20,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import bowstring as bs
 from bowstring import errors
+from bowstring.cli.main import main
 from bowstring.ipc.places import ranges, windows
 from bowstring.ipc.upkeep import bringing, salvage
 from tests.ipc import samples
@@ -205,6 +206,15 @@ def test_a_file_that_goes_away_meanwhile_is_told_and_leaves_nothing(
     with pytest.raises((errors.ResourceError, errors.TruncatedError)):
         bs.recover(url, tmp_path / "out.arrow", advance=forget)
     assert os.listdir(tmp_path) == []
+
+
+def test_the_command_takes_a_url(
+    put: Callable[[bytes], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = put(samples.as_file(samples.batch("int"), samples.batch("int"))[:-10])
+    assert main(["recover", url, str(tmp_path / "out.arrow"), "--max-piped-bytes", "10"]) == 0
+    assert "no footer" in capsys.readouterr().out
+    assert bs.open_file(tmp_path / "out.arrow").read_all().num_rows == 6
 
 
 # Memory
