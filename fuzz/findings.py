@@ -73,7 +73,7 @@ def signature(error: BaseException) -> str:
         if found:
             module = found[1].removeprefix("bowstring/").replace("/", ".")
             place = f"{module}-{frame.lineno}"
-    words = str(error)[:60] if type(error).__module__.startswith("fuzz") else ""
+    words = str(error).partition(":")[0][:60] if type(error).__module__.startswith("fuzz") else ""
     words = re.sub(r"[^a-zA-Z]+", "-", words).strip("-")
     return "-".join(filter(None, (type(error).__name__, place, words)))
 

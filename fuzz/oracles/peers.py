@@ -11,7 +11,7 @@ from pathlib import Path
 
 import bowstring as bs
 from fuzz.peer import LENGTH
-from fuzz.promises import promise
+from fuzz.promises import TOO_MUCH, promise
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
 _TIMEOUT_S = 15.0
@@ -92,4 +92,8 @@ def compare_with_peer(data: bytes, table: bs.Table) -> None:
     for index in range(table.num_columns):
         mine, other = table.column(index), theirs.column(index)
         if mine.type == other.type:
-            promise(repr(mine.to_pylist()) == repr(other.to_pylist()), f"pyarrow reads other values of {mine.type}")
+            try:
+                values = repr(mine.to_pylist())
+            except TOO_MUCH:
+                continue
+            promise(values == repr(other.to_pylist()), f"pyarrow reads other values of {mine.type}")

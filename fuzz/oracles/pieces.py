@@ -58,6 +58,7 @@ def _read(opened: Any) -> _Read:
     batches: list[bs.RecordBatch] = []
     try:
         with opened() as reader:
+            _ = reader.schema
             for batch in reader:
                 batch.validate(full=True)
                 batches.append(batch)

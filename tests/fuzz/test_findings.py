@@ -7,10 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import zstandard
 
 import bowstring as bs
 from bowstring.errors import InvalidDataError
 from bowstring.inspection.validating import Validator
+from bowstring.ipc import codecs
 from bowstring.ipc.opening import open_any
 from fuzz.anatomy import Anatomy, dissect
 from fuzz.records import Node
@@ -40,6 +42,18 @@ def changed(data: bytes, change: Callable[[Anatomy], None]) -> bytes:
 
 def faults(data: bytes) -> list[str]:
     return [fault.message for fault in Validator(data).faults()]
+
+
+def test_a_checksum_is_compared_also_where_the_frame_is_cut_off_inside_it() -> None:
+    data = bytes(range(200)) * 50
+    frame = zstandard.ZstdCompressor(write_checksum=True).compress(data)
+    out = bytearray(len(data))
+    codecs.decompress_zstd(memoryview(frame), memoryview(out))
+    assert out == data
+    wrong = frame[:-1] + bytes([frame[-1] ^ 1])
+    for damaged in (frame[:-4], frame[:-1], wrong):
+        with pytest.raises(InvalidDataError, match="Zstandard frame"):
+            codecs.decompress_zstd(memoryview(damaged), memoryview(bytearray(len(data))))
 
 
 @pytest.mark.parametrize("kind", ["file", "stream"])

@@ -197,6 +197,8 @@ def _lz4_pieces(data: memoryview, out: memoryview) -> None:
 
 
 _contexts = threading.local()
+_CHECKED = 4
+"""The bit of a Zstandard frame's header that says that a checksum follows."""
 
 
 def decompress_zstd(data: memoryview, out: memoryview) -> None:
@@ -208,7 +210,7 @@ def decompress_zstd(data: memoryview, out: memoryview) -> None:
         inside = module.frame_content_size(data)
         if inside not in (-1, len(out)):  # it would be allocated whatever we claim
             raise InvalidDataError(f"a buffer claims to hold {len(out)} bytes, its Zstandard frame {inside}")
-        if inside < 0:
+        if inside < 0 or data[4] & _CHECKED:  # reading stops where the room is full, before a checksum that is cut off
             held = _contexts.zstd.decompress(data, max_output_size=len(out))
             at = len(held)
             if at == len(out):
