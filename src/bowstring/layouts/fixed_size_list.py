@@ -90,7 +90,7 @@ class FixedSizeListLayout(Layout):
 
     def to_numpy(self, array: Array, allow_copy: bool) -> Values:
         if array.null_count == 0 and (not allow_copy or self.elements(array).null_count == 0):
-            elements = self.children[0].to_numpy(self.elements(array), allow_copy)
+            elements = self.elements(array).to_numpy(zero_copy_only=not allow_copy)
             return elements.reshape(array.length, self.size, *elements.shape[1:])
         return super().to_numpy(array, allow_copy)
 

@@ -15,6 +15,7 @@ import numpy as np
 from bowstring.errors import DataTypeError
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Indices, Layout, Values, brief
+from bowstring.layouts.gather import check_length
 from bowstring.memory.bitmap import Mask
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class NullLayout(Layout):
         return array.length
 
     def valid(self, array: Array) -> Mask | None:
+        check_length(array)
         return np.zeros(array.length, np.bool_) if array.length else None
 
     def build(self, values: Sequence[Any]) -> Array:
