@@ -148,7 +148,10 @@ class ListLayout(Layout):
             lengths[where] = lengths_of_values(filled)
             if valid is not None:
                 mask[where] = valid
-        return self.of(lengths, self.children[0].concat(parts), validity_of(mask)) if parts else None
+        if not parts:
+            return None
+        child = parts[0] if len(parts) == 1 else self.children[0].concat(parts)
+        return self.of(lengths, child, validity_of(mask))
 
     def build(self, values: Sequence[Any]) -> Array:
         plain = self.build_plain(values)
