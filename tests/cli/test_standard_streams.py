@@ -1,9 +1,10 @@
-"""What commands do where a standard stream is closed, full or given up, and where a path may not be read."""
+"""What commands do where a standard stream is closed, full or given up, a path may not be read, or they are ended."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tests.cli.running import write
+from tests.waiting import soon
 
 TABLE = pa.table({"n": range(100_000)})
 BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
@@ -112,3 +114,16 @@ def test_a_letter_that_the_output_lacks_is_shown_as_an_escape(path: Path, tmp_pa
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"/\xe9\\u0171.arrow: 100,000 rows" in done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_process_that_is_ended_leaves_nothing_half_written(number: int, tmp_path: Path) -> None:
+    source = write(tmp_path / "data.arrow", pa.table({"n": range(1_000_000)}))
+    folder = tmp_path / "out"
+    folder.mkdir()
+    with subprocess.Popen(command("convert", source, folder / "data.jsonl"), stderr=subprocess.PIPE) as process:
+        assert soon(lambda: any(path.stat().st_size for path in folder.iterdir()))
+        process.send_signal(number)
+        assert process.communicate(timeout=30)[1].strip() == b""
+    assert process.returncode == 128 + number
+    assert list(folder.iterdir()) == []

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import NoReturn
 
 from bowstring.cli.settings import FAILED, INTERRUPTED, Settings
 from bowstring.errors import BowstringError, MissingExtraError, TruncatedError
@@ -26,9 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _stand_in_for_closed_streams()
     _forgive_letters()
     try:
-        status = _run(arguments, settings)
-        sys.stdout.flush()
-        return status
+        with _ending_in_order():
+            status = _run(arguments, settings)
+            sys.stdout.flush()
+            return status
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
@@ -42,6 +46,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     finally:
         _drop_what_cannot_be_written()
+
+
+@contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Let whoever ends the process by SIGTERM or SIGHUP find nothing half written: what is begun is given up first."""
+
+    def leave(number: int, _frame: object) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    is_main = threading.current_thread() is threading.main_thread()  # others may not set handlers
+    ends = [n for n in (signal.SIGTERM, signal.SIGHUP) if is_main and signal.getsignal(n) is signal.SIG_DFL]
+    for number in ends:
+        signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number in ends:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _came_of(error: BaseException | None, kind: type[BaseException]) -> bool:
