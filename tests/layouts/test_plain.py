@@ -208,6 +208,17 @@ def test_floats_are_rounded_to_the_width_as_numpy_rounds(make: Any, has_nulls: b
     assert not made.values(1)[~valid].any()
 
 
+@pytest.mark.parametrize(("make", "digits"), [(bs.float16, 11), (bs.float32, 24), (bs.float64, 53)])
+def test_integers_among_floats_are_taken_where_they_need_no_rounding(make: Any, digits: int) -> None:
+    every = 1 << digits
+    values: list[Any] = [1.5, 0, every - 1, every, -every, every + 2, -every - 2, 2 * every + 4, None, NAN] * 10
+    wanted = [value if value is None else float(value) for value in values]
+    assert all(map(same, bs.array(values, make()).to_pylist(), wanted))
+    for rounded in (every + 1, -every - 1, 2 * every + 2, (1 << 200) + 1):
+        with pytest.raises(DataTypeError, match="value 100"):
+            bs.array([*values, rounded], make())
+
+
 @pytest.mark.parametrize("type_", [bs.float64(), bs.int64(), bs.bool_(), bs.string()], ids=str)
 def test_lists_that_hold_each_other_are_refused_at_once(type_: bs.DataType) -> None:
     doubled: Any = [1.5]

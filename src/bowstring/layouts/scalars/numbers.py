@@ -95,7 +95,8 @@ class Floats(Scalars):
         kinds = number_kinds(values)
         with np.errstate(over="ignore"):
             slots: Values = np.frombuffer(machine_array("d", values), np.float64).astype(self.dtype, copy=False)
-        if kinds != {float}:
+        every = 1 << (np.finfo(self.dtype).nmant + 1)  # integers up to here have a form
+        if kinds != {float} and (np.abs(slots) >= every).any():
             for value, slot in zip(values, slots.tolist(), strict=True):
                 if isinstance(value, (int, np.integer)) and int(value) != slot:
                     raise OverflowError(f"the integer {value} has no exact form")
