@@ -80,7 +80,7 @@ class Layout(ABC):
     VARIADIC: ClassVar[bool] = False
     """Whether any number of data buffers follows the declared ones."""
     IS_LOCAL: ClassVar[bool] = False
-    """Whether work on a slice of an array is in proportion to the slice, so that slices may be worked on in turn."""
+    """Whether work on a slice of an array is in proportion to the slice, as far as the children's is (`is_local`)."""
     CHILD_VALUES_COUNT: ClassVar[bool] = False
     """Whether `check_full` looks at the children's values, which have to be sound for that."""
     CHILD_PLACES: ClassVar[tuple[str, ...]] = ()
@@ -90,6 +90,11 @@ class Layout(ABC):
         self.type = type
         self.buffers = tuple(buffers)
         self.children = tuple(children)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether work on a slice of an array is in proportion to it, so that slices may be worked on in turn."""
+        return self.IS_LOCAL and all(child.is_local for child in self.children)
 
     @property
     def dictionary(self) -> Layout | None:
@@ -236,9 +241,9 @@ def with_nulls(array: Array, decode: Callable[[Array], list[Any]]) -> list[Any]:
     if 2 * len(kept) >= len(mask):
         return put_nulls(decode(array), mask)
     try:
-        return spread(decode(array.layout.take(array, kept)), mask, len(mask))
+        return spread(decode(array.layout.take(array, kept)), kept, len(mask))
     except InvalidDataError:
-        decode(array)  # counts from the first slot
+        array.validate(full=True)  # counts from the first slot
         raise
 
 
@@ -249,14 +254,19 @@ def put_nulls(values: list[Any], mask: Mask) -> list[Any]:
     return values
 
 
-def spread(values: list[Any], where: Indices | Mask, length: int) -> list[Any]:
-    """So many values: the given ones `where` they belong, and None elsewhere."""
+def spread(values: list[Any], places: Indices, length: int) -> list[Any]:
+    """So many values: the given ones at their places, and None elsewhere."""
+    if _SPARSE * len(values) < length:
+        found: list[Any] = [None] * length
+        for index, value in zip(places.tolist(), values, strict=True):
+            found[index] = value
+        return found
     room = np.empty(length, np.dtype(object))
-    room[where] = object_array(values)
-    found: list[Any] = room.tolist()
-    return found
+    room[places] = object_array(values)
+    return room.tolist()  # type: ignore[no-any-return]
 
 
+_SPARSE = 8
 _BLOCK_NUMBERS = 1 << 13
 """So many Python values are made before the next ones, while they are in the processor's cache."""
 
@@ -265,6 +275,9 @@ def python_numbers(numbers: Values, mask: Mask | None) -> list[Any]:
     """NumPy's numbers or booleans as Python's, None where the mask is not True."""
     if mask is None:
         return numbers.tolist()  # type: ignore[no-any-return]
+    if _SPARSE * np.count_nonzero(mask) < len(mask):
+        places = mask.nonzero()[0]
+        return spread(numbers[places].tolist(), places, len(mask))
     found: list[Any] = []
     for first in range(0, len(numbers), _BLOCK_NUMBERS):
         own, valid = numbers[first : first + _BLOCK_NUMBERS], mask[first : first + _BLOCK_NUMBERS]

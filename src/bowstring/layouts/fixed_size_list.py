@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -42,6 +42,7 @@ class FixedSizeListLayout(Layout):
 
     __slots__ = ("size",)
 
+    IS_LOCAL: ClassVar[bool] = True
     CHILD_PLACES = ("item",)
 
     def __init__(self, type: FixedSizeList, values: Layout) -> None:

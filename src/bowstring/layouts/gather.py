@@ -28,7 +28,7 @@ _BLOCK_STRETCHES = 1 << 16
 _LONG_BYTES = 512
 _FEW_STRETCHES = 16
 _BLOCK_HEADS = 1 << 12
-_NARROW_BYTES = 16
+_NARROW_BYTES = 64
 _WIDE_BYTES = 256
 
 
@@ -93,7 +93,7 @@ def spaced(data: Bytes, starts: Indices, lengths: Indices, gap: int) -> tuple[By
     total, longest = int(targets[-1]), int(lengths.max())
     targets -= lengths
     targets -= gap
-    width = max(min(longest, 2 * total // len(lengths)), _NARROW_BYTES)
+    width = max(1, min(longest, max(2 * total // len(lengths), _NARROW_BYTES)))
     if width > _WIDE_BYTES:
         width = 0
     room = np.empty(total + width, UINT8)

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping, Sequence
-from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -110,6 +110,7 @@ class ListLayout(Layout):
 
     __slots__ = ("offset_type",)
 
+    IS_LOCAL: ClassVar[bool] = True
     CHILD_PLACES = ("item",)
 
     def __init__(self, type: DataType, offset_bits: int, values: Layout) -> None:
@@ -171,17 +172,20 @@ class ListLayout(Layout):
         if found is not None:
             return found
         found = []
-        step = _BLOCK_LISTS if self.children[0].IS_LOCAL else max(array.length, 1)
+        step = _BLOCK_LISTS if self.children[0].is_local else max(array.length, 1)
         for first in range(0, array.length, step):
             cuts = offsets[first : first + step + 1]
             try:
-                values = self.elements(array, cuts).to_pylist()
+                values = self._python_values(self.elements(array, cuts))
             except InvalidDataError:
-                elements.to_pylist()  # counts from the first element of all
+                elements.validate(full=True)  # counts from the first element of all
                 raise
             start = 0
             found += [values[start : (start := stop)] for stop in (cuts[1:] - cuts[0]).tolist()]
         return found
+
+    def _python_values(self, elements: Array) -> list[Any]:
+        return elements.to_pylist()
 
     def rebase(self, array: Array) -> Array:
         offsets = array.values(1) if array.length else self.cuts(array)
@@ -256,12 +260,9 @@ class MapLayout(ListLayout):
         key, item = (child.build([pair[side] for pair in pairs]) for side, child in enumerate(entries.children))
         return self.of(lengths, Array(entries, len(pairs), (None,), (key, item)), validity_of(mask))
 
-    def _lists(self, array: Array) -> list[Any]:
-        offsets = self.cuts(array)
-        entries = self.elements(array, offsets).rebased()
-        keys, items = (child.to_pylist() for child in entries.children)
-        pairs, at = list(zip(keys, items, strict=True)), (offsets - offsets[0]).tolist()
-        return [pairs[start:stop] for start, stop in pairwise(at)]
+    def _python_values(self, elements: Array) -> list[Any]:
+        keys, items = (child.to_pylist() for child in elements.rebased().children)
+        return list(zip(keys, items, strict=True))
 
     def check_full(self, array: Array) -> None:
         mask = array.mask()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import chain, repeat
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.layouts.array import Array
@@ -108,6 +108,8 @@ class StructLayout(Layout):
     """Children side by side, under a validity bitmap of their own."""
 
     __slots__ = ("names",)
+
+    IS_LOCAL: ClassVar[bool] = True
 
     def __init__(self, type: Struct, children: Sequence[Layout]) -> None:
         super().__init__(type, (VALIDITY,), children)

@@ -60,19 +60,21 @@ def _slices(
     data: Bytes, offsets: Values, mask: Mask | None, cut: Callable[[Bytes, Indices, Indices], list[Any]]
 ) -> list[Any]:
     found: list[Any] = []
+    if mask is not None and 4 * np.count_nonzero(mask) < 3 * len(mask):
+        kept = mask.nonzero()[0]
+        starts, stops = offsets[kept].astype(np.int64), offsets[kept + 1]
+        for first in range(0, len(kept), _SPLIT_VALUES):
+            own = slice(first, first + _SPLIT_VALUES)
+            found += cut(data, starts[own], stops[own] - starts[own])
+        return spread(found, kept, len(mask))
     for first in range(0, len(offsets) - 1, _SPLIT_VALUES):
         cuts = offsets[first : first + _SPLIT_VALUES + 1].astype(np.int64)
-        starts = cuts[:-1]
-        lengths = cuts[1:] - starts
+        starts, lengths = cuts[:-1], cuts[1:] - cuts[:-1]
         if mask is None:
             found += cut(data, starts, lengths)
-            continue
-        valid = mask[first : first + _SPLIT_VALUES]
-        if 4 * np.count_nonzero(valid) > 3 * len(valid):
-            found += put_nulls(cut(data, starts, lengths * valid if cut is _words else lengths), valid)
         else:
-            kept = valid.nonzero()[0]
-            found += spread(cut(data, starts[kept], lengths[kept]), valid, len(valid))
+            valid = mask[first : first + _SPLIT_VALUES]
+            found += put_nulls(cut(data, starts, lengths * valid if cut is _words else lengths), valid)
     return found
 
 
