@@ -225,6 +225,11 @@ def test_a_null_does_not_go_into_a_field_without() -> None:
     with pytest.raises(bs.errors.DataTypeError, match="field 'a': has 1 nulls, its field allows none"):
         array.cast(strict)
     assert array[:2].cast(strict).to_pylist() == [{"a": 1}, None]
+    coded = bs.dictionary(bs.int8(), bs.string())
+    word = bs.Array.from_buffers(coded, 2, [None, bytes([0, 1])], dictionary=bs.array(["a", None]))
+    for type_ in (coded, bs.run_end_encoded(bs.int32(), bs.string())):
+        with pytest.raises(bs.errors.DataTypeError, match="column 'w': has 1 nulls, its field allows none"):
+            bs.record_batch({"w": word}).cast(bs.schema([bs.field("w", type_, nullable=False)]))
 
 
 def test_floats_have_as_few_digits_as_their_width_needs() -> None:

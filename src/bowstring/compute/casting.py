@@ -15,6 +15,7 @@ import numpy as np
 
 from bowstring.compute import number_casts, text_casts, time_casts
 from bowstring.compute.encoding import dictionary_encode, run_end_decode, run_end_encode
+from bowstring.compute.nulls import refuse_nulls
 from bowstring.compute.text_casts import spread
 from bowstring.datatypes import types as t
 from bowstring.datatypes.base import check_type
@@ -96,8 +97,8 @@ def _children(array: Array, target: t.DataType, safe: bool) -> Array:
             is_named_alike = not isinstance(target, t.Map)  # how a map's parts are called is no matter
             held = child if is_named_alike else child.seen_as(layout_of(_named_as(old.type, new.type)))
             children.append(cast(held, new.type, safe))
-            if not (isinstance(target, t.Union) or new.nullable) and children[-1].null_count:
-                raise DataTypeError(f"has {children[-1].null_count} nulls, its field allows none")
+            if not (isinstance(target, t.Union) or new.nullable):
+                refuse_nulls(children[-1])
     return spread(Array(layout_of(target), own.length, own.buffers, tuple(children), None, own.null_count), array)
 
 
@@ -120,8 +121,8 @@ def _lists(array: Array, target: Any, safe: bool) -> Array:
     starts, sizes = own.layout.spans(own)  # type: ignore[attr-defined]
     with place(f"field {array.type.fields[0].name!r}"):
         elements = cast(take_stretches(own.children[0], starts, sizes), target.value_type, safe)
-        if not target.value_field.nullable and elements.null_count:
-            raise DataTypeError(f"has {elements.null_count} nulls, its field allows none")
+        if not target.value_field.nullable:
+            refuse_nulls(elements)
     layout = layout_of(target)
     if isinstance(layout, (ListLayout, ListViewLayout)):
         return spread(layout.of(sizes, elements, None), array)

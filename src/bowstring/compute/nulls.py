@@ -13,6 +13,7 @@ import numpy as np
 from bowstring.compute.encoding import run_end_decode
 from bowstring.compute.unifying import has_dictionary, united
 from bowstring.datatypes.types import Bool
+from bowstring.errors import DataTypeError
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Values, place
 from bowstring.layouts.boolean import BooleanLayout
@@ -29,6 +30,13 @@ def booleans(values: Values, valid: Values | None = None) -> Array:
     layout = layout_of(Bool())
     assert isinstance(layout, BooleanLayout)
     return layout.of(values, valid)
+
+
+def refuse_nulls(array: Array) -> None:
+    """Raise `DataTypeError` where a slot shows no value, for a field that allows no nulls."""
+    valid = array.layout.valid(array)
+    if valid is not None and not valid.all():
+        raise DataTypeError(f"has {array.length - np.count_nonzero(valid)} nulls, its field allows none")
 
 
 def is_valid(array: Array) -> Array:

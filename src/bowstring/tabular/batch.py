@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from bowstring.compute.nulls import refuse_nulls
 from bowstring.compute.ordering import NullPlacement, Order, sorted_positions
 from bowstring.compute.selection import MaskLike, selected
 from bowstring.datatypes.field import Field, Metadata, MetadataLike, Schema, as_metadata, check_name
@@ -158,8 +159,8 @@ class RecordBatch(Columns):
         for field, column in zip(target_schema, self._columns, strict=True):
             with place(f"column {field.name!r}"):
                 columns.append(column.cast(field.type, safe))
-                if not field.nullable and columns[-1].null_count:
-                    raise DataTypeError(f"has {columns[-1].null_count} nulls, its field allows none")
+                if not field.nullable:
+                    refuse_nulls(columns[-1])
         return RecordBatch(target_schema, self.num_rows, columns, self.pairs)
 
     def _taken(self, indices: Indices) -> RecordBatch:
