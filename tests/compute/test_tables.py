@@ -132,3 +132,50 @@ def test_nulls_of_a_chunked_column() -> None:
     assert column.is_valid().to_pylist() == [value is not None for value in ROWS["n"]]
     assert column.drop_null().to_pylist() == [3, 1, 2, 3]
     assert column.fill_null(0).to_pylist() == [3, 0, 1, 2, 0, 3]
+
+
+@pytest.mark.parametrize("order", ["ascending", "descending"])
+@pytest.mark.parametrize("null_placement", ["at_end", "at_start"])
+def test_a_chunked_column_is_sorted_as_one_array_is(order: Any, null_placement: Any) -> None:
+    for name, values in ROWS.items():
+        column, whole = table()[name], bs.array(values, TYPES[name])
+        assert column.sort_indices(order, null_placement).equals(whole.sort_indices(order, null_placement))
+        assert column.sort(order, null_placement).to_pylist() == whole.sort(order, null_placement).to_pylist()
+
+
+def test_the_chunks_of_a_column_are_encoded_with_one_dictionary() -> None:
+    column = table()["s"]
+    encoded = column.dictionary_encode(bs.int16())
+    assert encoded.type == bs.dictionary(bs.int16(), bs.string_view())
+    assert encoded.to_pylist() == ROWS["s"]
+    assert [chunk.length for chunk in encoded.chunks] == [chunk.length for chunk in column.chunks]
+    assert len({id(chunk.dictionary) for chunk in encoded.chunks}) == 1
+    words = encoded.chunks[0].dictionary
+    assert words is not None
+    assert words.to_pylist() == ["c", "a", "b", "d"]
+    assert encoded.dictionary_decode() == column
+    assert column.dictionary_decode() == column
+
+
+def test_a_dictionary_of_all_chunks_that_is_too_large_is_refused() -> None:
+    half = bs.array([f"a{n}" for n in range(100)]), bs.array([f"b{n}" for n in range(100)])
+    column = bs.ChunkedArray(half, bs.string())
+    assert column.dictionary_encode(bs.uint8()).to_pylist() == column.to_pylist()
+    with pytest.raises(bs.errors.DataTypeError):
+        column.dictionary_encode(bs.int8())
+
+
+def test_the_chunks_of_a_column_become_runs_and_plain_values_again() -> None:
+    for name, values in ROWS.items():
+        runs = table()[name].run_end_encode(bs.int16())
+        assert runs.type == bs.run_end_encoded(bs.int16(), TYPES[name])
+        assert runs.to_pylist() == values
+        assert runs.run_end_decode() == table()[name]
+
+
+def test_a_column_without_chunks_changes_its_type() -> None:
+    none = bs.ChunkedArray([], bs.string())
+    assert none.dictionary_encode().type == bs.dictionary(bs.int32(), bs.string())
+    assert none.dictionary_encode().dictionary_decode().type == bs.string()
+    assert none.run_end_encode().run_end_decode().type == bs.string()
+    assert none.sort_indices().length == none.sort().null_count == 0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from bowstring.compute.ordering import NullPlacement, Order
 from bowstring.compute.selection import MaskLike, selected
 from bowstring.compute.unifying import unified, united
 from bowstring.datatypes.field import field
@@ -23,7 +24,7 @@ from bowstring.layouts.registry import layout_of
 from bowstring.tabular.batch import one_array
 
 if TYPE_CHECKING:
-    from bowstring.datatypes.types import DataType
+    from bowstring.datatypes.types import DataType, Int
     from bowstring.exchange.frames.leaving import ToPandas
 
 
@@ -172,6 +173,34 @@ class ChunkedArray:
             with place(f"chunk {number}"):
                 parts.append(chunk.cast(target_type, safe))
         return ChunkedArray(parts, target_type)
+
+    def sort_indices(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> Array:
+        """The uint64 indices that put the column in order, as `Array.sort_indices`; several chunks are joined first."""
+        return self.combine_chunks().sort_indices(order, null_placement)
+
+    def sort(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> ChunkedArray:
+        """The values in order, copied, as `sort_indices`."""
+        return self.take(self.sort_indices(order, null_placement))
+
+    def dictionary_encode(self, index_type: Int | None = None) -> ChunkedArray:
+        """Each chunk as indices into one dictionary of all, as `Array.dictionary_encode`."""
+        return self._each(lambda chunk: chunk.dictionary_encode(index_type)).unify_dictionaries()
+
+    def dictionary_decode(self) -> ChunkedArray:
+        """Each chunk as plain values, as `Array.dictionary_decode`."""
+        return self._each(Array.dictionary_decode)
+
+    def run_end_encode(self, run_end_type: DataType | None = None) -> ChunkedArray:
+        """Each chunk as runs of the same value, as `Array.run_end_encode`; no run goes over chunks."""
+        return self._each(lambda chunk: chunk.run_end_encode(run_end_type))
+
+    def run_end_decode(self) -> ChunkedArray:
+        """Each chunk as plain values, as `Array.run_end_decode`."""
+        return self._each(Array.run_end_decode)
+
+    def _each(self, verb: Callable[[Array], Array]) -> ChunkedArray:
+        made = list(map(verb, self.chunks))
+        return ChunkedArray(made, (made[0] if made else verb(layout_of(self.type).build([]))).type)
 
     def __len__(self) -> int:
         return int(self._starts[-1])
