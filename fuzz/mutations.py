@@ -17,6 +17,7 @@ from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY
 from bowstring.flatbuf.codec import Child, Children, Scalar, Structs
 from bowstring.flatbuf.tables import SPECS, TYPES
 from fuzz.anatomy import Anatomy, Piece
+from fuzz.frames import frame, unpacked
 from fuzz.records import UNIONS, Node
 
 Mutation = Callable[[random.Random, Anatomy], None]
@@ -346,6 +347,31 @@ def change_bytes(chance: random.Random, anatomy: Anatomy) -> None:
         piece.body[at : at + size] = held_bytes
 
 
+def pack_again(chance: random.Random, anatomy: Anatomy) -> None:
+    """A compressed buffer with other content, or the same content in a frame of another kind, behind all others."""
+    packed = [piece for piece in anatomy.pieces if piece.batch is not None and "compression" in piece.batch.slots]
+    if not packed:
+        return
+    piece = chance.choice(packed)
+    assert piece.batch is not None
+    buffers = piece.batch.slots.get("buffers")
+    if buffers is None or not len(buffers):
+        return
+    number, codec = chance.randrange(len(buffers)), piece.batch.slots["compression"].slots.get("codec", 0)
+    at, size = int(buffers[number]["offset"]), int(buffers[number]["length"])
+    content = unpacked(bytes(piece.body[at : at + size]) if at >= 0 else b"", codec)
+    if content and chance.random() < 0.7:
+        held = bytearray(content)
+        place = 4 * chance.randrange((len(held) + 3) // 4)
+        value = number_near(chance, int.from_bytes(held[place : place + 4], "little", signed=True))
+        held[place : place + 4] = (value & 0xFFFFFFFF).to_bytes(4, "little")
+        content = bytes(held)
+    piece.body += bytes(-len(piece.body) % 8)
+    made = frame(chance, content, codec)
+    buffers[number] = (len(piece.body), len(made))
+    piece.body += made + bytes(-len(made) % 8)
+
+
 def resize_body(chance: random.Random, anatomy: Anatomy) -> None:
     """A body that is shorter or longer than what its header needs."""
     piece = chance.choice(anatomy.pieces)
@@ -380,6 +406,7 @@ MUTATIONS: dict[Mutation, int] = {
     change_order: 4,
     change_integer: 14,
     change_start: 3,
+    pack_again: 4,
     change_bytes: 6,
     resize_body: 2,
 }

@@ -80,10 +80,25 @@ def _batches() -> Iterator[Input]:
     columns = [bs.array(values, type_) for values in (["a", "b"], ["a", "b", "c"], ["z", None])]
     yield from written([bs.RecordBatch.from_arrays([column], ["d"]) for column in columns[:2]])
     yield from written([bs.RecordBatch.from_arrays([column], ["d"]) for column in columns])
+    yield Input("file", file_with_statistics())
+    yield from _nested_dictionaries()
     extended = _extended()
     for name in extended.column_names:
         yield from written([extended.select([name])])
     yield from written([extended])
+
+
+def _nested_dictionaries() -> Iterator[Input]:
+    inner = bs.dictionary(bs.int8(), bs.string())
+    shared = bs.array(["a", "b", "a"], inner)
+    for type_ in (bs.dictionary(bs.int16(), bs.list_(inner)), bs.list_(inner), bs.struct({"a": inner, "b": inner})):
+        values: list[list[Any]] = [[["a"], ["a", "b"]], [["a"], ["c"], None]]
+        if type_.num_fields == 2:
+            values = [[{"a": "x", "b": "y"}], [{"a": "x", "b": "z"}, None]]
+        parts = [bs.RecordBatch.from_arrays([bs.array(held, type_)], ["n"]) for held in values]
+        for deltas in ("auto", "never"):
+            yield from written(parts, dictionary_deltas=deltas)
+    yield from written([bs.RecordBatch.from_arrays([shared, shared], ["x", "y"])], share_dictionaries=True)
 
 
 def _extended() -> bs.RecordBatch:

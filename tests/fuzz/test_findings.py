@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -124,6 +125,19 @@ def test_a_dictionary_that_no_batch_of_a_stream_uses_is_looked_at_all_the_same()
     assert faults(data) == []
     (fault,) = faults(changed(data, break_last))
     assert "1099511627776 bytes" in fault
+
+
+def test_an_append_that_is_refused_for_statistics_lets_the_file_go_and_leaves_nothing(tmp_path: Path) -> None:
+    def break_them(anatomy: Anatomy) -> None:
+        assert anatomy.footer is not None
+        anatomy.footer.slots["custom_metadata"][0].slots["value"] = b"abcd"
+
+    path = tmp_path / "n.arrow"
+    path.write_bytes(changed(written(NUMBERS, statistics=True), break_them))
+    for _ in range(2):
+        with pytest.raises(InvalidDataError, match="bowstring:statistics"):
+            bs.append_file(path)
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("damage", [b"!", b"abcd"])

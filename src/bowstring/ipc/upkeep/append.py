@@ -81,13 +81,14 @@ def append_file(
             wire=before.reader.known.wire.whole,
         )
         encoder.go_on(written, before.dictionaries())
+        held = with_statistics(read_pairs(before.reader.footer), None, ())
+        pairs = (*(pair for pair in held if pair[0] not in keys), *given)
+        collector = before.collector()
         sink = AppendSink(name, source, before.end)
     except BaseException:
         _let_go(source)
         raise
-    held = with_statistics(read_pairs(before.reader.footer), None, ())
-    pairs = (*(pair for pair in held if pair[0] not in keys), *given)
-    return AppendWriter(sink, encoder, pairs, before)
+    return AppendWriter(sink, encoder, pairs, before, collector)
 
 
 def _locked(name: str) -> MemorySource:
@@ -266,8 +267,9 @@ class AppendWriter(FileWriter):
         encoder: Encoder,
         pairs: Metadata,
         before: _Before,
+        collector: Collector | None,
     ) -> None:
-        self._collector = before.collector()
+        self._collector = collector
         self._before = before
         self._is_more = False
         self._go_on(sink, encoder, pairs, {**before.blocks, headers.SCHEMA: []})
