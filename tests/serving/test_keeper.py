@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -14,9 +15,17 @@ from pathlib import Path
 import pytest
 
 import bowstring as bs
-from bowstring.errors import ConnectionLostError, InvalidDataError, NotFoundError, ProtocolError, UsageError
+from bowstring.errors import (
+    ConnectionLostError,
+    InvalidDataError,
+    NotFoundError,
+    ProtocolError,
+    ResourceError,
+    UsageError,
+)
 from bowstring.memory.region import Region
-from bowstring.serving.keeping import Keeper, KeeperKey
+from bowstring.serving import keeping
+from bowstring.serving.keeping import Keeper, KeeperKey, launch
 from bowstring.serving.processes import Process
 from bowstring.serving.storing import store
 from bowstring.testing.descriptors import no_descriptor_left
@@ -258,6 +267,31 @@ def test_requests_that_make_no_sense_are_refused_and_it_goes_on(key: KeeperKey) 
         assert keeper.status()["datasets"] == {}
 
 
+def test_no_descriptor_left_for_a_keeper_is_a_resource_error(key: KeeperKey) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        with pytest.raises(ResourceError, match="Too many open files"):
+            launch(key.address)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.mark.parametrize("setting", ["executable", "_LAUNCH_S"])
+def test_a_keeper_that_does_not_start_is_a_resource_error_and_no_process(
+    key: KeeperKey, setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if setting == "executable":
+        monkeypatch.setattr(sys, "executable", "/bin/false")
+    else:
+        monkeypatch.setattr(keeping, "_LAUNCH", "import time; time.sleep(60)")
+        monkeypatch.setattr(keeping, "_LAUNCH_S", 0.2)
+    with pytest.raises(ResourceError, match="the keeper can't be started"):
+        Keeper.open(key)
+    with pytest.raises(ConnectionLostError):
+        Keeper.open(key, start=False)
+
+
 @pytest.mark.parametrize("host", ["here", "elsewhere"])
 def test_an_attempt_is_taken_once(key: KeeperKey, host: str) -> None:
     owner = key.owner if host == "here" else replace(key.owner, host="another")  # which no attempt is confirmed for
@@ -276,4 +310,4 @@ def test_an_owner_that_does_not_run_is_refused(key: KeeperKey) -> None:
     gone = replace(key, owner=replace(key.owner, start_time=1))
     with no_descriptor_left(), pytest.raises(UsageError, match="does not run here") as caught:
         Keeper.open(gone)
-    assert caught.tb  # it would keep a connection that was not closed
+    assert caught.traceback  # it would keep a connection that was not closed

@@ -147,33 +147,42 @@ def launch(address: str) -> bool:
     The keeper gets a session of its own and none of our descriptors: Spark talks to its workers by pipes and sockets,
     and waits for whoever still holds them. Raises `ResourceError`.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        try:
-            listener.bind(socket_name(address))
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                return False
-            raise ResourceError(error.errno, f"keeper: {error.strerror}") from error
-        listener.listen(_BACKLOG)
-        paths = os.pathsep.join(os.path.abspath(path) for path in sys.path)
-        environment = {**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        try:
-            launched = subprocess.Popen(
-                [sys.executable, "-c", _LAUNCH, str(listener.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=(listener.fileno(),),
-                start_new_session=True,
-                env=environment,
-                cwd="/",
-            )
-            code = launched.wait(_LAUNCH_S)
-        except (OSError, subprocess.SubprocessError) as error:
-            raise ResourceError(getattr(error, "errno", None) or 0, f"the keeper can't be started: {error}") from error
-        if code != 0:
-            raise ResourceError(0, f"the keeper can't be started: {sys.executable} ended with code {code}")
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            try:
+                listener.bind(socket_name(address))
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    return False
+                raise
+            listener.listen(_BACKLOG)
+            code = _run_keeper(listener.fileno())
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ResourceError(getattr(error, "errno", None) or 0, f"the keeper can't be started: {error}") from error
+    if code != 0:
+        raise ResourceError(0, f"the keeper can't be started: {sys.executable} ended with code {code}")
     return True
+
+
+def _run_keeper(descriptor: int) -> int:
+    """Start a process whose child is the keeper; how it ended."""
+    paths = os.pathsep.join(os.path.abspath(path) for path in sys.path)
+    environment = {**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        [sys.executable, "-c", _LAUNCH, str(descriptor)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=(descriptor,),
+        start_new_session=True,
+        env=environment,
+        cwd="/",
+    ) as launched:
+        try:
+            return launched.wait(_LAUNCH_S)
+        except BaseException:
+            launched.kill()
+            raise
 
 
 def _as_json(process: Process) -> list[Any]:
