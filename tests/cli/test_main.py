@@ -96,6 +96,13 @@ def test_a_wrong_call_has_status_2(arguments: list[str], capsys: pytest.CaptureF
     assert "Usage: bowstring" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("call", ["info", "cat", "convert target.csv", "concat -o target", "recover target"])
+def test_an_empty_name_of_a_file_is_a_wrong_call(call: str, capsys: pytest.CaptureFixture[str]) -> None:
+    name, *rest = call.split()
+    assert main([name, "", *rest]) == 2
+    assert "a FILE has an empty name" in capsys.readouterr().err
+
+
 def test_a_message_cannot_write_to_the_terminal_behind_our_back() -> None:
     assert "\x1b" not in one_line(BowstringError("column \x1b[2J\x9b1m"))
     assert r"\x1b[2J\x9b1m" in one_line(BowstringError("column \x1b[2J\x9b1m"))

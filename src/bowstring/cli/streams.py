@@ -36,8 +36,10 @@ max_piped_option = click.option(
 def given(file: str | None) -> Any:
     """The source that a FILE argument names: a path, or standard input for "-" and for none.
 
-    Raises `click.UsageError` where that is a terminal.
+    Raises `click.UsageError` where that is a terminal, or the name is empty, as a variable may be.
     """
+    if file == "":
+        raise click.UsageError("a FILE has an empty name")
     if file is not None and file != "-":
         return file
     if sys.stdin is None or sys.stdin.isatty():
