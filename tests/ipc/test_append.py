@@ -16,6 +16,9 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
+from bowstring.flatbuf.building import Finished, build
+from bowstring.flatbuf.tables import SPECS
+from bowstring.ipc.metadata import header as headers
 from tests.ipc.samples import as_file, batch
 
 
@@ -232,6 +235,35 @@ def test_a_damaged_schema_message_is_left_as_it_is(tmp_path: Path) -> None:
         writer.write(batch("int"))
     assert bs.inspect(path).encoding.features == ("COMPRESSED_BODY",)
     assert path.read_bytes()[:60] == raw[:60]
+
+
+def test_a_schema_message_that_says_it_already_is_not_touched(tmp_path: Path) -> None:
+    path, raw = tmp_path / "packed.arrow", bytearray(as_file(batch("int"), compression="lz4"))
+    start = int(bs.open_file(bytes(raw)).blocks["offset"][0])
+    raw[start - 1] = 7  # in the padding, where we would put zeros
+    path.write_bytes(raw)
+    with bs.append_file(path) as writer:
+        writer.write(batch("int"))
+    assert bs.inspect(path).encoding.features == ("COMPRESSED_BODY",)
+    assert path.read_bytes()[:start] == raw[:start]
+
+
+def test_a_schema_message_with_metadata_of_its_own_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "plain.arrow"
+    with monkeypatch.context() as patched:
+        patched.setattr(headers, "schema_message", with_metadata)
+        path.write_bytes(as_file(batch("int")))
+    raw, start = path.read_bytes(), int(bs.open_file(path).blocks["offset"][0])
+    assert b"of the message" in raw[:start]
+    with bs.append_file(path, compression="lz4") as writer:
+        writer.write(batch("int"))
+    assert bs.inspect(path).encoding.features == ("COMPRESSED_BODY",)
+    assert path.read_bytes()[:start] == raw[:start]
+
+
+def with_metadata(schema: Finished, version: int = 4) -> bytes:
+    """A schema message that has custom metadata beside the schema's."""
+    return build(SPECS, "Message", headers._message(headers.SCHEMA, schema, version, ((b"is", b"of the message"),)))
 
 
 def test_compression_may_be_another(path: Path) -> None:
