@@ -56,6 +56,18 @@ def test_arrow_data_in_every_form_keeps_its_rows(tmp_path: Path, ending: str, op
         assert opened.read_all().equals(TABLE)
 
 
+def test_a_file_keeps_the_metadata_of_its_footer_but_not_what_it_says_of_batches(tmp_path: Path) -> None:
+    batch = bs.record_batch({"n": [1, 2, 3]}).with_metadata({"of the batch": "1"})
+    source, target = tmp_path / "source.arrow", tmp_path / "target.arrow"
+    with bs.new_file(source, batch.schema, metadata={"station": "7", "empty": ""}) as writer:
+        writer.collect_statistics(["n"])
+        writer.write(batch)
+    convert(source, target, "--compression", "zstd")
+    with bs.open_file(target) as reader:
+        assert reader.metadata == {b"station": b"7", b"empty": b""}
+        assert reader[0].custom_metadata == {b"of the batch": b"1"}
+
+
 def test_batches_are_cut_and_joined_to_a_size(tmp_path: Path) -> None:
     source = write(tmp_path / "source.arrow", TABLE, 70)
     convert(source, tmp_path / "target.arrow", "--batch-rows", 128)

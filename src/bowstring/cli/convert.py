@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, get_args
@@ -27,7 +27,7 @@ from bowstring.cli.streams import (
     sink_to,
     telling,
 )
-from bowstring.datatypes.field import Schema
+from bowstring.datatypes.field import Metadata, Schema
 from bowstring.datatypes.types import Dictionary
 from bowstring.errors import UsageError
 from bowstring.inspection.values import csv_line, json_line, rows_of, text_of
@@ -37,6 +37,7 @@ from bowstring.ipc.form import DictionaryDeltas, WireForm
 from bowstring.ipc.opening import open_any
 from bowstring.ipc.places.faults import fault
 from bowstring.ipc.places.sinks import Sink
+from bowstring.ipc.statistics import with_statistics
 from bowstring.layouts.array import Array
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.table import Table, has_dictionaries, unified_batches
@@ -61,13 +62,15 @@ _AT_ONCE = 1 << 16
 class _Input:
     """What is read: the schema, the batches as they come, and how many there are where that is known.
 
-    `is_steady` where all batches have one dictionary a column, as a file's have.
+    `is_steady` where all batches have one dictionary a column, as a file's have. `footer` is a file's custom metadata,
+    without what is said of its batches: they will lie elsewhere.
     """
 
     schema: Schema
     batches: Iterable[RecordBatch]
     count: int | None = None
     is_steady: bool = True
+    footer: Metadata = ()
 
 
 @click.command()
@@ -106,7 +109,7 @@ def convert(source: str, target: str, **options: Any) -> None:
         ready = _prepared(found, kind, options)
         batches = counted(ready.batches, advance, ready.count)
         if kind in _ARROW:
-            _write_arrow(out, kind, ready.schema, batches, options)
+            _write_arrow(out, kind, replace(ready, batches=batches), options)
         else:
             _write_other(out, kind, ready.schema, batches, options)
 
@@ -137,8 +140,11 @@ def _reading(path: str, options: dict[str, Any]) -> Iterator[_Input]:
     name = named(path)
     if kind == "arrow":
         with telling(path), open_any(given(path), max_piped_bytes=options["max_piped_bytes"]) as reader:
-            is_file = isinstance(reader, FileReader)
-            yield _Input(reader.schema, reader, len(reader) if isinstance(reader, FileReader) else None, is_file)
+            if isinstance(reader, FileReader):
+                footer = with_statistics(tuple(reader.metadata.items()), None, ())
+                yield _Input(reader.schema, reader, len(reader), True, footer)
+            else:
+                yield _Input(reader.schema, reader, is_steady=False)
         return
     with _opened(path, options["max_piped_bytes"]) as opened:
         if kind == "parquet":
@@ -189,7 +195,7 @@ def _prepared(found: _Input, kind: str, options: dict[str, Any]) -> _Input:
     ):  # a file replaces none
         held = list(batches)
         batches, count = unified_batches(schema, held), len(held)
-    return _Input(schema, batches, count, is_steady)
+    return _Input(schema, batches, count, is_steady, found.footer)
 
 
 def _decoded(schema: Schema, batches: Iterable[RecordBatch]) -> tuple[Schema, Iterator[RecordBatch]]:
@@ -225,7 +231,7 @@ def _recut(schema: Schema, batches: Iterable[RecordBatch], rows: int) -> Iterato
 # Writing
 
 
-def _write_arrow(out: Any, kind: str, schema: Schema, batches: Iterable[RecordBatch], options: dict[str, Any]) -> None:
+def _write_arrow(out: Any, kind: str, ready: _Input, options: dict[str, Any]) -> None:
     compression = None if options["compression"] == "none" else options["compression"]
     form = WireForm(
         options["byte_order"],
@@ -236,9 +242,13 @@ def _write_arrow(out: Any, kind: str, schema: Schema, batches: Iterable[RecordBa
         options["dictionary_deltas"],
         unify_dictionaries=options["unify_dictionaries"],
     )
-    new = new_file if kind == "file" else new_stream
-    with new(out, schema, alignment=int(options["alignment"]), form=form) as writer:
-        for batch in batches:
+    alignment = int(options["alignment"])
+    with (
+        new_file(out, ready.schema, ready.footer, alignment, form=form)
+        if kind == "file"
+        else new_stream(out, ready.schema, alignment, form=form)
+    ) as writer:
+        for batch in ready.batches:
             writer.write_batch(batch)
 
 
