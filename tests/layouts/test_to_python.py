@@ -1,0 +1,178 @@
+"""Python values out of arrays: by blocks, among nulls, of any length, and out of what lies anywhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bowstring as bs
+from bowstring.errors import InvalidDataError
+from bowstring.layouts.gather import gather, spaced
+from bowstring.memory.buffer import UINT8
+
+ROWS = 9000
+"""More than a block of anything."""
+SHARES = (0.0, 0.02, 0.2, 0.5, 0.8, 0.99, 1.0)
+"""How many values are null: there are different ways for few, many and nearly all."""
+
+
+def lengths(random: np.random.Generator, most: int) -> list[int]:
+    return list(random.integers(0, most, ROWS).tolist())
+
+
+def words(random: np.random.Generator) -> list[str]:
+    letters = "aé春👍\0 z"
+    return [letters[n % 7] * n for n in lengths(random, 20)]
+
+
+def lists(random: np.random.Generator) -> list[list[int]]:
+    return [list(range(n)) for n in lengths(random, 6)]
+
+
+KINDS: dict[str, tuple[Any, Callable[[np.random.Generator], list[Any]]]] = {
+    "integers": (bs.int64(), lambda random: random.integers(-9, 9, ROWS).tolist()),
+    "unsigned bytes": (bs.uint8(), lambda random: random.integers(0, 256, ROWS).tolist()),
+    "floats": (bs.float32(), lambda random: random.integers(0, 9, ROWS).astype(float).tolist()),
+    "booleans": (bs.bool_(), lambda random: (random.random(ROWS) < 0.5).tolist()),
+    "strings": (bs.string(), words),
+    "large strings": (bs.large_string(), words),
+    "string views": (bs.string_view(), words),
+    "binary": (bs.binary(), lambda random: [word.encode() for word in words(random)]),
+    "binary views": (bs.binary_view(), lambda random: [word.encode() for word in words(random)]),
+    "lists of integers": (bs.list_(bs.int16()), lists),
+    "lists of strings": (bs.list_(bs.string()), lambda random: [["x" * n] * (n % 4) for n in lengths(random, 9)]),
+    "lists with nulls": (bs.list_(bs.int8()), lambda random: [[n, None] * (n % 3) for n in lengths(random, 9)]),
+    "lists of lists": (bs.list_(bs.list_(bs.bool_())), lambda random: [[[n > 3] * n] * 2 for n in lengths(random, 5)]),
+    "list views": (bs.list_view(bs.int32()), lists),
+    "pairs": (bs.list_(bs.float64(), 2), lambda random: [[float(n), 0.5] for n in lengths(random, 9)]),
+    "pairs of strings": (bs.list_(bs.string(), 2), lambda random: [[str(n), ""] for n in lengths(random, 9)]),
+    "maps": (bs.map_(bs.string(), bs.int32()), lambda random: [[(str(n), n)] * (n % 3) for n in lengths(random, 9)]),
+    "structs": (
+        bs.struct({"n": bs.int32(), "s": bs.string()}),
+        lambda random: [{"n": n, "s": "x" * n} for n in lengths(random, 9)],
+    ),
+    "dates": (bs.date32(), lambda random: (np.datetime64("2026-11-21") + random.integers(0, 9, ROWS)).tolist()),
+    "dictionaries": (bs.dictionary(bs.int16(), bs.string()), lambda random: [str(n) for n in lengths(random, 99)]),
+}
+
+
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_values_stand_among_nulls_however_many_these_are(kind: str, share: float) -> None:
+    own_type, make = KINDS[kind]
+    random = np.random.default_rng(7)
+    values = [None if gone else v for v, gone in zip(make(random), (random.random(ROWS) < share).tolist(), strict=True)]
+    array = bs.array(values, own_type)
+    assert array.to_pylist() == values
+    assert array.slice(4099, 4500).to_pylist() == values[4099 : 4099 + 4500]
+
+
+def strings(values: Sequence[bytes], valid: Any = None, type: Any = None) -> bs.Array:
+    offsets = np.cumsum([0, *map(len, values)], dtype=np.int32)
+    mask = None if valid is None else np.packbits(valid, bitorder="little")
+    return bs.Array.from_buffers(type or bs.string(), len(values), [mask, offsets, b"".join(values)])
+
+
+@pytest.mark.parametrize("share", SHARES[1:])
+@pytest.mark.parametrize("type", [bs.string(), bs.binary()])
+def test_what_lies_under_a_null_is_not_looked_at(type: Any, share: float) -> None:
+    gone = np.random.default_rng(8).random(ROWS) < share
+    gone[0] = True
+    array = strings([b"\xff" * 3 if null else b"word" for null in gone.tolist()], ~gone, type)
+    word = "word" if type == bs.string() else b"word"
+    assert array.to_pylist() == [None if null else word for null in gone.tolist()]
+
+
+@pytest.mark.parametrize("most", [1, 20, 64, 66, 300, 3000])
+@pytest.mark.parametrize("letter", ["a", "ß"])
+@pytest.mark.parametrize("type", [bs.string(), bs.string_view()])
+def test_short_and_long_strings_stand_side_by_side(type: Any, letter: str, most: int) -> None:
+    random = np.random.default_rng(9)
+    sizes = np.where(
+        random.random(ROWS) < 0.02, random.integers(0, most, ROWS), random.integers(0, min(most, 16), ROWS)
+    )
+    for values in ([letter * n for n in sizes.tolist()], [letter * n for n in sizes[sizes > most // 2].tolist()]):
+        assert bs.array(values, type).to_pylist() == values
+
+
+@pytest.mark.parametrize("letter", ["a", "é"])
+def test_strings_with_every_mark_come_out_whole(letter: str) -> None:
+    values = [chr(n % 40) + letter * (n % 3) for n in range(ROWS)]
+    assert bs.array(values).to_pylist() == values
+
+
+def test_a_value_that_ends_amid_a_character_is_named_however_many_are_null() -> None:
+    words = [b"ok"] * ROWS
+    words[8000], words[8001] = b"\xc3", b"\xa9"
+    for few in (1, 2, 100):
+        valid = np.arange(ROWS) % few == 0
+        valid[8000] = True
+        with pytest.raises(InvalidDataError, match=r"values\[8000\] is no UTF-8"):
+            strings(words, valid).to_pylist()
+
+
+def test_a_value_within_lists_that_are_mostly_null_is_named_by_its_place_among_all() -> None:
+    words = [b"ok"] * ROWS
+    words[8000] = b"\xff"
+    mask = np.packbits(np.arange(ROWS) % 100 == 0, bitorder="little")
+    lists = bs.Array.from_buffers(
+        bs.list_(bs.string()), ROWS, [mask, np.arange(ROWS + 1, dtype=np.int32)], [strings(words)]
+    )
+    with pytest.raises(InvalidDataError, match=r"values\[8000\] is no UTF-8"):
+        lists.to_pylist()
+
+
+@pytest.mark.parametrize("most", [0, 5, 60, 400])
+@pytest.mark.parametrize("gap", [0, 1])
+def test_bytes_are_gathered_from_anywhere(most: int, gap: int) -> None:
+    random = np.random.default_rng(10)
+    data = random.integers(0, 256, 500, np.uint8).astype(UINT8)
+    sizes = random.integers(0, most + 1, 5000)
+    starts = random.integers(0, 501 - sizes)
+    pieces = [data[a:b].tobytes() for a, b in zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
+    room, targets = spaced(data, starts, sizes, gap)
+    assert [room[a:b].tobytes() for a, b in zip(targets.tolist(), (targets + sizes).tolist(), strict=True)] == pieces
+    assert room.size == sizes.sum() + gap * len(sizes)
+    assert gather(data, starts, sizes).tobytes() == b"".join(pieces)
+
+
+@pytest.mark.parametrize("type", [bs.int32(), bs.bool_(), bs.string()])
+def test_lists_of_many_lengths_come_out_as_they_went_in(type: Any) -> None:
+    make: Any = {"bool": lambda n: n % 3 == 0, "string": str}.get(str(type), int)
+    sizes = [*range(140), *[3] * 50, *[0] * 20, 127, 128, 129, 500]
+    values = [[make(n + at) for at in range(n)] for n in sizes]
+    for wanted in (values, values[::-1], values * 45):
+        assert bs.array(wanted, bs.list_(type)).to_pylist() == wanted
+
+
+def test_list_views_in_any_order_and_over_each_other_are_lists_of_numbers() -> None:
+    starts, sizes = [4, 0, 6, 2, 0] * 20, [2, 3, 0, 4, 6] * 20
+    buffers = [None, np.array(starts, np.int32), np.array(sizes, np.int32)]
+    array = bs.Array.from_buffers(bs.list_view(bs.int64()), 100, buffers, [bs.array([10, 11, 12, 13, 14, 15])])
+    assert array.to_pylist()[:5] == [[14, 15], [10, 11, 12], [], [12, 13, 14, 15], [10, 11, 12, 13, 14, 15]]
+    assert array.slice(5, 95).to_pylist() == array.to_pylist()[:95]
+
+
+@pytest.mark.parametrize("fields", range(11))
+def test_structs_of_any_number_of_fields_are_dictionaries_in_their_order(fields: int) -> None:
+    names = [f"field {at}" for at in range(fields)]
+    rows = [{name: row * at for at, name in enumerate(names)} for row in range(2500)]
+    found = bs.array(rows, bs.struct({name: bs.int64() for name in names})).to_pylist()
+    assert found == rows
+    assert [list(row) for row in found] == [names] * 2500
+
+
+@pytest.mark.parametrize("rows", [1, 2100])
+def test_what_is_wrong_deep_within_lists_is_told_at_once(rows: int) -> None:
+    array = strings([b"ok"] * (rows - 1) + [b"\xff"])
+    for _ in range(40):
+        offsets = np.arange(rows + 1, dtype=np.int32)
+        array = bs.Array.from_buffers(bs.list_(array.type), rows, [None, offsets], [array])
+    start = time.monotonic()
+    with pytest.raises(InvalidDataError, match=rf"values\[{rows - 1}\] is no UTF-8"):
+        array.to_pylist()
+    assert time.monotonic() - start < 60
