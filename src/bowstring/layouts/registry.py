@@ -62,12 +62,26 @@ _LAYOUTS: dict[type[DataType], Callable[[Any, tuple[Layout, ...]], Layout]] = {
 
 def layout_of(type: DataType) -> Layout:
     """The layout of a data type; its children's layouts are resolved with it. Raises `UsageError` for anything else."""
+    met = _met.get(id(type))
+    if met is not None:
+        return met[1]
     if not isinstance(type, DataType):
         raise UsageError(f"{type!r} is no data type of the columnar format")
-    return _layout_of(type, type.metadata_within())
+    layout = _layout_of(type, type.metadata_within())
+    if len(_met) >= _MOST_KEPT:
+        _met.clear()
+    _met[id(type)] = type, layout
+    return layout
 
 
-@lru_cache(maxsize=4096)
+_MOST_KEPT = 4096
+_met: dict[int, tuple[DataType, Layout]] = {}
+"""The layouts of types that were asked for lately, found without hashing all of a type; each is kept with its type, so
+that its id belongs to no other object.
+"""
+
+
+@lru_cache(maxsize=_MOST_KEPT)
 def _layout_of(type: DataType, metadata: object) -> Layout:  # noqa: ARG001 -- types that differ in it are equal
     if isinstance(type, ExtensionType):
         return ExtensionLayout(type, layout_of(type.storage_type))
