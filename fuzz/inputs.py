@@ -13,10 +13,10 @@ from fuzz.mutations import flip, mutate
 
 KINDS = (
     "stream", "file", "tensors", "json", "format", "uri", "upkeep", "pieces", "command", "capsule", "protocol",
-    "extension", "statistics",
+    "extension", "statistics", "served",
 )  # fmt: skip
 """What bytes can be given as; the position stands for it where an input is nothing but bytes."""
-WITH_ANATOMY = ("stream", "file", "tensors", "upkeep", "pieces", "command", "statistics")
+WITH_ANATOMY = ("stream", "file", "tensors", "upkeep", "pieces", "command", "statistics", "served")
 """The kinds that are streams and files."""
 
 

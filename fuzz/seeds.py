@@ -41,6 +41,7 @@ def seeds(with_shared: bool = True) -> Iterator[Input]:
     for number, kind in enumerate(("upkeep", "pieces", "command")):
         for given in whole[number::3]:
             yield Input(kind, given.data)
+    yield from (Input("served", given.data) for given in whole[::2] if given.kind == "stream")
     yield Input("statistics", said_of(file_with_statistics()))
     if with_shared and SHARED.is_dir():
         yield from _shared()

@@ -35,7 +35,7 @@ _STATE = struct.Struct("<QQdI")
 _STATE_BYTES = _STATE.size + MAX_INPUT_BYTES + 1
 _ROOMS = (
     "cli", "compute", "datatypes", "dissociated", "exchange", "flatbuf", "inspection", "ipc", "layouts", "memory",
-    "tabular", "tensors",
+    "serving", "tabular", "tensors", "transports",
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fuzz.inputs import Input
-from fuzz.oracles import batches, capsules, commands, pieces, protocol, tensors, texts, upkeep
+from fuzz.oracles import batches, capsules, commands, pieces, protocol, served, tensors, texts, upkeep
 
 ORACLES: dict[str, Callable[[bytes], bool]] = {
     "stream": batches.check_stream,
@@ -26,6 +26,7 @@ ORACLES: dict[str, Callable[[bytes], bool]] = {
     "protocol": protocol.check_protocol,
     "extension": texts.check_extension,
     "statistics": upkeep.check_statistics,
+    "served": served.check_served,
 }
 
 

@@ -45,8 +45,8 @@ def check_pieces(data: bytes) -> bool:
     """The oracle of files and streams that come in pieces."""
     if framing.is_file(data):
         return _by_ranges(data)
-    near = _read(lambda: bs.open_stream(data, limits=LIMITS))
-    far = _read(lambda: bs.open_stream(_Trickle(data, 1 + crc32(data) % 97), limits=LIMITS))
+    near = read(lambda: bs.open_stream(data, limits=LIMITS))
+    far = read(lambda: bs.open_stream(_Trickle(data, 1 + crc32(data) % 97), limits=LIMITS))
     _alike(near, far)
     return near[1] is None
 
@@ -54,7 +54,8 @@ def check_pieces(data: bytes) -> bool:
 _Read = tuple[list[bs.RecordBatch], str | None]
 
 
-def _read(opened: Any) -> _Read:
+def read(opened: Any) -> _Read:
+    """The batches up to the first that is malformed, and what is wrong with that."""
     batches: list[bs.RecordBatch] = []
     try:
         with opened() as reader:
@@ -70,10 +71,11 @@ def _read(opened: Any) -> _Read:
 def _alike(near: _Read, far: _Read) -> None:
     promise((near[1] is None) == (far[1] is None), f"in memory: {near[1]}; in pieces: {far[1]}")
     promise(len(near[0]) == len(far[0]), f"{len(near[0])} batches in memory, {len(far[0])} in pieces")
-    _equal(near[0], far[0])
+    equal(near[0], far[0])
 
 
-def _equal(near: Iterable[bs.RecordBatch], far: Iterable[bs.RecordBatch]) -> None:
+def equal(near: Iterable[bs.RecordBatch], far: Iterable[bs.RecordBatch]) -> None:
+    """Raise where a batch that came in pieces differs."""
     for mine, other in zip(near, far, strict=True):
         if mine.num_rows <= MOST_ROWS:
             try:
@@ -83,11 +85,11 @@ def _equal(near: Iterable[bs.RecordBatch], far: Iterable[bs.RecordBatch]) -> Non
 
 
 def _by_ranges(data: bytes) -> bool:
-    near = _read(lambda: bs.open_file(data, limits=LIMITS))
-    far = _read(lambda: bs.open_file(_Far(data), limits=LIMITS))
+    near = read(lambda: bs.open_file(data, limits=LIMITS))
+    far = read(lambda: bs.open_file(_Far(data), limits=LIMITS))
     promise((near[1] is None) == (far[1] is None), f"in memory: {near[1]}; by ranges: {far[1]}")
     if near[1] is None:
-        _equal(near[0], far[0])
+        equal(near[0], far[0])
     try:
         with bs.open_file(_Far(data), limits=LIMITS) as reader:
             if not len(reader.schema):

@@ -27,7 +27,7 @@ def fuzz(repository: Path, home: Path, *options: str, plant: str | None = None) 
     )
 
 
-OPEN = ("format", "extension", "protocol", "command", "upkeep")
+OPEN = ("format", "extension", "protocol", "command", "upkeep", "served")
 """Kinds whose seeds need not be sound: a command may not be for such a file, peers may go too early, and of many rows
 upkeep tells nothing.
 """
