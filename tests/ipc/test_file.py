@@ -63,6 +63,19 @@ def test_an_unknown_alignment_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o444])
+def test_a_file_that_is_written_again_may_be_read_by_the_same_people(tmp_path: Path, mode: int) -> None:
+    path, whole = tmp_path / "x.arrow", batch()
+    path.write_bytes(b"what was there before")
+    path.chmod(mode)
+    with bs.new_file(path, whole.schema) as writer:
+        (unfinished,) = (other for other in tmp_path.iterdir() if other != path)
+        assert unfinished.stat().st_mode & 0o777 == mode
+        writer.write(whole)
+    assert path.stat().st_mode & 0o777 == mode
+    assert bs.open_file(path)[0].equals(whole)
+
+
 def test_custom_metadata_is_kept_in_footer_schema_field_and_batch() -> None:
     fields = [bs.field("x", bs.int32(), metadata={"unit": "m"})]
     schema = bs.schema(fields, metadata={"made": "by hand"})

@@ -9,6 +9,7 @@ import socket
 import stat
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, runtime_checkable
 
 from bowstring.errors import ClosedError, NotFoundError, UsageError
@@ -133,8 +134,20 @@ def _rest(parts: Sequence[Any], sent: int) -> list[Any]:
     return []
 
 
+def _mode_of(path: str) -> int | None:
+    """Who may do what with a regular file; None where there is none."""
+    try:
+        held = os.stat(path).st_mode
+    except OSError:
+        return None
+    return held & 0o777 if stat.S_ISREG(held) else None
+
+
 class PathSink(VectorSink):
-    """A file that appears under its name when it is complete, and not at all if something fails."""
+    """A file that appears under its name when it is complete, and not at all if something fails.
+
+    One that it replaces passes on who may read and write it, from the first byte on.
+    """
 
     __slots__ = ("_descriptor", "_path", "_room", "_temporary")
 
@@ -143,12 +156,17 @@ class PathSink(VectorSink):
         folder, name = os.path.split(self._path)
         self._room = 0
         self._temporary = os.path.join(folder, f".{name[:200]}.{os.getpid()}.{os.urandom(6).hex()}.part")
+        mode = _mode_of(self._path)
         try:
-            self._descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            self._descriptor = os.open(self._temporary, flags, 0o666 if mode is None else mode)
         except FileNotFoundError:
             raise NotFoundError(f"{os.fspath(path)}: there is no folder {folder}") from None
         except OSError as error:
             raise fault(error, os.fspath(path), "created") from None
+        if mode is not None:
+            with suppress(OSError):  # on a file system that can't, the mask has made it stricter at the most
+                os.fchmod(self._descriptor, mode)
         super().__init__(lambda parts: os.writev(self._descriptor, parts), os.fspath(path), self._descriptor)
 
     def write(self, parts: Sequence[Any], size_bytes: int) -> None:
