@@ -12,7 +12,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.types import LongType, StructField, StructType  # noqa: E402
 
 from bowstring.errors import InvalidDataError, NotFoundError, ResourceError  # noqa: E402
-from bowstring.spark._batches import read_batches  # noqa: E402
+from bowstring.spark.batches import read_batches  # noqa: E402
 from bowstring.spark.manifest import Entry, Manifest, latest, part_name, place  # noqa: E402
 from bowstring.spark.sink import ArrowWriter, PartMessage  # noqa: E402
 from bowstring.spark.source import ArrowDataSource  # noqa: E402

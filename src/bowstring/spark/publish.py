@@ -27,7 +27,7 @@ from bowstring.memory.closing import Closing
 from bowstring.memory.region import Region
 from bowstring.serving.keeping import DEFAULT_TTL_S, Keeper, KeeperKey
 from bowstring.serving.processes import Process
-from bowstring.spark._batches import write_rows
+from bowstring.spark.batches import write_rows
 from bowstring.spark.session import BEST_MAX_BYTES_PER_BATCH
 from bowstring.spark.types import arrow_schema
 

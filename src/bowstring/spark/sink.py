@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from bowstring.errors import EnvironmentProblemError, NotFoundError, ResourceError, UsageError
 from bowstring.spark import staging
-from bowstring.spark._batches import describe, write_batches
+from bowstring.spark.batches import describe, write_batches
 from bowstring.spark.manifest import Entry, Manifest, forget_old, latest, part_name, place, plain_files, sync_folder
 from bowstring.spark.types import all_nullable, arrow_schema
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from bowstring.errors import InvalidDataError, NotFoundError, UsageError
-from bowstring.spark._batches import describe, read_batches
+from bowstring.spark.batches import describe, read_batches
 from bowstring.spark.casting import cast_batch
 from bowstring.spark.manifest import Entry, latest, local_path, plain_files
 from bowstring.spark.types import all_nullable
