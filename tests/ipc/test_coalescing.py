@@ -125,6 +125,11 @@ def test_batches_that_do_not_fit_are_refused() -> None:
         writer.write(wrong)
         with pytest.raises(UsageError, match=problem):
             writer.close()
+    words = bs.record_batch({"s": ["a"]}).schema
+    for columns, problem in (([bs.array([1])], "'s' is int64, its field says string"), ([], "a batch of 0 columns")):
+        writer = bs.CoalescingWriter(bs.new_stream(io.BytesIO(), words))
+        with pytest.raises(UsageError, match=problem):
+            writer.write(bs.RecordBatch(words, 1, columns))
     writer = bs.CoalescingWriter(bs.new_stream(io.BytesIO(), schema))
     with pytest.raises(UsageError, match="another schema"):
         writer.write(bs.record_batch({"m": [1]}))

@@ -78,20 +78,26 @@ class CoalescingWriter(BatchWriter):
             self.flush()
             self._writer.write_batch(batch)
             return
+        columns = batch.source
+        if len(columns) != len(self._layouts):
+            raise UsageError(f"a batch of {len(columns)} columns, where the schema has {len(self._layouts)}")
+        try:
+            for at, index in self._open_ended:
+                buffer = columns[at].buffers[index]
+                if buffer is not None:
+                    self._bytes += buffer.size
+            for at in self._nested:
+                self._bytes += _size_bytes(columns[at])
+            for at in self._encoded:
+                dictionary = columns[at].dictionary
+                if dictionary is not None and dictionary is not self._met.get(at):
+                    self._met[at] = dictionary
+                    self._bytes += _size_bytes(dictionary)
+        except IndexError:
+            self._joined([batch])  # says which column is not what its field says
+            raise
         self._held.append(batch)
         self._rows += rows
-        columns = batch.source
-        for at, index in self._open_ended:
-            buffer = columns[at].buffers[index]
-            if buffer is not None:
-                self._bytes += buffer.size
-        for at in self._nested:
-            self._bytes += _size_bytes(columns[at])
-        for at in self._encoded:
-            dictionary = columns[at].dictionary
-            if dictionary is not None and dictionary is not self._met.get(at):
-                self._met[at] = dictionary
-                self._bytes += _size_bytes(dictionary)
         if self._rows >= self._min_rows or self._bytes >= self._max_bytes:
             self.flush()
         elif len(self._held) - self._whole >= _MOST_APART:

@@ -172,7 +172,7 @@ class Dataset(Closing):
 
 
 def _with_schema(batch: RecordBatch, schema: Schema) -> RecordBatch:
-    return batch if batch.schema is schema else RecordBatch(schema, batch.num_rows, batch._columns, batch.pairs)
+    return batch if batch.schema is schema else RecordBatch(schema, batch.num_rows, batch.source, batch.pairs)
 
 
 def connect(target: Target, ticket: str | None = None, *, copy: bool = False, timeout_s: float = 30.0) -> Dataset:

@@ -29,14 +29,15 @@ class RecordBatch(Columns):
     custom metadata of the message that the batch came in or will go out with.
     """
 
-    __slots__ = ("_columns", "_schema", "num_rows", "pairs")
+    __slots__ = ("_schema", "num_rows", "pairs", "source")
 
     def __init__(
         self, schema: Schema | Callable[[], Schema], num_rows: int, columns: Sequence[Array], pairs: Metadata = ()
     ) -> None:
         self._schema = schema
         self.num_rows = num_rows
-        self._columns = columns
+        self.source = columns
+        """The columns as they were handed in: a reader's are made when they are asked for."""
         self.pairs = pairs
 
     @classmethod
@@ -74,7 +75,7 @@ class RecordBatch(Columns):
     @property
     def num_columns(self) -> int:
         """How many columns there are."""
-        return len(self._columns)
+        return len(self.source)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -89,12 +90,7 @@ class RecordBatch(Columns):
     @property
     def columns(self) -> list[Array]:
         """All columns."""
-        return list(self._columns)
-
-    @property
-    def source(self) -> Sequence[Array]:
-        """The columns as they were handed in: a reader's are made when they are asked for."""
-        return self._columns
+        return list(self.source)
 
     @property
     def custom_metadata(self) -> dict[bytes, bytes]:
@@ -104,32 +100,32 @@ class RecordBatch(Columns):
     @property
     def nbytes(self) -> int:
         """The bytes that the values take up, as `Array.nbytes`."""
-        return sum(column.nbytes for column in self._columns)
+        return sum(column.nbytes for column in self.source)
 
     def column(self, key: int | str) -> Array:
         """A column, by index or name; raises `NotFoundError`."""
-        if isinstance(key, int) and 0 <= key < len(self._columns):
-            return self._columns[key]
+        if isinstance(key, int) and 0 <= key < len(self.source):
+            return self.source[key]
         schema: Any = self._schema
         find = schema.index if hasattr(schema, "index") else self.schema.index
-        return self._columns[find(key)]
+        return self.source[find(key)]
 
     def with_metadata(self, metadata: MetadataLike) -> RecordBatch:
         """The same batch with other custom metadata for its message: a mapping or pairs of strings or bytes.
 
         Raises `UsageError` for anything else.
         """
-        return RecordBatch(self._schema, self.num_rows, self._columns, as_metadata(metadata))
+        return RecordBatch(self._schema, self.num_rows, self.source, as_metadata(metadata))
 
     def select(self, keys: str | int | Iterable[str | int]) -> RecordBatch:
         """The batch of some of the columns, in the order given; nothing is copied."""
         chosen = self.schema.indices(keys)
-        return RecordBatch(self.schema.select(chosen), self.num_rows, _Chosen(self._columns, chosen), self.pairs)
+        return RecordBatch(self.schema.select(chosen), self.num_rows, _Chosen(self.source, chosen), self.pairs)
 
     def slice(self, offset: int = 0, length: int | None = None) -> RecordBatch:
         """The `length` rows from row `offset` on (to the end by default); nothing is copied."""
         offset, length = span_within(offset, length, self.num_rows)
-        return RecordBatch(self._schema, length, _Sliced(self._columns, offset, length), self.pairs)
+        return RecordBatch(self._schema, length, _Sliced(self.source, offset, length), self.pairs)
 
     def take(self, indices: Sequence[int] | Values | Array) -> RecordBatch:
         """The rows at `indices`, copied, as `Array.take`."""
@@ -156,7 +152,7 @@ class RecordBatch(Columns):
         """
         check_target(self.schema, target_schema)
         columns = []
-        for field, column in zip(target_schema, self._columns, strict=True):
+        for field, column in zip(target_schema, self.source, strict=True):
             with place(f"column {field.name!r}"):
                 columns.append(column.cast(field.type, safe))
                 if not field.nullable:
@@ -164,25 +160,25 @@ class RecordBatch(Columns):
         return RecordBatch(target_schema, self.num_rows, columns, self.pairs)
 
     def _taken(self, indices: Indices) -> RecordBatch:
-        columns = [column.layout.take(column, indices) for column in self._columns]
+        columns = [column.layout.take(column, indices) for column in self.source]
         return RecordBatch(self.schema, len(indices), columns, self.pairs)
 
     def _renamed(self, schema: Schema) -> RecordBatch:
-        return RecordBatch(schema, self.num_rows, self._columns, self.pairs)
+        return RecordBatch(schema, self.num_rows, self.source, self.pairs)
 
     def _spliced(self, schema: Schema, at: int, dropped: int, column: Array | ChunkedArray) -> RecordBatch:
-        columns = _Spliced(self._columns, at, dropped, one_array(column))
+        columns = _Spliced(self.source, at, dropped, one_array(column))
         return RecordBatch(schema, len(column), columns, self.pairs)
 
     def to_pydict(self) -> dict[str, list[Any]]:
         """The columns as lists of Python values, by name. Raises `UsageError` where two columns share a name."""
         names = distinct_names(self.schema)
-        return {name: column.to_pylist() for name, column in zip(names, self._columns, strict=True)}
+        return {name: column.to_pylist() for name, column in zip(names, self.source, strict=True)}
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """The rows as dictionaries of Python values. Raises `UsageError` where two columns share a name."""
         names = distinct_names(self.schema)
-        return rows_of(names, [column.to_pylist() for column in self._columns], self.num_rows)
+        return rows_of(names, [column.to_pylist() for column in self.source], self.num_rows)
 
     def equals(self, other: RecordBatch, check_metadata: bool = False, nans_equal: bool = False) -> bool:
         """Whether schemas and values are the same."""
@@ -191,7 +187,7 @@ class RecordBatch(Columns):
         return (
             self.num_rows == other.num_rows
             and self.schema.equals(other.schema, check_metadata)
-            and all(a.equals(b, nans_equal) for a, b in zip(self._columns, other._columns, strict=True))
+            and all(a.equals(b, nans_equal) for a, b in zip(self.source, other.source, strict=True))
         )
 
     def __eq__(self, other: object) -> bool:
@@ -203,7 +199,7 @@ class RecordBatch(Columns):
         """Check every column, as `Array.validate`; the message of the `InvalidDataError` names the column."""
         for index, field in enumerate(self.schema):
             with place(f"column {field.name!r}"):
-                column = self._columns[index]
+                column = self.source[index]
                 if column.length != self.num_rows or column.type != field.type:
                     raise InvalidDataError(
                         f"is {column.type}[{column.length}], the batch says {field.type}[{self.num_rows}]"

@@ -205,7 +205,7 @@ class Table(Columns):
     def replace_schema_metadata(self, metadata: MetadataLike) -> Table:
         """The same table with other custom metadata in its schema."""
         schema = self.schema.with_metadata(metadata)
-        return Table(schema, [RecordBatch(schema, b.num_rows, b._columns, b.pairs) for b in self._batches])
+        return Table(schema, [RecordBatch(schema, b.num_rows, b.source, b.pairs) for b in self._batches])
 
     def to_pydict(self) -> dict[str, list[Any]]:
         """The columns as lists of Python values, by name. Raises `UsageError` where two columns share a name."""
