@@ -111,6 +111,8 @@ class PrimitiveLayout(Layout):
 
     def from_numpy(self, array: Values, mask: Values | None) -> Array:
         """An array of NumPy values of shape (n,), without copying where the types are the same."""
+        if mask is None and self.scalars.IS_NUMBER and array.dtype == self.dtype:
+            return self.of(array)
         try:
             slots, own_mask = self.scalars.from_numpy(array)
         except (TypeError, ValueError, OverflowError) as error:
