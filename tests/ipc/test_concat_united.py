@@ -378,3 +378,18 @@ def test_nothing_goes_into_a_pipe_where_sources_do_not_go_together(tmp_path: Pat
         bs.concat_files([named, as_file(batch("text"))], out)
     thread.join(10)
     assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_first_source_that_is_not_there_leaves_nothing_behind(tmp_path: Path) -> None:
+    named, nowhere = tmp_path / "pipe", tmp_path / "nowhere"
+    os.mkfifo(named)
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(errors.NotFoundError):
+        bs.concat_files([nowhere], tmp_path / "out.arrow")
+    reading = os.open(named, os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(errors.NotFoundError):
+        bs.concat_files([nowhere], named)
+    os.close(reading)
+    assert os.listdir(tmp_path) == ["pipe"]
+    assert len(os.listdir("/proc/self/fd")) <= before

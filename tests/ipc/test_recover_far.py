@@ -22,7 +22,8 @@ import bowstring as bs
 from bowstring import errors
 from bowstring.cli.main import main
 from bowstring.ipc.places import ranges, windows
-from bowstring.ipc.upkeep import bringing, salvage
+from bowstring.ipc.places.ranges import RangeSource
+from bowstring.ipc.upkeep import bringing, copying, salvage
 from tests.ipc import samples
 from tests.ipc.remote import SlowFileSystem, serving, span_bytes
 
@@ -152,11 +153,27 @@ def test_a_web_server_is_asked_for_headers_and_then_for_bodies() -> None:
 def test_a_body_larger_than_a_round_is_checked_column_by_column(
     put: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bringing, "ROUND_BYTES", 10_000)
+    for module, name, value in (
+        (bringing, "ROUND_BYTES", 10_000),
+        (copying, "ROUND_BYTES", 10_000),
+        (windows, "_FIRST_BYTES", 1000),
+        (ranges, "_EDGE_BYTES", 16),
+    ):
+        monkeypatch.setattr(module, name, value)
+    fetched, fetch = [], RangeSource.fetch
+
+    def noted(source: RangeSource, spans: Any, *more: Any) -> Any:
+        fetched.append(sum(size for _, size in spans))
+        return fetch(source, spans, *more)
+
     held = bs.record_batch({"n": np.arange(9000), "s": [f"value {n}" for n in range(9000)]})
     data = bytearray(samples.as_file(held, held))
     data[data.rindex(b"value 77")] = 0xFF
-    report, table, _ = recovered(put(bytes(data)))
+    url = put(bytes(data))
+    monkeypatch.setattr(RangeSource, "fetch", noted)
+    report, table, _ = recovered(url)
+    body_bytes = int(bs.open_file(bytes(data)).blocks["bodyLength"][0])
+    assert max(fetched) < 0.7 * body_bytes
     assert (report.rows, len(report.dropped)) == (9000, 1)
     assert "column 's'" in report.dropped[0].reason
     assert table.equals(bs.Table.from_batches([held]))
