@@ -119,8 +119,12 @@ def _lists(array: Array, target: Any, safe: bool) -> Array:
     """Lists of each kind as another; to lists of one size where all have it."""
     own = _shown(array)
     starts, sizes = own.layout.spans(own)  # type: ignore[attr-defined]
+    (child,) = own.children
+    ends = np.cumsum(sizes)
+    if sizes.sum() != child.length or (starts != ends - sizes).any():
+        child = take_stretches(child, starts, sizes)
     with place(f"field {array.type.fields[0].name!r}"):
-        elements = cast(take_stretches(own.children[0], starts, sizes), target.value_type, safe)
+        elements = cast(child, target.value_type, safe)
         if not target.value_field.nullable:
             refuse_nulls(elements)
     layout = layout_of(target)
