@@ -130,6 +130,16 @@ def test_dictionaries_are_unified(values: list[list[Any]]) -> None:
     assert len({id(batch["d"].dictionary) for batch in unified.to_batches()}) == 1
 
 
+def test_dictionaries_are_unified_below_any_number_of_extensions() -> None:
+    type_: bs.DataType = bs.dictionary(bs.int8(), bs.string())
+    for _ in range(3):
+        chunks = [bs.array(words, type_) for words in (["a", "b"], ["c", "a"])]
+        column = bs.ChunkedArray(chunks, type_)
+        assert column.unify_dictionaries().to_pylist() == ["a", "b", "c", "a"]
+        assert column.combine_chunks().to_pylist() == ["a", "b", "c", "a"]
+        type_ = bs.opaque(type_, "name", "vendor")
+
+
 def test_casts_encode_and_decode() -> None:
     values = ["1", "1", None, "2"]
     for target in (bs.dictionary(bs.int8(), bs.int32()), bs.run_end_encoded(bs.int16(), bs.int32())):

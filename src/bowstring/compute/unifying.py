@@ -11,6 +11,7 @@ from bowstring.layouts.array import Array
 from bowstring.layouts.base import Indices, Layout, buffer_of
 from bowstring.layouts.dictionary import DictionaryLayout
 from bowstring.layouts.equality import begins_with
+from bowstring.layouts.extension import ExtensionLayout
 from bowstring.layouts.identity import numbered
 from bowstring.layouts.joining import lengths_of
 
@@ -72,11 +73,13 @@ def moved(part: Array, dictionary: Array, places: Indices | None) -> Array:
 
     Raises `DataTypeError` where the places are too large for the indices.
     """
-    layout = part.layout.storage
+    layout = part.layout
+    while isinstance(layout, ExtensionLayout):  # one may be stored as another
+        layout = layout.storage
     assert isinstance(layout, DictionaryLayout)
     if places is None:
         return Array(part.layout, part.length, part.buffers, (), dictionary, part._null_count, part.offset)
-    keys = layout.keys(part.storage)
+    keys = layout.keys(part.seen_as(layout))
     keys = places[keys] if places.size else keys
     if keys.size and keys.max() > np.iinfo(layout.indices.dtype).max:
         raise DataTypeError(f"a dictionary of {dictionary.length} values is too large for the indices of {part.type}")
