@@ -150,6 +150,16 @@ def test_a_path_may_be_a_source_of_itself(tmp_path: Path) -> None:
     assert bs.open_file(path).read_all().num_rows == 6
 
 
+def test_a_file_in_a_store_is_no_source_of_itself_and_stays_as_it_was() -> None:
+    held, store = as_file(batch("int")), fsspec.filesystem("memory")
+    store.pipe_file("/itself.arrow", held)
+    for source in ("memory://itself.arrow", fsspec.open("memory://itself.arrow")):
+        with pytest.raises(errors.UsageError, match=r"itself.arrow.* is one of the sources.*another name"):
+            bs.concat_files([held, source], "memory://itself.arrow")
+    assert store.cat_file("/itself.arrow") == held
+    store.rm_file("/itself.arrow")
+
+
 # Dictionaries
 
 

@@ -65,15 +65,14 @@ def recover(
 
     `source` is what `open_file` or `open_stream` takes; what comes through a pipe is kept in memory, and a URL is read
     by ranges, some batches at a time: headers first, then bodies; unless it is `sink`, too, then it is kept in memory
-    as well. A file becomes a file and a stream a stream; `sink`
-    is what `new_file` takes. Each batch is checked, with `full` every value of it, and then passed on as it is, not
-    decoded. Messages are looked for behind what is damaged. The schema says the features that sound messages use.
-    `advance(done, of)` is called after each, in bytes.
+    as well. A file becomes a file and a stream a stream; `sink` is what `new_file` takes. Each batch is checked, with
+    `full` every value of it, and then passed on as it is, not decoded. Messages are looked for behind what is damaged.
+    The schema says the features that sound messages use. `advance(done, of)` is called after each, in bytes.
 
     Raises `InvalidDataError` where there is no schema, neither at the beginning nor in a footer, `FormatMismatchError`
     for a foreign format, `LimitError` for more than `max_piped_bytes` through a pipe.
     """
-    opened = in_sequence(source) if _is_one_place(source, sink) else near_or_far(source)
+    opened = in_sequence(source) if stores.is_one_place(source, sink) else near_or_far(source)
     try:
         whole = kept_whole(opened, max_piped_bytes) if isinstance(opened, PulledSource) else opened
         if isinstance(whole, MemorySource) and whole.position:
@@ -95,12 +94,6 @@ def recover(
             raise
     finally:
         opened.close()
-
-
-def _is_one_place(source: Any, sink: Any) -> bool:
-    """Whether what is recovered takes the place of its source in a store, which may then be gone at once."""
-    place = stores.place_of(source)
-    return place is not None and place == stores.place_of(sink)
 
 
 def _features(salvage: Salvage, found: Sequence[BatchSpan | Dropped]) -> set[int]:
