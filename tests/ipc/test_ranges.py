@@ -29,7 +29,7 @@ import bowstring as bs
 from bowstring import errors
 from bowstring.ipc.opening import open_any
 from bowstring.ipc.places import ranges
-from bowstring.ipc.places.pieces import merged
+from bowstring.ipc.places.pieces import Pieces, merged
 from bowstring.ipc.places.ranges import RangeSource
 from bowstring.ipc.ranged import RangedReader
 from bowstring.testing import strategies
@@ -634,7 +634,7 @@ def test_merged_spans_cover_all_and_lie_apart(spans: list[tuple[int, int]], gap:
 def test_fetched_pieces_hold_the_bytes_of_the_file(spans: list[tuple[int, int]], gap: int) -> None:
     data = os.urandom(1000)
     source = RangeSource(ranges.FileObject(CountingFile(data), "file"))
-    source._edges = ranges.Pieces()
+    source._edges = Pieces()
     found = source.fetch(spans, gap)
     for start, length in spans:
         held = found.find(start, length)

@@ -132,7 +132,9 @@ class BinaryViewLayout(Layout):
             elements[slots] = heads(held, views["offset"][slots].astype(np.int64), width)
         return elements
 
-    def _by_buffer(self, array: Array, views: Values, size_bytes: int = INLINE_BYTES) -> Iterator[tuple[Bytes, Indices]]:
+    def _by_buffer(
+        self, array: Array, views: Values, size_bytes: int = INLINE_BYTES
+    ) -> Iterator[tuple[Bytes, Indices]]:
         """Each data buffer that views of values beyond a size point to, and the slots of these views."""
         long = np.flatnonzero(views["length"] > size_bytes)
         numbers = views["buffer"][long]

@@ -48,6 +48,8 @@ def array(values: Any, type: DataType | None = None, mask: Values | Sequence[boo
     """
     if mask is None and values.__class__ in (list, tuple):
         return _of_items(values, type)
+    if mask is None and values.__class__ is np.ndarray:
+        return _from_numpy(values, layout_of(type or numpy_type(values)), None)
     if isinstance(values, ChunkedArray):
         values = values.combine_chunks()
     elif _is_pandas(values):
