@@ -127,6 +127,17 @@ def test_a_dictionary_that_no_batch_of_a_stream_uses_is_looked_at_all_the_same()
     assert "1099511627776 bytes" in fault
 
 
+def test_runs_of_an_array_without_slots_may_end_anywhere() -> None:
+    ends, words = bs.array([0, 3, 3], bs.int32()), bs.array(["a", "b", "c"])
+    runs = bs.Array.from_buffers(bs.run_end_encoded(bs.int32(), bs.string()), 0, [], [ends, words])
+    runs.validate(full=True)
+    assert runs.to_pylist() == runs.run_end_decode().to_pylist() == runs.take([]).to_pylist() == []
+    assert bs.concat_arrays([runs, bs.array(["x", "x"], runs.type)]).to_pylist() == ["x", "x"]
+    batch = bs.RecordBatch.from_arrays([runs], ["r"])
+    with bs.open_stream(written(batch, kind="stream")) as reader:
+        assert reader.read_all().to_pydict() == {"r": []}
+
+
 def test_an_append_that_is_refused_for_statistics_lets_the_file_go_and_leaves_nothing(tmp_path: Path) -> None:
     def break_them(anatomy: Anatomy) -> None:
         assert anatomy.footer is not None
