@@ -68,9 +68,10 @@ def layout_of(type: DataType) -> Layout:
     if not isinstance(type, DataType):
         raise UsageError(f"{type!r} is no data type of the columnar format")
     layout = _layout_of(type, type.metadata_within())
-    if len(_met) >= _MOST_KEPT:
-        _met.clear()
-    _met[id(type)] = type, layout
+    if layout.type is type:  # one of many equal ones is kept
+        if len(_met) >= _MOST_KEPT:
+            _met.clear()
+        _met[id(type)] = type, layout
     return layout
 
 
