@@ -20,8 +20,9 @@ from bowstring.tabular.build import array, record_batch
 
 _MOST_WAITING_ROWS = 2048
 _MOST_APART = 512
-"""So many batches are joined at once, while they are in the processor's cache: later each of them would have to be
-fetched, and memory that is given back soon is at hand for the next ones.
+_MOST_COLUMNS_APART = 10_240
+"""So many batches are joined at once, or of few columns so many columns, while they are in the processor's cache: later
+each of them would have to be fetched, and memory that is given back soon is at hand for the next ones.
 """
 
 
@@ -50,6 +51,9 @@ class CoalescingWriter(BatchWriter):
         self._met: dict[int, Array | None] = {}
         self._held: list[RecordBatch] = []
         self._whole = 0  # so many of the held batches, the first ones, are joined
+        self._most_apart = _MOST_APART
+        if not self._encoded:
+            self._most_apart = max(_MOST_APART, _MOST_COLUMNS_APART // max(len(self._layouts), 1))
         self._rows = self._bytes = 0
         self._names = self._schema.names
         self._waiting: list[list[Any]] = [[] for _ in self._names]
@@ -68,9 +72,8 @@ class CoalescingWriter(BatchWriter):
             raise ClosedError("the writer is closed")
         if not isinstance(batch, RecordBatch):
             raise UsageError(f"expected a record batch or a table, not {type(batch).__name__}")
-        schema = batch.schema
-        if schema is not self._schema and schema != self._schema:
-            raise UsageError(f"a batch of another schema: expected {self._schema!r}, found {schema!r}")
+        if batch._schema is not self._schema and batch.schema != self._schema:
+            raise UsageError(f"a batch of another schema: expected {self._schema!r}, found {batch.schema!r}")
         if self._waiting_rows:
             self._make()
         rows = batch.num_rows
@@ -100,7 +103,7 @@ class CoalescingWriter(BatchWriter):
         self._rows += rows
         if self._rows >= self._min_rows or self._bytes >= self._max_bytes:
             self.flush()
-        elif len(self._held) - self._whole >= _MOST_APART:
+        elif len(self._held) - self._whole >= self._most_apart:
             self._held[self._whole :] = self._as_one(self._held[self._whole :])
             self._whole = len(self._held)
 
