@@ -14,6 +14,8 @@ import pytest
 
 import bowstring as bs
 from bowstring.cli.main import main
+from bowstring.layouts.array import Array
+from bowstring.layouts.registry import layout_of
 from tests.cli.running import run_command, terminal, through_a_pipe, write
 
 TABLE = pa.table(
@@ -291,3 +293,27 @@ def test_a_form_that_the_target_does_not_have_is_refused(tmp_path: Path) -> None
     done = run_command("convert", source, tmp_path / "x.csv", "--byte-order", "big")
     assert (done.returncode, b"--byte-order" in done.stderr) == (2, True)
     assert run_command("convert", source, tmp_path / "x").returncode == 2
+
+
+# Rows without bytes
+
+
+@pytest.mark.parametrize(
+    "options", [["--to", "csv"], ["--to", "jsonl"], ["--to", "parquet"], ["--to", "stream", "--batch-rows", "10"]]
+)
+def test_rows_that_no_bytes_stand_for_are_not_spelled_out_without_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str]
+) -> None:
+    nulls = Array(layout_of(bs.null()), 1 << 40, ())
+    source, target = tmp_path / "nulls.arrow", tmp_path / "out"
+    batch = bs.RecordBatch.from_arrays([nulls], ["n"])
+    with bs.new_file(source, batch.schema) as writer:
+        writer.write_batch(batch)
+    assert main(["convert", str(source), str(target), *options]) == 1
+    assert f"{1 << 40} rows" in capsys.readouterr().err
+    assert not target.exists()
+    assert main(["cat", str(source)]) == 1
+    assert main(["head", "-n", "2", "--format", "jsonl", str(source)]) == 0
+    assert capsys.readouterr().out == '{"n": null}\n' * 2
+    convert(source, target, "--to", "stream")
+    assert main(["diff", str(source), str(target)]) == 0

@@ -43,7 +43,7 @@ def cat(file: str | None, *, form: str | None, columns: tuple[str, ...], whole: 
         nullcontext() if is_terminal else progress("writing") as advance,  # a bar amid the rows would do no good
     ):
         batches = reader if advance is None else counted(reader, advance)
-        rows = limited(batches if limit is None else one_by_one(reader), None)
+        rows = limited(batches, None) if limit is None else limited(one_by_one(reader), limit + 1)
         some = rows if limit is None else islice(rows, limit)
         if form == "table" or (form is None and is_terminal):
             write_table(reader.schema, some, whole)

@@ -30,7 +30,7 @@ from bowstring.cli.streams import (
 from bowstring.datatypes.field import Metadata, Schema
 from bowstring.datatypes.types import Dictionary
 from bowstring.errors import UsageError
-from bowstring.inspection.values import csv_line, json_line, rows_of, text_of
+from bowstring.inspection.values import check_rows, csv_line, json_line, rows_of, text_of
 from bowstring.ipc.api import new_file, new_stream
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.form import DictionaryDeltas, WireForm
@@ -216,6 +216,7 @@ def _recut(schema: Schema, batches: Iterable[RecordBatch], rows: int) -> Iterato
     held: list[RecordBatch] = []
     count = 0
     for batch in batches:
+        check_rows(batch)
         at = 0
         while at < batch.num_rows:
             part = batch.slice(at, rows - count)

@@ -10,6 +10,7 @@ from bowstring.cli.streams import SinkFile
 from bowstring.datatypes.field import Schema
 from bowstring.errors import InvalidDataError, MissingExtraError, UnsupportedTypeError
 from bowstring.exchange import cdata
+from bowstring.inspection.values import check_rows
 from bowstring.ipc.places.sinks import Sink
 from bowstring.layouts.base import place
 from bowstring.tabular.batch import RecordBatch
@@ -63,13 +64,15 @@ def _readable(name: str) -> Iterator[None]:
 
 def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], compression: str | None) -> None:
     """Write batches as row groups. Every value is looked at before: pyarrow takes our word for it, and crashes where it
-    is wrong. Raises `InvalidDataError` for malformed data, `UnsupportedTypeError` for what Parquet has no type for.
+    is wrong. Raises `InvalidDataError` for malformed data, `UnsupportedTypeError` for what Parquet has no type for, and
+    what `check_rows` raises.
     """
     pa, pq = _pyarrow()
     try:
         theirs = pa.schema(schema)
         with pq.ParquetWriter(SinkFile(sink), theirs, compression=compression or "none") as writer:
             for number, batch in enumerate(batches):
+                check_rows(batch, f"record batch {number}, ")
                 with place(f"record batch {number}"):
                     batch.validate(full=True)
                 writer.write_batch(pa.record_batch(batch))

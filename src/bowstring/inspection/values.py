@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from bowstring.datatypes.canonical.moments import OffsetMoment
+from bowstring.layouts import gather
 from bowstring.layouts.base import place
 from bowstring.tabular.batch import RecordBatch
 
@@ -26,8 +27,10 @@ _MUST_BE_QUOTED = frozenset('",\r\n')
 def rows_of(batch: RecordBatch, at_once: int = _AT_ONCE, where: str = "") -> Iterator[tuple[Any, ...]]:
     """The rows as tuples of Python values, a few rows spelled out at a time; duplicate names do no harm.
 
-    Raises `InvalidDataError` or `DataTypeError` naming `where`, the row from which it counts and the column.
+    Raises `InvalidDataError` or `DataTypeError` naming `where`, the row from which it counts and the column, and what
+    `check_rows` raises.
     """
+    check_rows(batch, where)
     for start in range(0, batch.num_rows, at_once):
         part = batch.slice(start, at_once)
         if part.num_columns == 0:
@@ -39,6 +42,13 @@ def rows_of(batch: RecordBatch, at_once: int = _AT_ONCE, where: str = "") -> Ite
                 with place(f"{where}{from_row}column {field.name!r}"):
                     columns.append(column.to_pylist())
             yield from zip(*columns, strict=True)
+
+
+def check_rows(batch: RecordBatch, where: str = "") -> None:
+    """Raise `LimitError` naming `where` for many more rows than columns hold bytes: nobody waits for all of them."""
+    if batch.num_rows > gather.MAX_VALUES:
+        with place(f"{where}{batch.num_rows} rows"):
+            gather.check_values(batch.num_rows, 8 * sum(map(gather.held_bytes, batch.columns)))
 
 
 def json_value(value: Any) -> Any:
