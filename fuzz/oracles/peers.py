@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import resource
 import select
 import subprocess
@@ -79,6 +80,7 @@ class Peer:
 
 
 _peer = Peer()
+atexit.register(_peer.stop)
 
 
 def compare_with_peer(data: bytes, table: bs.Table) -> None:

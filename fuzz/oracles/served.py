@@ -96,7 +96,7 @@ def _serve(transport: LoopbackTransport, region: Region, data: bytes, chosen: in
                 lies |= is_lie
         try:
             messages = server.send(raw, body)
-        except (BowstringError, OverflowError):
+        except UsageError:
             return True  # a stream that begins with a body, or buffers of 2**64 bytes: no server can send that
         for message in messages:
             transport.send_message(message)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -121,7 +122,11 @@ def test_a_process_that_is_ended_leaves_nothing_half_written(number: int, tmp_pa
     source = write(tmp_path / "data.arrow", pa.table({"n": range(1_000_000)}))
     folder = tmp_path / "out"
     folder.mkdir()
-    with subprocess.Popen(command("convert", source, folder / "data.jsonl"), stderr=subprocess.PIPE) as process:
+    convert = command("convert", source, folder / "data.jsonl")
+    as_usual = partial(signal.signal, number, signal.SIG_DFL)  # also where we were started to ignore it
+    with subprocess.Popen(
+        convert, stderr=subprocess.PIPE, preexec_fn=as_usual  # noqa: PLW1509 -- it takes no lock
+    ) as process:  # fmt: skip
         assert soon(lambda: any(path.stat().st_size for path in folder.iterdir()))
         process.send_signal(number)
         assert process.communicate(timeout=30)[1].strip() == b""

@@ -318,6 +318,15 @@ def test_addresses_need_a_uri_with_free_data_on_both_sides() -> None:
         server.send(b"B", AddressBody.of([1], [1]))
 
 
+def test_a_body_that_no_message_can_say_is_refused_and_the_stream_goes_on() -> None:
+    server, client = asked(), asking()
+    first = server.send(b"Schema")
+    with pytest.raises(UsageError, match=f"{1 << 64} bytes"):
+        server.send(b"B", AddressBody.of([1, 2], [1 << 63, 1 << 63]))
+    assert not server.leases
+    assert len(give(client, first + server.send(b"B", AddressBody.of([1], [1])))) == 2
+
+
 def test_limits_of_the_client_are_named() -> None:
     limits = Limits(max_metadata_bytes=10, max_packed_body_bytes=20, max_unpaired_messages=3, max_ticket_bytes=4)
     with pytest.raises(LimitError, match="max_metadata_bytes = 10"):

@@ -128,6 +128,8 @@ class ServerConnection:
             raise UsageError("server stream: the first message has to be the schema's, which has no body")
         if isinstance(body, AddressBody) and self._free_data is None:
             raise UsageError("server stream: a body of addresses needs a URI with free_data")
+        if isinstance(body, AddressBody) and body.total_bytes >> 64:
+            raise UsageError(f"server stream: a body of {body.total_bytes} bytes is longer than a message can say")
         self._position.move(Move.METADATA)
         messages: list[Message] = []
         if self.role is not Role.BODIES:
