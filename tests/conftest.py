@@ -10,11 +10,8 @@ from hypothesis import HealthCheck, settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
-# Deadlines measure the machine, not the code; a busy one must not turn a test red. The same examples come each time, so
-# that a few more of them would tell little: HYPOTHESIS_PROFILE=thorough looks further.
-settings.register_profile(
-    "default", deadline=None, derandomize=True, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
-)
+# Deadlines measure the machine, not the code; a busy one must not turn a test red.
+settings.register_profile("default", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", settings.get_profile("default"), derandomize=False, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 

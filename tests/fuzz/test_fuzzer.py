@@ -66,7 +66,7 @@ def test_mutations_reach_beyond_the_framing() -> None:
 def test_an_error_a_crash_and_a_hang_that_are_planted_are_found_and_made_small(
     repository: Path, tmp_path: Path
 ) -> None:
-    limits = ("--time", "180", "--findings", "3", "--jobs", "1", "--hang", "1")
+    limits = ("--time", "180", "--findings", "3", "--jobs", "1", "--hang", "2")
     done = fuzz(repository, tmp_path, *limits, "--only", "uri", plant="tests.fuzz.planted")
     assert done.returncode == 1, done.stdout + done.stderr
     found = {folder.name: folder for folder in (tmp_path / "findings").iterdir()}
