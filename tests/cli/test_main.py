@@ -90,10 +90,59 @@ def test_what_comes_of_an_interrupt_is_an_interrupt(
     assert main(["fail"]) == 130
 
 
-@pytest.mark.parametrize("arguments", [["no-such-command"], ["--no-such-option"]])
-def test_a_wrong_call_has_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments) == 2
-    assert "Usage: bowstring" in capsys.readouterr().err
+TESTERS = ("json-to-arrow", "arrow-to-json", "validate", "stream-to-file", "file-to-stream")
+WRONG_CALLS = {
+    "no-such-command": "no such command 'no-such-command' (bowstring --help shows how)",
+    "convrt a b": "no such command 'convrt': is it convert? (bowstring --help shows how)",
+    "--no-such-option": "no such option '--no-such-option' (bowstring --help shows how)",
+    "demo --lines 0": "invalid value for '--lines': 0 is not in the range x>=1 (bowstring demo --help shows how)",
+    "demo --lines": "option '--lines' requires an argument (bowstring demo --help shows how)",
+    "info a b": "got unexpected extra argument (b) (bowstring info --help shows how)",
+    "validate --all=1": "option '--all' does not take a value (bowstring validate --help shows how)",
+    "head -n -5 a": "invalid value for '-n' / '--rows': -5 is not in the range x>=0 (bowstring head --help shows how)",
+    "cat --format xml a": (
+        "invalid value for '--format': 'xml' is not one of 'table', 'jsonl', 'csv' (bowstring cat --help shows how)"
+    ),
+    "sizes a b c": "got unexpected extra arguments (b c) (bowstring sizes --help shows how)",
+    "anatomy a -o": "option '-o' requires an argument (bowstring anatomy --help shows how)",
+    "diff a": "missing argument 'RIGHT' (bowstring diff --help shows how)",
+    "diff - -": "only one of the two can be standard input (bowstring diff --help shows how)",
+    "convert": "missing argument 'SOURCE' (bowstring convert --help shows how)",
+    "convert a b": ("what is 'b' to be? Give --to file|stream|parquet|csv|jsonl (bowstring convert --help shows how)"),
+    "convert a b.csv --byte-order big": "--byte-order: csv has no such form (bowstring convert --help shows how)",
+    "concat a": "missing option '-o' / '--output' (bowstring concat --help shows how)",
+    "recover a": "missing argument 'TARGET' (bowstring recover --help shows how)",
+    "integration nope": "no such command 'nope' (bowstring integration --help shows how)",
+    "integration --mode=DANCE -j1 -a2": "there is no mode 'DANCE' (bowstring integration --help shows how)",
+    "integration validate one": "give a path for ARROW (bowstring integration validate --help shows how)",
+    **{
+        f"{command} --no-such-option": f"no such option '--no-such-option' (bowstring {command} --help shows how)"
+        for command in [*program.COMMANDS, *(f"integration {tester}" for tester in TESTERS)]
+    },
+}
+
+
+@pytest.mark.parametrize(("call", "expected"), WRONG_CALLS.items(), ids=WRONG_CALLS)
+def test_a_wrong_call_is_one_line_with_a_hint_and_status_2(
+    call: str, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(call.split()) == 2
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"bowstring: {expected}\n")
+
+
+def test_a_wrong_call_cannot_write_to_the_terminal_behind_our_back(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info\n\x1b[2J"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "\x1b" not in line
+
+
+@pytest.mark.parametrize("arguments", [[], ["--debug"]])
+def test_a_call_without_a_command_shows_the_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("Usage: bowstring [OPTIONS] COMMAND [ARGS]...\n")
+    assert err == ""
 
 
 @pytest.mark.parametrize("call", ["info", "cat", "convert target.csv", "concat -o target", "recover target"])

@@ -14,9 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NoReturn
 
-from bowstring.cli.settings import FAILED, INTERRUPTED, Settings
+from bowstring.cli.settings import FAILED, INTERRUPTED, Settings, failure_line
 from bowstring.errors import BowstringError, MissingExtraError, TruncatedError
-from bowstring.inspection.text import printable
 
 _CLI_PACKAGES = ("click", "rich")
 _HINTS = ((MissingExtraError, ""), (TruncatedError, "bowstring recover saves what is whole, if anything is"))
@@ -105,13 +104,10 @@ def _stand_in_for_closed_streams() -> None:
 
 
 def one_line(error: Exception) -> str:
-    """What the user reads of `error`: one printable line, with a hint where more is to be had.
-
-    A message may quote bytes of a hostile file, so control characters are shown as escapes.
-    """
-    text = " ".join(str(error).split()) or _WORDLESS.get(type(error).__name__, type(error).__name__)
+    """What the user reads of `error`: one printable line, with a hint where more is to be had."""
+    text = str(error).strip() or _WORDLESS.get(type(error).__name__, type(error).__name__)
     hint = next((hint for kind, hint in _HINTS if isinstance(error, kind)), "bowstring --debug shows where")
-    return f"bowstring: {printable(text)}" + (f" ({hint})" if hint else "")
+    return failure_line(text, hint)
 
 
 def _run(arguments: Sequence[str] | None, settings: Settings) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 
 import click
 
 from bowstring import __version__
-from bowstring.cli.settings import CALLED_WRONGLY, INTERRUPTED, Settings
+from bowstring.cli.settings import INTERRUPTED, Settings, failure_line
 
 # Each command is the object of that name in the module bowstring.cli.<name>; the sentence is for the group's own help.
 COMMANDS: dict[str, str] = {
@@ -34,13 +35,26 @@ class LazyGroup(click.Group):
         """Give the names, in the order of `COMMANDS`."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command; None where there is none of that name."""
         if cmd_name not in COMMANDS:
             return None
+        ctx.obj.command = f"bowstring {cmd_name}"
         command = getattr(import_module(f"bowstring.cli.{cmd_name}"), cmd_name)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; of a name that is nearly one, say which."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            near = get_close_matches(args[0], COMMANDS, 1)
+            if near:
+                raise click.UsageError(f"no such command '{args[0]}': is it {near[0]}?", ctx) from None
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of commands without importing them."""
@@ -49,13 +63,20 @@ class LazyGroup(click.Group):
                 formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    subcommand_metavar="COMMAND [ARGS]...",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="bowstring")
 @click.option("--debug", is_flag=True, help="Show the whole traceback of a failure (or set BOWSTRING_DEBUG).")
-@click.pass_obj
-def program(settings: Settings, *, debug: bool) -> None:
+@click.pass_context
+def program(ctx: click.Context, *, debug: bool) -> None:
     """Arrow in pure Python and NumPy: Spark computes, any process picks the result up where it lies."""
-    settings.debug = settings.debug or debug
+    ctx.obj.debug = ctx.obj.debug or debug
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 def run(arguments: Sequence[str] | None, settings: Settings) -> int:
@@ -65,12 +86,17 @@ def run(arguments: Sequence[str] | None, settings: Settings) -> int:
         status = program.main(
             None if arguments is None else list(arguments), prog_name="bowstring", standalone_mode=False, obj=settings
         )
-    except click.UsageError as error:
-        error.show()
-        return CALLED_WRONGLY
     except click.ClickException as error:
-        error.show()
+        click.echo(_told(error, settings), err=True)
         return error.exit_code
     except click.Abort:
         return INTERRUPTED
     return status if isinstance(status, int) else 0
+
+
+def _told(error: click.ClickException, settings: Settings) -> str:
+    """A wrong call in a line, with the help of its command for a hint, where click would take four."""
+    message = error.format_message().strip().removesuffix(".")
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    command = settings.command if ctx is None else ctx.command_path
+    return failure_line(message[:1].lower() + message[1:], f"{command} --help shows how")
