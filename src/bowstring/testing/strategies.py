@@ -2,10 +2,13 @@
 
 `types()` draws any data type of the columnar format, nested ones included; `arrays(type)` draws arrays with nulls and
 without, empty ones, and slices of longer ones; `batches()` draws record batches of them.
+
+Strategies are made once and kept: Hypothesis checks each one that it has not seen, and that takes longer than drawing.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -23,6 +26,7 @@ from bowstring.tabular.batch import RecordBatch
 
 Values: TypeAlias = SearchStrategy[Any]
 
+_KEPT = 1024
 _INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 _DAY_UNITS = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 # Years 1700 to 2250: what every unit of a timestamp can hold, nanoseconds included.
@@ -34,6 +38,7 @@ units = st.sampled_from(t.TIME_UNITS)
 names = st.text(st.characters(codec="utf-8"), max_size=6)
 
 
+@functools.cache
 def flat_types() -> SearchStrategy[t.DataType]:
     """Every data type that has no children."""
     plain = (
@@ -52,11 +57,13 @@ def flat_types() -> SearchStrategy[t.DataType]:
     )
 
 
+@functools.cache
 def int_types() -> SearchStrategy[t.Int]:
     """Integers of every width and sign."""
     return st.builds(t.Int, st.sampled_from([8, 16, 32, 64]), st.booleans())
 
 
+@functools.cache
 @st.composite
 def decimal_types(draw: st.DrawFn) -> t.Decimal:
     """Decimals of every width, with scales from 0 up to the precision."""
@@ -65,6 +72,7 @@ def decimal_types(draw: st.DrawFn) -> t.Decimal:
     return t.Decimal(precision, draw(st.integers(0, precision)), width)
 
 
+@functools.cache
 def fields(inner: SearchStrategy[t.DataType]) -> SearchStrategy[Field]:
     """Nullable fields with short names."""
     return st.builds(Field, names, inner)
@@ -104,12 +112,26 @@ def _value_types(inner: SearchStrategy[t.DataType]) -> SearchStrategy[t.DataType
     return inner.filter(lambda it: not isinstance(it, t.Null | t.Union | t.Dictionary | t.RunEndEncoded))
 
 
+@functools.cache
 def types(max_leaves: int = 4) -> SearchStrategy[t.DataType]:
     """Any data type, nested to some depth."""
     return st.recursive(flat_types(), _nested, max_leaves=max_leaves)
 
 
 # Values
+
+
+@functools.lru_cache(_KEPT)
+def values(type_: t.DataType) -> Values:
+    """Python values of a type, none of them None unless the type is null."""
+    return _VALUES[type(type_)](type_)
+
+
+@functools.lru_cache(_KEPT)
+def slots(field: Field) -> Values:
+    """Values of a field's type, or None where the field takes nulls."""
+    held = values(field.type)
+    return st.one_of(held, st.none()) if field.nullable and not isinstance(field.type, t.Union) else held
 
 
 def _decimals(type: t.Decimal) -> Values:
@@ -185,17 +207,6 @@ _VALUES: dict[type[t.DataType], Callable[[Any], Values]] = {
 }
 
 
-def values(type_: t.DataType) -> Values:
-    """Python values of a type, none of them None unless the type is null."""
-    return _VALUES[type(type_)](type_)
-
-
-def slots(field: Field) -> Values:
-    """Values of a field's type, or None where the field takes nulls."""
-    held = values(field.type)
-    return st.one_of(held, st.none()) if field.nullable and not isinstance(field.type, t.Union) else held
-
-
 @st.composite
 def arrays(draw: st.DrawFn, type_: t.DataType | None = None, max_size: int = 8, length: int | None = None) -> Array:
     """Arrays of a type (any by default), of `length` slots where it is given; some are slices of longer ones."""
@@ -234,6 +245,7 @@ def _drawn(type: t.DataType) -> t.DataType:
     return type.storage_type if isinstance(type, ExtensionType) else type
 
 
+@functools.cache
 def metadata() -> SearchStrategy[Metadata]:
     """Custom metadata: a few pairs with distinct keys."""
     pair = st.tuples(_TEXT.map(str.encode), _TEXT.map(str.encode))
