@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from bowstring.layouts.array import Array
     from bowstring.layouts.base import Layout, Values
 
-_COPIED_BYTES = 1 << 12
+_COPIED_BYTES = 1 << 14
+"""So few bytes are copied and compared in less time than it takes to find out where they are."""
 _BLOCK_BYTES = 1 << 22
 _WORTH_THREADS_BYTES = 1 << 24
 
@@ -30,7 +31,7 @@ _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 def arrays_equal(left: Array, right: Array, nans_equal: bool) -> bool:
     """Whether two arrays are equal. NaN equals nothing unless `nans_equal`; -0.0 equals 0.0."""
-    if left.length != right.length or left.type != right.type:
+    if left.length != right.length or (left.layout is not right.layout and left.type != right.type):
         return False
     if left.length == 0:
         return True
@@ -72,9 +73,11 @@ def same(left: Values, right: Values) -> bool:
     if size_bytes <= _COPIED_BYTES:
         return left.tobytes() == right.tobytes()
     mine, theirs = (array.__array_interface__["data"][0] for array in (left, right))
-    return mine == theirs or throughout(
-        lambda first, last: not _memcmp(mine + first, theirs + first, last - first), size_bytes, 1
-    )
+    if mine == theirs:
+        return True
+    if size_bytes < _WORTH_THREADS_BYTES:
+        return not _memcmp(mine, theirs, size_bytes)
+    return throughout(lambda first, last: not _memcmp(mine + first, theirs + first, last - first), size_bytes, 1)
 
 
 def throughout(holds: Callable[[int, int], bool], length: int, width_bytes: int) -> bool:
@@ -86,6 +89,8 @@ def throughout(holds: Callable[[int, int], bool], length: int, width_bytes: int)
     if not width_bytes:
         return True
     step = max(_BLOCK_BYTES // width_bytes, 1)
+    if length <= step:
+        return holds(0, length)
     firsts = range(0, length, step)
     if length * width_bytes < _WORTH_THREADS_BYTES:
         return all(holds(first, min(first + step, length)) for first in firsts)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import builtins
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -39,7 +40,7 @@ class ChunkedArray:
                 raise DataTypeError(f"a chunk of {chunk.type} does not belong to a column of {type}")
         self.chunks = list(chunks)
         self.type = type
-        self._starts = np.cumsum([0, *(chunk.length for chunk in chunks)])
+        self._starts = [0, *accumulate(chunk.length for chunk in chunks)]
 
     @property
     def num_chunks(self) -> int:
@@ -103,7 +104,7 @@ class ChunkedArray:
         offset, length = span_within(offset, length, len(self))
         stop = offset + length
         parts = []
-        for chunk, start in zip(self.chunks, self._starts.tolist(), strict=False):
+        for chunk, start in zip(self.chunks, self._starts, strict=False):
             first, last = max(offset - start, 0), min(stop - start, chunk.length)
             if first < last:
                 parts.append(chunk.slice(first, last - first))
@@ -122,7 +123,7 @@ class ChunkedArray:
         cuts = np.searchsorted(numbers[order], np.arange(len(self.chunks) + 1)).tolist()
         parts = [
             chunk.layout.take(chunk, sorted_indices[first:last] - start)
-            for chunk, start, (first, last) in zip(self.chunks, self._starts.tolist(), pairwise(cuts), strict=False)
+            for chunk, start, (first, last) in zip(self.chunks, self._starts, pairwise(cuts), strict=False)
             if last > first
         ]
         joined = ChunkedArray(parts, self.type).combine_chunks()
@@ -138,7 +139,7 @@ class ChunkedArray:
         cuts = np.searchsorted(chosen, self._starts).tolist()
         parts = [
             chunk.layout.take(chunk, chosen[first:last] - start)
-            for chunk, start, (first, last) in zip(self.chunks, self._starts.tolist(), pairwise(cuts), strict=False)
+            for chunk, start, (first, last) in zip(self.chunks, self._starts, pairwise(cuts), strict=False)
         ]
         return ChunkedArray(parts, self.type)
 
@@ -203,7 +204,7 @@ class ChunkedArray:
         return ChunkedArray(made, (made[0] if made else verb(layout_of(self.type).build([]))).type)
 
     def __len__(self) -> int:
-        return int(self._starts[-1])
+        return self._starts[-1]
 
     def __iter__(self) -> Iterator[Any]:
         return chain.from_iterable(self.chunks)
@@ -215,8 +216,8 @@ class ChunkedArray:
                 return self.combine_chunks()[key]
             return self.slice(start, max(stop - start, 0))
         key = index_within(key, len(self))
-        number = int(np.searchsorted(self._starts, key, "right")) - 1
-        return self.chunks[number][key - int(self._starts[number])]
+        number = bisect_right(self._starts, key) - 1
+        return self.chunks[number][key - self._starts[number]]
 
     def equals(self, other: ChunkedArray, nans_equal: bool = False) -> bool:
         """Whether types and values are the same, however they are chunked."""
@@ -224,14 +225,16 @@ class ChunkedArray:
             raise DataTypeError(f"expected a chunked array, not {type(other).__name__}")
         if self.type != other.type or len(self) != len(other):
             return False
-        edges = np.union1d(self._starts, other._starts).tolist()
+        if self._starts == other._starts:
+            return all(a.equals(b, nans_equal) for a, b in zip(self.chunks, other.chunks, strict=True))
+        edges = sorted({*self._starts, *other._starts})
         return all(
             self._within(start, stop).equals(other._within(start, stop), nans_equal) for start, stop in pairwise(edges)
         )
 
     def _within(self, start: int, stop: int) -> Array:
-        number = int(np.searchsorted(self._starts, start, "right")) - 1
-        return self.chunks[number].slice(start - int(self._starts[number]), stop - start)
+        number = bisect_right(self._starts, start) - 1
+        return self.chunks[number].slice(start - self._starts[number], stop - start)
 
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if isinstance(other, ChunkedArray) else NotImplemented

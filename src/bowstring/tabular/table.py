@@ -219,11 +219,13 @@ class Table(Columns):
         """Whether schemas and values are the same, however they are cut into batches."""
         if not isinstance(other, Table):
             raise DataTypeError(f"expected a table, not {type(other).__name__}")
-        return (
-            self.num_rows == other.num_rows
-            and self.schema.equals(other.schema, check_metadata)
-            and all(a.equals(b, nans_equal) for a, b in zip(self.columns, other.columns, strict=True))
-        )
+        if self.num_rows != other.num_rows or not self.schema.equals(other.schema, check_metadata):
+            return False
+        if self._starts() == other._starts():
+            batches = zip(self._batches, other._batches, strict=True)
+            arrays = chain.from_iterable(zip(a.source, b.source, strict=True) for a, b in batches)
+            return all(a.equals(b, nans_equal) for a, b in arrays)
+        return all(a.equals(b, nans_equal) for a, b in zip(self.columns, other.columns, strict=True))
 
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if isinstance(other, Table) else NotImplemented
