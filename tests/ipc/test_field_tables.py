@@ -207,3 +207,17 @@ def test_a_key_that_runs_beyond_the_message_is_left_to_be_told() -> None:
     made.text("key", b"abcd", len(NAME_KEY))
     with pytest.raises(InvalidDataError, match="key claims 20 items"):
         _ = bs.open_stream(made.framed()).schema
+
+
+def test_an_encoded_list_of_two_children_is_left_to_be_told() -> None:
+    made = Assembly()
+    made.schema_message("fields")
+    made.offsets("fields", "field")
+    made.table("field", "Field", type_type=number("List"), type="list", dictionary="encoding", children="children")
+    made.table("list", "List")
+    made.table("encoding", "DictionaryEncoding", id=0)
+    made.offsets("children", "child", "child")
+    made.table("child", "Field", type_type=number("Null"), type="null")
+    made.table("null", "Null")
+    with pytest.raises(InvalidDataError, match="expected 1 children, found 2"):
+        _ = bs.open_stream(made.framed()).schema

@@ -317,7 +317,7 @@ class FieldTables:
             return None
         name = TYPES[kind]
         try:
-            if name in _LISTS:
+            if name in _LISTS and len(fields) == 1:
                 return _LISTS[name](fields[0])
             if name == "Struct_":
                 return types.Struct(tuple(fields))
