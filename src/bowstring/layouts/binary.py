@@ -10,6 +10,7 @@ b'joemark'
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from itertools import accumulate
 from operator import lt
@@ -38,7 +39,7 @@ from bowstring.layouts.equality import same, throughout
 from bowstring.layouts.gather import gather
 from bowstring.layouts.hashing import byte_identities
 from bowstring.layouts.joining import joined_bytes, joined_cuts, joined_validity
-from bowstring.layouts.plain import blocks, lengths_of_values, nulls_filled
+from bowstring.layouts.plain import FEW_VALUES, blocks, few_nulls_filled, lengths_of_values, nulls_filled
 from bowstring.layouts.ranking import byte_ranks
 from bowstring.layouts.scalars.base import is_bytes
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
 _MARK = "\0"
 _JOINED_VALUES = 1 << 13
 _TASTED_VALUES = 32
-_FEW_VALUES = 64
-"""For so few values the steps that make many quick take longer than they do."""
 
 
 def misfit(values: Sequence[Any], is_text: bool, type: DataType) -> DataTypeError:
@@ -160,6 +159,11 @@ def check_ends(array: Array, limit: int, of: str) -> None:
         raise InvalidDataError(f"the offsets run from {offsets[0]} to {offsets[-1]}, not within {of} {limit}")
 
 
+def few_cuts(values: Sequence[Any], dtype: np.dtype[Any]) -> bytes:
+    """The offsets between a few values with lengths, from 0 on."""
+    return struct.pack(f"{len(values) + 1}{dtype.char}", *accumulate(map(len, values), initial=0))
+
+
 class BinaryLayout(Layout):
     """Byte strings or UTF-8 strings cut by 32- or 64-bit offsets."""
 
@@ -188,6 +192,7 @@ class BinaryLayout(Layout):
 
     def _of_few(self, values: Sequence[Any]) -> Array | None:
         """An array of strings or byte strings, quickly where they are few; None where others are among them."""
+        values, validity = few_nulls_filled(values, "" if self.is_text else b"")
         parts = values
         try:
             if not self.is_text:
@@ -197,15 +202,15 @@ class BinaryLayout(Layout):
             else:
                 parts = list(map(str.encode, values))
                 data = b"".join(parts)
-            offsets = np.fromiter(accumulate(map(len, parts), initial=0), self.offset_type, len(parts) + 1)
-        except (TypeError, UnicodeEncodeError, OverflowError):
+            offsets = few_cuts(parts, self.offset_type)
+        except (TypeError, UnicodeEncodeError, struct.error):
             return None
-        if offsets[-1] != len(data):  # a view of larger elements among the byte strings
+        if sum(map(len, parts)) != len(data):  # a view of larger elements among the byte strings
             return None
-        return Array(self, len(parts), (None, Buffer.of(offsets), Buffer.of(data)))
+        return Array(self, len(parts), (validity, Buffer.of(offsets), Buffer.of(data)))
 
     def build_plain(self, values: Sequence[Any]) -> Array | None:
-        if len(values) <= _FEW_VALUES and (few := self._of_few(values)) is not None:
+        if len(values) <= FEW_VALUES and (few := self._of_few(values)) is not None:
             return few
         try:
             data, lengths, mask = encoded(values, self.is_text)

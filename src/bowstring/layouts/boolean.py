@@ -29,7 +29,7 @@ from bowstring.layouts.base import (
     validity_of,
 )
 from bowstring.layouts.joining import joined_bits, joined_validity
-from bowstring.layouts.plain import blocks, plain_booleans
+from bowstring.layouts.plain import FEW_VALUES, blocks, few_nulls_filled, plain_booleans
 from bowstring.memory import bitmap
 
 if TYPE_CHECKING:
@@ -56,6 +56,10 @@ class BooleanLayout(Layout):
         return np.zeros(array.length, np.bool_) if data is None else bitmap.unpack(data, array.offset, array.length)
 
     def build_plain(self, values: Sequence[Any]) -> Array | None:
+        if len(values) <= FEW_VALUES:
+            filled, validity = few_nulls_filled(values, False)
+            if {bool}.issuperset(map(type, filled)):
+                return Array(self, len(values), (validity, bitmap.pack_few(filled)))
         truths, mask = np.empty(len(values), np.bool_), np.empty(len(values), np.bool_)
         for where, some in blocks(values):
             found = plain_booleans(some)

@@ -26,7 +26,6 @@ from bowstring.layouts.base import (
     Values,
     brief,
     first_bad,
-    split_nulls,
     with_nulls,
 )
 from bowstring.layouts.equality import arrays_equal, begins_with
@@ -120,13 +119,12 @@ class DictionaryLayout(Layout):
         return held if mask is None else held & mask
 
     def build(self, values: Sequence[Any]) -> Array:
-        filled, mask = split_nulls(values, None)
         numbers: dict[Any, int] = {}
         distinct: list[Any] = []
-        keys = []
-        for value in filled:
+        keys: list[int | None] = []
+        for value in values:
             if value is None:
-                keys.append(0)
+                keys.append(None)
                 continue
             key = value if type(value) is str else frozen(value)
             try:
@@ -138,8 +136,7 @@ class DictionaryLayout(Layout):
             keys.append(number)
         if distinct and len(distinct) - 1 > np.iinfo(self.indices.dtype).max:
             raise DataTypeError(f"{len(distinct)} distinct values are too many for the indices of {self.type}")
-        indices = self.indices.of(np.array(keys, self.indices.dtype), mask)
-        return self.of(indices, self._dictionary.build(distinct))
+        return self.of(self.indices.build(keys), self._dictionary.build(distinct))
 
     def to_pylist(self, array: Array) -> list[Any]:
         return with_nulls(array, self._values)

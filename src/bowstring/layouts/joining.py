@@ -32,15 +32,10 @@ def joined_values(arrays: Sequence[Array], index: int) -> Values:
     spec = arrays[0].layout.buffers[index]
     assert spec.dtype is not None
     if len(arrays) >= _MANY:
-        buffers = [array.buffers[index] for array in arrays]
-        slots = [array.length for array in arrays]
-        offsets = [array.offset for array in arrays]
-        if spec.extra:
-            slots = [length + spec.extra for length in slots]
-        if not any(offsets) and (held := _whole(buffers, slots, spec.dtype)) is not None:
-            return held
         width = spec.dtype.itemsize
-        held = _together(buffers, np.array(offsets, np.int64) * width, np.array(slots, np.int64) * width)
+        offsets = [array.offset * width for array in arrays]
+        sizes = [(array.length + spec.extra) * width for array in arrays]
+        held = _end_to_end([array.buffers[index] for array in arrays], offsets, sizes)
         if held is not None:
             return held.view(spec.dtype)
     return np.concatenate([array.values(index) for array in arrays])
@@ -94,12 +89,8 @@ def joined_bytes(buffers: Sequence[Buffer | None], starts: Indices, sizes: Indic
 
     Raises `InvalidDataError` where a buffer does not hold them.
     """
-    if len(buffers) >= _MANY:
-        held = None if starts.any() else _whole(buffers, sizes.tolist(), UINT8)
-        if held is None:
-            held = _together(buffers, starts, sizes)
-        if held is not None:
-            return held
+    if len(buffers) >= _MANY and (held := _end_to_end(buffers, starts.tolist(), sizes.tolist())) is not None:
+        return held
     pieces = []
     for buffer, start, size in zip(buffers, starts.tolist(), sizes.tolist(), strict=True):
         if size < 0 or (buffer is None and size):
@@ -118,18 +109,17 @@ def _offsets_of(arrays: Sequence[Array]) -> Indices:
     return np.fromiter([array.offset for array in arrays], np.int64, len(arrays))
 
 
-def _whole(buffers: Sequence[Any], sizes: list[int], dtype: np.dtype[Any]) -> Values | None:
-    """Buffers end to end that are made of whole arrays of `dtype`, of these numbers of elements; None where they are
-    not, as those that are read. To ask for the address of an array takes longer than to copy a small one.
+def _end_to_end(buffers: Sequence[Any], starts: list[int], sizes: list[int]) -> Bytes | None:
+    """`sizes` bytes of each buffer from byte `starts` on, end to end; None where a buffer does not hold them.
+
+    Whole objects are joined as such: to ask for the address of one takes longer than to copy it where it is small.
     """
     try:
-        arrays = [buffer.array for buffer in buffers]
-        if list(map(len, arrays)) != sizes:
-            return None
-        out = allocate(sum(sizes) * dtype.itemsize, is_zeroed=False).view(dtype)
-        return np.concatenate(arrays, out=out, casting="no")
-    except (AttributeError, TypeError, ValueError):  # no buffer, a stretch of one, another type or shape
-        return None
+        if not any(starts) and [buffer.size for buffer in buffers] == sizes:
+            return np.frombuffer(bytearray().join([buffer.whole for buffer in buffers]), UINT8)
+    except (AttributeError, TypeError, ValueError):  # no buffer, a stretch of one, or moments, which share no memory
+        pass
+    return _together(buffers, np.array(starts, np.int64), np.array(sizes, np.int64))
 
 
 def _together(buffers: Sequence[Buffer | None], starts: Indices, sizes: Indices) -> Bytes | None:

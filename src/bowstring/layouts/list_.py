@@ -35,12 +35,12 @@ from bowstring.layouts.base import (
     validity_of,
     with_nulls,
 )
-from bowstring.layouts.binary import check_ends, checked_offsets, cut, same_cuts
+from bowstring.layouts.binary import check_ends, checked_offsets, cut, few_cuts, same_cuts
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.gather import take_stretches
 from bowstring.layouts.identity import list_identity
 from bowstring.layouts.joining import joined_cuts, joined_validity, lengths_of
-from bowstring.layouts.plain import blocks, lengths_of_values, nulls_filled
+from bowstring.layouts.plain import FEW_VALUES, blocks, few_nulls_filled, lengths_of_values, nulls_filled
 from bowstring.memory.buffer import Buffer
 
 if TYPE_CHECKING:
@@ -135,7 +135,19 @@ class ListLayout(Layout):
         offsets = cut(lengths, self.offset_type, self.type)
         return Array(self, len(lengths), (validity, Buffer.of(offsets)), (child,))
 
+    def _of_few(self, values: Sequence[Any]) -> Array | None:
+        """An array of lists, quickly where they are few; None where others are among them."""
+        values, validity = few_nulls_filled(values, [])
+        if not {list}.issuperset(map(builtins.type, values)):
+            return None
+        child = self.children[0].build_plain(list(chain.from_iterable(values)))
+        if child is None or child.length > np.iinfo(self.offset_type).max:
+            return None
+        return Array(self, len(values), (validity, Buffer.of(few_cuts(values, self.offset_type))), (child,))
+
     def build_plain(self, values: Sequence[Any]) -> Array | None:
+        if len(values) <= FEW_VALUES and (few := self._of_few(values)) is not None:
+            return few
         parts: list[Array] = []
         lengths, mask = np.empty(len(values), np.int64), np.ones(len(values), np.bool_)
         for where, some in blocks(values, _TAKEN_LISTS):

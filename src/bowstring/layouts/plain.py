@@ -15,14 +15,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from bowstring.memory.bitmap import pack_few
+
 if TYPE_CHECKING:
     from bowstring.layouts.base import Indices, Values
     from bowstring.memory.bitmap import Mask
+    from bowstring.memory.buffer import Buffer
 
 _OBJECT = np.dtype(object)
 _BLOCK_VALUES = 1 << 15
-_FEW = 64
-"""Of so few values each is looked at by itself."""
+FEW_VALUES = 64
+"""For so few values the steps that make many quick take longer than they do."""
 _RARE = 4
 """Nulls are replaced in a list, one by one, where they are no more than one in so many."""
 
@@ -68,7 +71,7 @@ def nulls_filled(values: list[Any], fill: Any) -> tuple[list[Any], Mask | None]:
 
     The list is changed, and nobody else changes it meanwhile.
     """
-    if len(values) < _FEW and NoneType not in set(map(type, values)):
+    if len(values) < FEW_VALUES and NoneType not in set(map(type, values)):
         return values, None
     filled = object_array(values)
     mask: Mask = _addresses(filled) != _NONE
@@ -81,6 +84,13 @@ def nulls_filled(values: list[Any], fill: Any) -> tuple[list[Any], Mask | None]:
     for index in nulls.tolist():
         values[index] = fill
     return values, mask
+
+
+def few_nulls_filled(values: Sequence[Any], fill: Any) -> tuple[Sequence[Any], Buffer | None]:
+    """As `nulls_filled` for few values, none of which is changed, with a bitmap for the mask."""
+    if NoneType not in set(map(type, values)):
+        return values, None
+    return [fill if value is None else value for value in values], pack_few([value is not None for value in values])
 
 
 def plain_booleans(values: list[Any]) -> tuple[Mask, Mask] | None:
@@ -106,6 +116,18 @@ def plain_integers(values: list[Any], dtype: np.dtype[Any]) -> tuple[Values, Mas
     try:
         return np.frombuffer(struct.pack(f"{len(values)}{dtype.char}", *values), dtype), mask
     except struct.error:
+        return None
+
+
+def few_numbers(values: Sequence[Any], kind: type, dtype: np.dtype[Any]) -> bytes | None:
+    """Few Python numbers of exactly one type as those of a machine, end to end; None where others are among them, and
+    such as do not fit.
+    """
+    if not {kind}.issuperset(map(type, values)):
+        return None
+    try:
+        return struct.pack(f"{len(values)}{dtype.char}", *values)
+    except (struct.error, OverflowError):
         return None
 
 
@@ -140,7 +162,7 @@ def plain_floats(values: list[Any]) -> tuple[Values, Mask | None] | None:
 
 def _floats(values: list[Any]) -> Values | None:
     count = len(values)
-    if count < _FEW:
+    if count < FEW_VALUES:
         return np.array(values, np.float64) if {float}.issuperset(map(type, values)) else None
     if type(values[0]) is not float:
         return None

@@ -37,10 +37,10 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.equality import same, throughout
 from bowstring.layouts.joining import joined_validity, joined_values
-from bowstring.layouts.plain import blocks
+from bowstring.layouts.plain import FEW_VALUES, blocks, few_nulls_filled
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
-from bowstring.memory.buffer import EMPTY
+from bowstring.memory.buffer import EMPTY, Buffer
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 
 _BLOCK_VALUES = 1 << 13
 """So many Python values are made before the next ones, while they are in the processor's cache."""
-_FEW_VALUES = 64
-"""For so few Python values a step for each block of them takes longer than they do."""
 
 
 class PrimitiveLayout(Layout):
@@ -74,12 +72,19 @@ class PrimitiveLayout(Layout):
         slots[~valid] = filler.values(1)[0]
         return self.of(slots)
 
+    def _of_few(self, values: Sequence[Any]) -> Array | None:
+        """An array of numbers, quickly where they are few; None where others are among them."""
+        data, validity = self.scalars.pack_few(values), None
+        if data is None:
+            values, validity = few_nulls_filled(values, self.scalars.fill)
+            data = None if validity is None else self.scalars.pack_few(values)
+        return None if data is None else Array(self, len(values), (validity, Buffer.of(data)))
+
     def build_plain(self, values: Sequence[Any]) -> Array | None:
         if not self.scalars.IS_NUMBER:
             return None
-        if len(values) <= _FEW_VALUES:
-            few = self.scalars.encode_plain(list(values))
-            return None if few is None else self.of(few[0].astype(self.dtype, copy=False), few[1])
+        if len(values) <= FEW_VALUES and (few := self._of_few(values)) is not None:
+            return few
         slots, mask = np.empty(len(values), self.dtype), None
         for where, some in blocks(values):
             found = self.scalars.encode_plain(some)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import count as count_up
+from operator import lshift
+
 import numpy as np
 import numpy.typing as npt
 
@@ -33,6 +37,11 @@ def unpack(bitmap: Buffer, offset: int, length: int) -> Mask:
 def pack(mask: npt.NDArray[np.bool_]) -> Buffer:
     """Booleans of shape (length,) as a new bitmap; trailing bits are zero."""
     return Buffer.of(np.packbits(mask, bitorder="little"))
+
+
+def pack_few(truths: Sequence[bool]) -> Buffer:
+    """As `pack`, quicker for few of Python's booleans."""
+    return Buffer.of(sum(map(lshift, truths, count_up())).to_bytes(size_bytes(len(truths)), "little"))
 
 
 def get(bitmap: Buffer, index: int) -> bool:

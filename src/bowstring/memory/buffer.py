@@ -96,7 +96,7 @@ class Buffer:
     not within its memory.
     """
 
-    __slots__ = ("address", "array", "memory", "offset", "size")
+    __slots__ = ("address", "memory", "offset", "size", "whole")
 
     address: int
     """The address of the first byte."""
@@ -110,26 +110,29 @@ class Buffer:
         self.offset = offset
         self.size = size
         self.address = memory.address + offset
-        self.array: npt.NDArray[Any] | None = None
-        """The array that the buffer was made of as its whole, of whatever type and shape; None for a stretch."""
+        self.whole: Any = None
+        """What the buffer was made of as its whole, byte strings or an array; None for a stretch."""
 
     @classmethod
     def of(cls, owner: Any) -> Buffer:
         """The whole of an object with the buffer protocol (a NumPy array has to be C-contiguous), without copying."""
         made = cls.__new__(cls)
-        made.array = array = _array_over(owner)
         made.offset = 0
-        made.size = array.nbytes
+        if owner.__class__ is bytes:
+            made.whole, made.size = owner, len(owner)
+        else:
+            made.whole = array = _array_over(owner)
+            made.size = array.nbytes
         return made
 
     if not TYPE_CHECKING:  # or every name would pass for an attribute
 
         def __getattr__(self, name: str) -> Any:
-            """The memory and the address of a whole array, from then on in their slots: they take longer to find out
+            """The memory and the address of a whole object, from then on in their slots: they take longer to find out
             than all else here, and many small buffers are never asked.
             """
             if name == "memory":
-                self.memory = found = Memory(self.array)
+                self.memory = found = Memory(self.whole)
             elif name == "address":
                 self.address = found = self.memory.address
             else:

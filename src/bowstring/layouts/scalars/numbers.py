@@ -10,7 +10,7 @@ import numpy as np
 
 from bowstring.datatypes.types import FixedSizeBinary, FloatingPoint, Int
 from bowstring.layouts.hashing import byte_identities
-from bowstring.layouts.plain import plain_floats, plain_integers
+from bowstring.layouts.plain import few_numbers, plain_floats, plain_integers
 from bowstring.layouts.ranking import byte_ranks
 from bowstring.layouts.scalars.base import Scalars, is_bytes, words_differ
 
@@ -41,6 +41,9 @@ class Integers(Scalars):
 
     def encode_plain(self, values: list[Any]) -> tuple[Values, Mask | None] | None:
         return plain_integers(values, self.dtype)
+
+    def pack_few(self, values: Sequence[Any]) -> bytes | None:
+        return few_numbers(values, int, self.dtype)
 
     def encode(self, values: Sequence[Any]) -> Values:
         number_kinds(values)
@@ -82,7 +85,7 @@ class Floats(Scalars):
     BYTES_DECIDE: ClassVar[bool] = False
 
     def __init__(self, type: FloatingPoint) -> None:
-        super().__init__(f"f{type.bit_width // 8}")
+        super().__init__(f"f{type.bit_width // 8}", fill=0.0)
 
     def encode_plain(self, values: list[Any]) -> tuple[Values, Mask | None] | None:
         found = plain_floats(values)
@@ -90,6 +93,9 @@ class Floats(Scalars):
             return found
         with np.errstate(over="ignore"):
             return found[0].astype(self.dtype), found[1]
+
+    def pack_few(self, values: Sequence[Any]) -> bytes | None:
+        return few_numbers(values, float, self.dtype)
 
     def encode(self, values: Sequence[Any]) -> Values:
         kinds = number_kinds(values)
