@@ -213,11 +213,14 @@ def test_an_encoded_list_of_two_children_is_left_to_be_told() -> None:
     made = Assembly()
     made.schema_message("fields")
     made.offsets("fields", "field")
-    made.table("field", "Field", type_type=number("List"), type="list", dictionary="encoding", children="children")
+    made.table(
+        "field", "Field", type_type=number("List"), type="list", dictionary="code", children="children", name="name"
+    )
     made.table("list", "List")
-    made.table("encoding", "DictionaryEncoding", id=0)
+    made.table("code", "DictionaryEncoding", id=0)
     made.offsets("children", "child", "child")
-    made.table("child", "Field", type_type=number("Null"), type="null")
+    made.table("child", "Field", type_type=number("Null"), type="null", name="name")
     made.table("null", "Null")
+    made.text("name", b"x")
     with pytest.raises(InvalidDataError, match="expected 1 children, found 2"):
         _ = bs.open_stream(made.framed()).schema
