@@ -15,6 +15,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.testing.cases import CASES, Case
+from tests.naming import shown
 
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 
@@ -278,7 +279,7 @@ def test_the_error_names_the_first_value_that_does_not_fit_and_where() -> None:
         (bs.struct({"a": bs.int8()}), (1, 2)),
         (bs.dictionary(bs.int8(), bs.list_(bs.int8())), {1, 2}),
     ],
-    ids=lambda it: str(it)[:40],
+    ids=shown,
 )
 def test_values_that_would_be_changed_are_refused(type_: bs.DataType, value: Any) -> None:
     with pytest.raises(bs.errors.DataTypeError):
