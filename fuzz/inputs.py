@@ -10,6 +10,7 @@ from typing import Self
 from fuzz.anatomy import dissect
 from fuzz.documents import changed_document
 from fuzz.mutations import flip, mutate
+from fuzz.texts import KNOWN, changed_text
 
 KINDS = (
     "stream", "file", "tensors", "json", "format", "uri", "upkeep", "pieces", "command", "capsule", "protocol",
@@ -46,6 +47,8 @@ class Input:
         if self.kind == "json":
             document = changed_document(chance, self.data)
             return None if document is None else type(self)(self.kind, document)
+        if self.kind in KNOWN:
+            return type(self)(self.kind, changed_text(chance, self.kind, self.data))
         if self.kind not in WITH_ANATOMY:
             return None
         anatomy = dissect(self.data)

@@ -18,6 +18,7 @@ from bowstring.testing.cases import CASES, Case
 from fuzz.inputs import Input
 from fuzz.mutations import EXTENSIONS, PARAMETERS
 from fuzz.oracles.upkeep import file_with_statistics, said_of
+from fuzz.texts import FORMATS, URIS
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "corpus"
 _MAX_SEED_BYTES = 16 << 10
@@ -133,10 +134,8 @@ def _texts() -> Iterator[Input]:
     for case in CASES:
         document = integration.document(_column(case).schema, [_column(case)])
         yield Input("json", json.dumps(document).encode())
-    for text in (b"d:5,2", b"d:5,2,256", b"tsu:UTC", b"w:3", b"+w:2", b"+us:0,5", b"+ud:", b"+m", b"vu", b"tDm"):
-        yield Input("format", text)
-    for text in (b"unix:@bowstring-1f?want_data=1&free_data=2&ticket=t", b"unix:/run/x?want_data=1&remote_handle=AAEC"):
-        yield Input("uri", text)
+    for kind, known in (("format", FORMATS), ("uri", URIS)):
+        yield from (Input(kind, text) for text in known)
 
 
 def _scripts() -> Iterator[Input]:

@@ -5,41 +5,54 @@ Each attempt runs in a process of its own, which has as much time and memory as 
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from multiprocessing.connection import Connection
 
 from fuzz.anatomy import dissect
-from fuzz.findings import Finding
+from fuzz.findings import Finding, signature
+from fuzz.forks import Fork, Pipe
 from fuzz.inputs import Input
-
-_ROOT = Path(__file__).resolve().parent.parent
-_ATTEMPT_S = 20.0
+from fuzz.worker import import_planted, limit_resources
 
 
-def outcome(given: Input, timeout_s: float = _ATTEMPT_S) -> str:
-    """What goes wrong with an input: a signature, "SIG…", "hang"; the empty string where nothing does."""
-    with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / f"input.{given.kind}"
-        path.write_bytes(given.data)
-        command = [sys.executable, "-m", "fuzz", "--again", str(path), "--brief"]
-        try:
-            done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=timeout_s, check=False)
-        except subprocess.TimeoutExpired:
-            return "hang"
-    return f"signal {-done.returncode}" if done.returncode < 0 else done.stdout.strip()
+def _attempt(given: Input, says: Connection) -> None:
+    from fuzz.instrumented import check
+
+    import_planted()
+    limit_resources()
+    try:
+        check(given)
+    except Exception as error:  # noqa: BLE001 -- that is what is asked for
+        says.send(signature(error))
+    else:
+        says.send("")
 
 
-def shrink(finding: Finding, time_s: float = 30.0) -> int:
+def outcome(given: Input, hang_s: float) -> str:
+    """What goes wrong with an input: a signature, "signal …", "hang"; the empty string where nothing does."""
+    hears, says = Pipe(duplex=False)
+    process = Fork(target=_attempt, args=(given, says), daemon=True)
+    process.start()
+    says.close()
+    try:
+        return str(hears.recv()) if hears.poll(hang_s) else "hang"
+    except EOFError:
+        process.join()
+        return f"ended with {process.exitcode}"
+    finally:
+        process.kill()
+        process.join()
+        hears.close()
+
+
+def shrink(finding: Finding, hang_s: float = 20.0, time_s: float = 30.0) -> int:
     """Make a finding's input smaller, for at most so long; how many bytes are left."""
     given = finding.given
-    wanted = outcome(given)
+    wanted = outcome(given, hang_s)
     until = time.monotonic() + time_s
     if wanted:
-        given = _smaller(given, lambda it: time.monotonic() < until and outcome(it) == wanted, until)
+        given = _smaller(given, lambda it: time.monotonic() < until and outcome(it, hang_s) == wanted, until)
         finding.replace(given)
     return len(given.data)
 

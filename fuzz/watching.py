@@ -5,22 +5,19 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from fuzz.findings import Findings
+from fuzz.forks import Fork
 from fuzz.inputs import Input
-from fuzz.worker import State
+from fuzz.worker import State, work
 
 _POLL_S = 0.2
 _COUNT_S = 1.0
 _COVERAGE = re.compile(rb"cov: (\d+)")
-_ROOT = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +63,9 @@ class Watched:
     def _start(self) -> None:
         (self._home / "state").unlink(missing_ok=True)
         self.state = State(self._home / "state")
-        self._log: IO[bytes] = (self._home / "log.txt").open("wb")
-        command = [sys.executable, "-m", "fuzz.worker", str(self._home), str(self._seed + self._starts)]
-        self._process = subprocess.Popen(command, cwd=_ROOT, stdout=self._log, stderr=self._log)
-        self._started = time.monotonic()
+        (self._home / "log.txt").write_bytes(b"")
+        self._process = Fork(target=work, args=(self._home, self._seed + self._starts), daemon=True)
+        self._process.start()
 
     def counts(self) -> tuple[int, int]:
         """How many inputs were tried and were sound."""
@@ -92,16 +88,16 @@ class Watched:
     def look(self) -> None:
         """See whether it is still at work; write down what it died of, and start another one."""
         tried, _, since, raw = self.state.read()
-        status = self._process.poll()
+        status = self._process.exitcode
         if status == 0:
             self._restart()  # it had grown
         elif status is not None:
             self._died(raw, tried, f"exit-{status}" if status > 0 else signal.Signals(-status).name)
         elif tried and time.monotonic() - since > self._hang_s:
-            self._process.send_signal(signal.SIGUSR1)  # writes the stack
+            assert self._process.pid is not None
+            os.kill(self._process.pid, signal.SIGUSR1)  # writes the stack
             time.sleep(0.5)
-            self._process.kill()
-            self._process.wait()
+            self.stop()
             self._died(raw, tried, "hang")
 
     def _died(self, raw: bytes, tried: int, what: str) -> None:
@@ -118,14 +114,12 @@ class Watched:
     def _restart(self) -> None:
         self._past = self.counts()
         self._starts += 1
-        self._log.close()
         self._start()
 
     def stop(self) -> None:
         """Kill it."""
         self._process.kill()
-        self._process.wait()
-        self._log.close()
+        self._process.join()
 
 
 def watch(home: Path, seeds: list[Input], effort: Effort, advance: Callable[[Progress], None]) -> Progress:

@@ -1,4 +1,4 @@
-"""A process that tries inputs until it is killed: `python -m fuzz.worker HOME SEED TIMEOUT_S`.
+"""A process that tries inputs until it is killed.
 
 It says in shared memory what it is trying, before it does, so that whoever watches it knows what it died of. What goes
 wrong in Python is written down as a finding, and the work goes on.
@@ -13,12 +13,10 @@ import faulthandler
 import importlib
 import mmap
 import os
-import pkgutil
 import random
 import resource
 import signal
 import struct
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,10 +31,6 @@ PLANT = "BOWSTRING_FUZZ_PLANT"
 """The environment variable that names a module to import: tests plant bugs in this way, for the fuzzer to find."""
 _STATE = struct.Struct("<QQdI")
 _STATE_BYTES = _STATE.size + MAX_INPUT_BYTES + 1
-_ROOMS = (
-    "compute", "datatypes", "dissociated", "exchange", "flatbuf", "inspection", "ipc", "layouts", "memory", "tabular",
-    "tensors",
-)  # fmt: skip
 
 
 class State:
@@ -58,32 +52,37 @@ class State:
         return tried, sound, since, self._map[_STATE.size : _STATE.size + size]
 
 
-def main() -> None:
-    """Work; never returns."""
-    home, seed = Path(sys.argv[1]), int(sys.argv[2])
+def work(home: Path, seed: int) -> None:
+    """Try inputs of the corpus in `home`, and what becomes of them; never returns. What is printed goes to a log."""
+    with (home / "log.txt").open("wb") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
     stack = (home / "stack.txt").open("w")
     faulthandler.enable(stack)
     faulthandler.register(signal.SIGUSR1, stack)
-    try:
-        import atheris
-    except ImportError:
-        atheris = None  # the seeds are mutated blindly then
-    else:
-        with atheris.instrument_imports(include=["bowstring"]):
-            _import_all()
+    from fuzz.instrumented import engine
     from fuzz.places import choose
 
+    import_planted()
+    choose(home / "files")
+    limit_resources()
+    begun = _Work(home, seed)
+    if engine is None:
+        begun.blindly()
+    else:
+        _guided(engine, begun, home, seed)
+
+
+def import_planted() -> None:
+    """Import the bugs that a test plants, if it does."""
     if PLANT in os.environ:
         importlib.import_module(os.environ[PLANT])
-    choose(home / "files")
-    work = _Work(home, seed)
-    held = _statm(0)
-    resource.setrlimit(resource.RLIMIT_AS, (held + MAX_MEMORY_BYTES, resource.RLIM_INFINITY))
+
+
+def limit_resources() -> None:
+    """Let this process take no more memory than an input may, and dump no core."""
+    resource.setrlimit(resource.RLIMIT_AS, (_statm(0) + MAX_MEMORY_BYTES, resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if atheris is None:
-        work.blindly()
-    else:
-        _guided(atheris, work, home, seed)
 
 
 def _statm(column: int) -> int:
@@ -91,20 +90,10 @@ def _statm(column: int) -> int:
     return int(Path("/proc/self/statm").read_text().split()[column]) * mmap.PAGESIZE
 
 
-def _import_all() -> None:
-    import bowstring
-
-    for room in _ROOMS:
-        module = importlib.import_module(f"bowstring.{room}")
-        for found in pkgutil.walk_packages(module.__path__, module.__name__ + "."):
-            importlib.import_module(found.name)
-    assert bowstring.__doc__
-
-
-def _guided(atheris: Any, work: _Work, home: Path, seed: int) -> None:
+def _guided(atheris: Any, begun: _Work, home: Path, seed: int) -> None:
     def mutator(raw: bytes, max_size: int, seed: int) -> bytes:
         if seed % 4:
-            mutated = work.mutated(raw, random.Random(seed))
+            mutated = begun.mutated(raw, random.Random(seed))
             if mutated is not None and len(mutated) <= max_size:
                 return mutated
         return bytes(atheris.Mutate(raw, max_size))
@@ -120,7 +109,7 @@ def _guided(atheris: Any, work: _Work, home: Path, seed: int) -> None:
         "-reload=0",
         "-mutate_depth=2",
     ]
-    atheris.Setup([*command, *options, *sizes], work.one, custom_mutator=mutator)
+    atheris.Setup([*command, *options, *sizes], begun.one, custom_mutator=mutator)
     atheris.Fuzz()
 
 
@@ -128,7 +117,7 @@ class _Work:
     def __init__(self, home: Path, seed: int) -> None:
         from fuzz.findings import Findings
         from fuzz.inputs import Input
-        from fuzz.oracles import check
+        from fuzz.instrumented import check
 
         self._check: Callable[[Any], bool] = check
         self._input = Input
@@ -137,13 +126,14 @@ class _Work:
         self._corpus = home / "corpus"
         self._chance = random.Random(seed)
         self._tried = self._sound = 0
+        self._parent = os.getppid()
 
     def one(self, raw: bytes) -> None:
         """Try one input."""
         raw = raw[: MAX_INPUT_BYTES + 1]
         given = self._input.unpack(raw)
         self._tried += 1
-        if self._tried % 1000 == 0 and _statm(1) > STALE_BYTES:
+        if os.getppid() != self._parent or (self._tried % 1000 == 0 and _statm(1) > STALE_BYTES):
             os._exit(0)
         self._state.begin(self._tried, self._sound, raw)
         started = time.monotonic()
@@ -183,8 +173,3 @@ class _Work:
                 flip(self._chance, held)
                 made = bytes(held)
             self.one(made)
-
-
-if __name__ == "__main__":
-    sys.path.insert(0, os.getcwd())
-    main()

@@ -14,8 +14,8 @@ from fuzz.findings import load
 from fuzz.inputs import KINDS, WITH_ANATOMY, Input
 from fuzz.oracles import ORACLES, check
 from fuzz.seeds import seeds
+from fuzz.texts import KNOWN
 from fuzz.worker import PLANT
-from tests.fuzz.planted import CRASHES
 
 SEED = 20_261_121
 
@@ -67,15 +67,27 @@ def test_an_error_a_crash_and_a_hang_that_are_planted_are_found_and_made_small(
     repository: Path, tmp_path: Path
 ) -> None:
     limits = ("--time", "180", "--findings", "3", "--jobs", "1", "--hang", "2")
-    done = fuzz(repository, tmp_path, *limits, "--only", "uri", plant="tests.fuzz.planted")
+    done = fuzz(repository, tmp_path, *limits, "--only", "format", plant="tests.fuzz.planted")
     assert done.returncode == 1, done.stdout + done.stderr
-    found = {folder.name: folder for folder in (tmp_path / "findings").iterdir()}
-    kinds = {kind: [name for name in found if name.startswith(kind)] for kind in ("ZeroDivision", "SIGSEGV", "hang")}
-    assert all(kinds.values()), (found, done.stdout)
-    (crash,) = kinds["SIGSEGV"]
-    kept = next(path for path in found[crash].iterdir() if path.name.startswith("input"))
-    assert load(kept).data[0] % 3 == CRASHES
-    assert "fuzz --again" in (found[crash] / "story.txt").read_text()
+    found = {folder.name.partition("-")[0]: folder for folder in (tmp_path / "findings").iterdir()}
+    small = {what: load(next(folder.glob("input.*"))) for what, folder in found.items()}
+    assert {what: (given.kind, given.data[:1], len(given.data)) for what, given in small.items()} == {
+        "ZeroDivisionError": ("format", b"v", 4),
+        "SIGSEGV": ("format", b"w", 9),
+        "hang": ("format", b"d", 13),
+    }, done.stdout
+    assert "fuzz --again" in (found["SIGSEGV"] / "story.txt").read_text()
+
+
+def test_texts_that_are_put_together_from_known_ones_are_known_and_are_not() -> None:
+    chance = random.Random(SEED)
+    own = [given for given in seeds(with_shared=False) if given.kind in KNOWN]
+    outcomes: dict[str, set[bool]] = {kind: set() for kind in KNOWN}
+    for _ in range(200):
+        given = chance.choice(own).mutated(chance)
+        assert given is not None
+        outcomes[given.kind].add(check(given))
+    assert all(sound == {True, False} for sound in outcomes.values()), outcomes
 
 
 def test_nothing_is_found_in_most_of_a_minute(

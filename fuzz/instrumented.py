@@ -1,0 +1,42 @@
+"""Bowstring as workers have it: all of its rooms imported, and instrumented where Atheris is installed.
+
+That takes seconds. It is imported once, by the process that all workers are forked from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import pkgutil
+from typing import Any
+
+_ROOMS = (
+    "compute", "datatypes", "dissociated", "exchange", "flatbuf", "inspection", "ipc", "layouts", "memory", "tabular",
+    "tensors",
+)  # fmt: skip
+
+
+def _import_all() -> None:
+    for room in _ROOMS:
+        module = importlib.import_module(f"bowstring.{room}")
+        for found in pkgutil.walk_packages(module.__path__, module.__name__ + "."):
+            importlib.import_module(found.name)
+
+
+def _import_instrumented() -> Any:
+    try:
+        import atheris
+    except ImportError:
+        return None
+    with contextlib.redirect_stderr(io.StringIO()), atheris.instrument_imports(include=["bowstring"]):
+        _import_all()
+    return atheris
+
+
+engine = _import_instrumented()
+"""Atheris, or None."""
+
+from fuzz.oracles import check  # noqa: E402 -- it imports Bowstring
+
+__all__ = ["check", "engine"]
