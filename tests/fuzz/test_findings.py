@@ -151,6 +151,31 @@ def test_an_append_that_is_refused_for_statistics_lets_the_file_go_and_leaves_no
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_version_that_lies_outside_of_its_table_is_a_fault() -> None:
+    data = bytearray(written(NUMBERS))
+    footer = len(data) - 10 - int.from_bytes(data[-10:-6], "little")
+    table = footer + int.from_bytes(data[footer : footer + 4], "little")
+    slots = table - int.from_bytes(data[table : table + 4], "little", signed=True)
+    data[slots + 4 : slots + 6] = (144).to_bytes(2, "little")
+    (fault,) = faults(bytes(data))
+    assert "slot 0 of Footer is at 144" in fault
+
+
+@pytest.mark.parametrize("length", [1 << 30, -1])
+def test_a_schema_message_without_a_true_length_keeps_no_one_from_a_file_whose_footer_is_whole(
+    tmp_path: Path, length: int
+) -> None:
+    data = bytearray(written(NUMBERS))
+    data[12:16] = length.to_bytes(4, "little", signed=True)
+    path = tmp_path / "n.arrow"
+    path.write_bytes(data)
+    assert bs.inspect(path).rows == 3
+    with bs.append_file(path) as writer:
+        writer.write(NUMBERS)
+    with bs.open_file(path) as reader:
+        assert reader.read_all().to_pydict() == {"n": [1, 2, 3, 1, 2, 3]}
+
+
 @pytest.mark.parametrize("damage", [b"!", b"abcd"])
 def test_statistics_that_are_malformed_or_wrong_are_faults(damage: bytes) -> None:
     data = written(NUMBERS, statistics=True)

@@ -180,10 +180,13 @@ class Validator:
 
     def _footer(self, reader: FileReader) -> Iterator[Fault]:
         """What no reader of columns needs: the version, custom metadata, and what it says of the batches."""
-        version: int = reader.footer["version"]
-        if version not in (V4, V5):
-            name = VERSIONS[version] if 0 <= version < len(VERSIONS) else str(version)
-            yield _fault(UnsupportedError(f"footer: metadata version {name} is not supported: only V4 and V5 are"))
+        try:
+            version: int = reader.footer["version"]
+            if version not in (V4, V5):
+                name = VERSIONS[version] if 0 <= version < len(VERSIONS) else str(version)
+                raise UnsupportedError(f"footer: metadata version {name} is not supported: only V4 and V5 are")
+        except InvalidDataError as error:
+            yield _fault(error)
         try:
             statistics = reader.statistics
         except InvalidDataError as error:

@@ -60,6 +60,19 @@ def metadata_length(prefix: bytes, where: str, max_bytes: int) -> tuple[int, int
     return length_bytes, prefix_bytes
 
 
+def leading_message(start: bytes, room_bytes: int) -> tuple[int, int]:
+    """The length of the metadata of the message that a file begins with, and of its prefix; zeros where none lies
+    within so many bytes. `start` is what comes behind the magic. No reader of a file needs it: it may be damaged.
+    """
+    if len(start) < PREFIX_BYTES or not looks_like_stream(start):
+        return 0, 0
+    try:
+        length_bytes, prefix_bytes = metadata_length(start, "schema", room_bytes)
+    except InvalidDataError:
+        return 0, 0
+    return (length_bytes, prefix_bytes) if prefix_bytes + length_bytes <= room_bytes else (0, 0)
+
+
 def framed(metadata: bytes, position: int = 0, alignment: int = 8, is_legacy: bool = False) -> bytes:
     """Marker, length, metadata and padding of a message that begins at byte `position`, so that its body is aligned.
 

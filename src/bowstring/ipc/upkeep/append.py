@@ -142,13 +142,9 @@ class _Before:
         start = len(framing.FILE_START)
         prefix = source.read_at(start, min(framing.PREFIX_BYTES, footer_at - start))
         self._is_legacy = len(prefix) == framing.PREFIX_BYTES and not prefix.startswith(framing.CONTINUATION)
-        self.end = start
-        self._schema_at, self._schema_bytes = start, 0
-        if len(prefix) == framing.PREFIX_BYTES and framing.looks_like_stream(prefix):
-            length, prefix_bytes = framing.metadata_length(prefix, source.name, limits.max_metadata_bytes)
-            if start + prefix_bytes + length <= footer_at:
-                self.end += prefix_bytes + length
-                self._schema_at, self._schema_bytes = start + prefix_bytes, length
+        self._schema_bytes, prefix_bytes = framing.leading_message(prefix, footer_at - start)
+        self._schema_at = start + prefix_bytes
+        self.end = self._schema_at + self._schema_bytes
         self.blocks: dict[str, list[Block]] = {}
         for kind, blocks in (
             (headers.DICTIONARY_BATCH, reader.dictionary_blocks),

@@ -97,7 +97,6 @@ class FileScan:
     def __init__(self, source: MemorySource | RangeSource, limits: Limits, keeps_bodies: bool = False) -> None:
         self._source = source
         self._keeps_bodies = keeps_bodies
-        self._limits = limits
         self.reader = file_reader(source, None, limits)  # checks magic and the footer's place
         footer = self.reader.footer
         self._footer_bytes = footer.message.size
@@ -125,12 +124,9 @@ class FileScan:
     def outside(self) -> Outside:
         """The schema message at the beginning, the footer, magic and trailer, and an end marker where there is one."""
         source, start = self._source, len(framing.FILE_START)
-        prefix = source.read_at(start, min(8, self._footer_at - start))
-        schema_bytes, legacy = 0, False
-        if len(prefix) == framing.PREFIX_BYTES and framing.looks_like_stream(prefix):
-            length, prefix_bytes = framing.metadata_length(prefix, source.name, self._limits.max_metadata_bytes)
-            schema_bytes = length + prefix_bytes if start + length + prefix_bytes <= self._footer_at else 0
-            legacy = prefix_bytes == framing.LEGACY_PREFIX_BYTES
+        prefix = source.read_at(start, min(framing.PREFIX_BYTES, self._footer_at - start))
+        length, prefix_bytes = framing.leading_message(prefix, self._footer_at - start)
+        schema_bytes, legacy = length + prefix_bytes, prefix_bytes == framing.LEGACY_PREFIX_BYTES
         marker = self._footer_at - max(self._end, start + schema_bytes)
         if not (marker in (4, 8) and source.read_at(self._footer_at - 4, 4) == bytes(4)):
             marker = 0
