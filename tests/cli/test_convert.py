@@ -217,24 +217,104 @@ def test_what_can_not_be_read_is_one_line_and_leaves_no_target(
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ((0, 3, 6, 9), (0, 1 << 29, 6, 9)),
-        ((0, 1, 2, 3), (0, 1, 1 << 28, 3)),
-        ((0, 3, 6, 9), (0, 3, 6, 1 << 30)),
-    ],
-    ids=["strings", "lists", "the last string"],
-)
-def test_malformed_values_do_not_reach_pyarrow(tmp_path: Path, before: tuple[int, ...], after: tuple[int, ...]) -> None:
-    table = pa.table({"words": ["abc", "def", "ghi"], "lists": [[1], [2], [3]]})
-    source = write(tmp_path / "x.arrow", table)
-    sound, broken = (np.array(offsets, "<i4").tobytes() for offsets in (before, after))
-    source.write_bytes(source.read_bytes().replace(sound, broken))
-    done = run_command("convert", source, tmp_path / "target.parquet")
-    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
-    assert b"x.arrow: record batch 0: column" in done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["x.arrow"]
+def int32s(*values: int) -> bytes:
+    return np.array(values, "<i4").tobytes()
+
+
+def int64s(*values: int) -> bytes:
+    return np.array(values, "<i8").tobytes()
+
+
+UNSOUND = {
+    "offsets that fall": (
+        int32s(0, 3, 6, 9),
+        int32s(0, 1 << 29, 6, 9),
+        "column 'words': offsets[2] = 6 is less than offsets[1]",
+    ),
+    "offsets beyond the end": (
+        int32s(0, 3, 6, 9),
+        int32s(0, 3, 6, 1 << 30),
+        "column 'words': the offsets run from 0 to",
+    ),
+    "offsets of lists": (
+        int32s(0, 1, 2, 3),
+        int32s(0, 1, 1 << 28, 3),
+        "column 'lists': offsets[3] = 3 is less than offsets[2]",
+    ),
+    "no UTF-8": (b"def", b"d\xfff", "column 'words': values[1] is no UTF-8: b'd\\xfff'"),
+    "indices beyond the dictionary": (int32s(1, 1, 0), int32s(1, 9, 0), "column 'codes': indices[1] = 9"),
+    "a date amid a day": (
+        int64s(86_400_000),
+        int64s(86_400_001),
+        "column 'dates': values[1]: 86400001 ms are no whole days",
+    ),
+    "another null count": (int64s(3, 1), int64s(3, 3), "column 'some': the null count is 3, but"),
+}
+
+
+@pytest.fixture(params=UNSOUND.values(), ids=list(UNSOUND))
+def unsound(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
+    """A file of two batches whose second is malformed, and what has to be said of it."""
+    before, after, told = request.param
+    schema = pa.schema(
+        {
+            "words": pa.string(),
+            "lists": pa.list_(pa.int8()),
+            "codes": pa.dictionary(pa.int32(), pa.string()),
+            "dates": pa.date64(),
+            "some": pa.int8(),
+        }
+    )
+    codes = pa.DictionaryArray.from_arrays(pa.array([1, 1, 0], pa.int32()), ["x", "y"])
+    dates = pa.array([0, 86_400_000, 0]).view(pa.date64())
+    sound = [["abc", "def", "ghi"], [[1], [2], [3]], codes, dates, pa.array([1, None, 3], pa.int8())]
+    empty = [
+        pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), ["x", "y"])
+        if kind == codes.type
+        else pa.nulls(0, kind)
+        for kind in schema.types
+    ]
+    path = tmp_path / "x.arrow"
+    with pa.ipc.new_file(path, schema) as writer:
+        writer.write_batch(pa.record_batch(empty, schema))
+        writer.write_batch(pa.record_batch(sound, schema))
+    raw = path.read_bytes()
+    at = raw.rfind(before)
+    assert at >= 0
+    path.write_bytes(raw[:at] + after + raw[at + len(before) :])
+    return path, told
+
+
+@pytest.mark.parametrize("ending", ["arrow", "arrows", "parquet", "csv", "jsonl"])
+def test_malformed_values_are_refused_with_their_place_and_the_target_stays(
+    unsound: tuple[Path, str], capsys: pytest.CaptureFixture[str], ending: str
+) -> None:
+    source, told = unsound
+    target = source.with_name(f"target.{ending}")
+    target.write_text("before", "utf-8")
+    assert main(["convert", str(source), str(target)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"bowstring: {source}: record batch 1, {told}")
+    hint = "" if ending == "parquet" else ", --quick passes values on as they are"
+    assert line.endswith(f"(bowstring validate tells every fault{hint})")
+    assert target.read_text("utf-8") == "before"
+    assert sorted(path.name for path in source.parent.iterdir()) == [target.name, "x.arrow"]
+
+
+def test_quick_passes_values_on_as_they_are_but_not_to_parquet(unsound: tuple[Path, str]) -> None:
+    source, _ = unsound
+    convert(source, source.with_name("target.arrow"), "--quick")
+    assert main(["validate", str(source.with_name("target.arrow"))]) == 1
+    assert main(["convert", "--quick", str(source), str(source.with_name("x.parquet"))]) == 1
+
+
+def test_strings_of_parquet_that_are_no_utf_8_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"s": ["abc", "def"]}), path, compression="none", use_dictionary=False)
+    path.write_bytes(path.read_bytes().replace(b"def", b"d\xfff"))
+    assert main(["convert", str(path), str(tmp_path / "x.arrow")]) == 1
+    assert "x.parquet: record batch 0, column 's': values[1] is no UTF-8" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["x.parquet"]
 
 
 def test_a_target_is_as_it_was_where_the_source_breaks_off(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from bowstring.cli.streams import (
 from bowstring.datatypes.field import Metadata, Schema
 from bowstring.datatypes.types import Dictionary
 from bowstring.errors import UsageError
+from bowstring.inspection.validating import sound
 from bowstring.inspection.values import check_rows, csv_line, json_line, rows_of, text_of
 from bowstring.ipc.api import new_file, new_stream
 from bowstring.ipc.file import FileReader
@@ -71,6 +72,7 @@ class _Input:
     count: int | None = None
     is_steady: bool = True
     footer: Metadata = ()
+    is_arrow: bool = False
 
 
 @click.command()
@@ -90,18 +92,21 @@ class _Input:
 @click.option("--decode-dictionaries", is_flag=True, help="Write plain values in place of dictionary-encoded columns.")
 @click.option("--unify-dictionaries", is_flag=True, help="Write one dictionary a column, before the first batch.")
 @click.option("--dictionary-deltas", type=click.Choice(get_args(DictionaryDeltas)), default="auto", show_default=True)
+@click.option("--quick", is_flag=True, help="Pass values on without looking at every one; never to Parquet.")
 @max_piped_option
 def convert(source: str, target: str, **options: Any) -> None:
     """Convert between Arrow files and streams, Parquet, CSV and JSON lines, and between the forms of Arrow data.
 
     SOURCE and TARGET may be - for standard input and output. Arrow data and Parquet are told by content, the rest by
-    the name's ending, or by --from and --to. A TARGET appears under its name when it is complete.
+    the name's ending, or by --from and --to. Every value is looked at: a malformed one is refused with its place. A
+    TARGET appears under its name when it is complete.
     """
     kind = options["target_kind"] or _ENDINGS.get(Path(target).suffix.lower())
     if kind is None:
         raise click.UsageError(f"what is {target!r} to be? Give --to {'|'.join(TARGETS)}")
     _check(kind, options)
     with (
+        telling(source),
         _reading(source, options) as found,
         binary_output(target) as out,
         progress("converting") as advance,
@@ -139,12 +144,12 @@ def _reading(path: str, options: dict[str, Any]) -> Iterator[_Input]:
     kind = options["source_kind"] or _source_kind(path)
     name = named(path)
     if kind == "arrow":
-        with telling(path), open_any(given(path), max_piped_bytes=options["max_piped_bytes"]) as reader:
+        with open_any(given(path), max_piped_bytes=options["max_piped_bytes"]) as reader:
             if isinstance(reader, FileReader):
                 footer = with_statistics(tuple(reader.metadata.items()), None, ())
-                yield _Input(reader.schema, reader, len(reader), True, footer)
+                yield _Input(reader.schema, reader, len(reader), True, footer, is_arrow=True)
             else:
-                yield _Input(reader.schema, reader, is_steady=False)
+                yield _Input(reader.schema, reader, is_steady=False, is_arrow=True)
         return
     with _opened(path, options["max_piped_bytes"]) as opened:
         if kind == "parquet":
@@ -186,6 +191,8 @@ def _source_kind(path: str) -> str:
 
 def _prepared(found: _Input, kind: str, options: dict[str, Any]) -> _Input:
     schema, batches, count, is_steady = found.schema, found.batches, found.count, found.is_steady
+    if not options["quick"] or kind == "parquet":  # pyarrow takes our word for values, and crashes where it is wrong
+        batches = sound(batches, _hint(found, kind))
     if options["decode_dictionaries"]:
         schema, batches = _decoded(schema, batches)
     if options["batch_rows"]:
@@ -196,6 +203,13 @@ def _prepared(found: _Input, kind: str, options: dict[str, Any]) -> _Input:
         held = list(batches)
         batches, count = unified_batches(schema, held), len(held)
     return _Input(schema, batches, count, is_steady, found.footer)
+
+
+def _hint(found: _Input, kind: str) -> str:
+    hints = ["bowstring validate tells every fault"] if found.is_arrow else []
+    if kind != "parquet":
+        hints.append("--quick passes values on as they are")
+    return ", ".join(hints)
 
 
 def _decoded(schema: Schema, batches: Iterable[RecordBatch]) -> tuple[Schema, Iterator[RecordBatch]]:

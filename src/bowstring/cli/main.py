@@ -106,8 +106,8 @@ def _stand_in_for_closed_streams() -> None:
 def one_line(error: Exception) -> str:
     """What the user reads of `error`: one printable line, with a hint where more is to be had."""
     text = str(error).strip() or _WORDLESS.get(type(error).__name__, type(error).__name__)
-    hint = next((hint for kind, hint in _HINTS if isinstance(error, kind)), "bowstring --debug shows where")
-    return failure_line(text, hint)
+    hints = (hint for kind, hint in _HINTS if isinstance(error, kind))
+    return failure_line(text, next(iter(getattr(error, "__notes__", hints)), "bowstring --debug shows where"))
 
 
 def _run(arguments: Sequence[str] | None, settings: Settings) -> int:

@@ -60,7 +60,10 @@ def telling(file: str | None) -> Iterator[None]:
     except (InvalidDataError, DataTypeError) as error:
         if str(error).startswith(f"{named(file)}: "):
             raise
-        raise type(error)(f"{named(file)}: {error}") from None
+        told = type(error)(f"{named(file)}: {error}")
+        for note in getattr(error, "__notes__", ()):
+            told.add_note(note)
+        raise told from None
 
 
 @contextmanager

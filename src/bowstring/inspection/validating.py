@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from bowstring.ipc.opening import MAX_PIPED_BYTES, file_reader, near_or_far, rec
 from bowstring.ipc.statistics import FileStatistics, check_batch
 from bowstring.ipc.stream import StreamReader
 from bowstring.layouts.array import Array
+from bowstring.layouts.base import place
 from bowstring.layouts.validation import faults
 from bowstring.memory.closing import closed_on_failure
 from bowstring.tabular.batch import RecordBatch
@@ -238,6 +239,27 @@ class Validator:
                 continue
             for path, problem in faults(column, self._full, self._known):
                 yield _fault(problem, (number, index, field.name), path)
+
+
+def sound(batches: Iterable[RecordBatch], hint: str) -> Iterator[RecordBatch]:
+    """The batches, each after all of its values were looked at; of a dictionary that several of them share, once.
+
+    Raises `InvalidDataError` at the first fault, naming record batch, column, the way into a nested one, and the slot;
+    `hint` is its note.
+    """
+    known: dict[int, Array] = {}
+    for number, batch in enumerate(batches):
+        if len(known) > _MAX_KNOWN:  # each is kept in memory
+            known.clear()
+        for index, field in enumerate(batch.schema):
+            where = f"record batch {number}, column {field.name!r}"
+            with place(where):
+                column = batch.column(index)
+            for fault in faults(column, True, known):
+                error = type(fault.problem)(f"{where}: {fault}")
+                error.add_note(hint)
+                raise error
+        yield batch
 
 
 def _fault(
