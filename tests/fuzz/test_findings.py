@@ -176,6 +176,20 @@ def test_a_schema_message_without_a_true_length_keeps_no_one_from_a_file_whose_f
         assert reader.read_all().to_pydict() == {"n": [1, 2, 3, 1, 2, 3]}
 
 
+def test_a_batch_that_a_footer_lists_more_than_once_is_recovered_once_and_that_is_told() -> None:
+    def double(anatomy: Anatomy) -> None:
+        anatomy.edits["recordBatches"] = lambda blocks: np.repeat(blocks, 3)
+
+    data = changed(written(NUMBERS), double)
+    sink = io.BytesIO()
+    report = bs.recover(data, sink)
+    assert (report.is_intact, report.rows) == (False, 3)
+    (told,) = report.dropped
+    assert told.reason == "the footer lists a RecordBatch more than once: each is taken once"
+    with bs.open_file(sink.getvalue()) as reader:
+        assert reader.read_all().to_pydict() == {"n": [1, 2, 3]}
+
+
 @pytest.mark.parametrize("damage", [b"!", b"abcd"])
 def test_statistics_that_are_malformed_or_wrong_are_faults(damage: bytes) -> None:
     data = written(NUMBERS, statistics=True)

@@ -299,7 +299,10 @@ class _FileJudge(_Judge):
             return own
         at = {span.start: span for span in own}
         listed = footer.batches if kind == headers.RECORD_BATCH else footer.dictionaries
-        if all(start in at for start in listed) and len(set(listed)) == len(listed):
+        if len(set(listed)) != len(listed):  # to follow it might fill a disk
+            reason = f"the footer lists a {kind} more than once: each is taken once"
+            self.dropped.append(Dropped(footer.at, self.salvage.source.size, reason))
+        elif all(start in at for start in listed):
             return [at[start] for start in listed]
         return own
 
