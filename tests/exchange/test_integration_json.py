@@ -443,6 +443,14 @@ def test_the_messages_name_the_file(tmp_path: Path) -> None:
         integration.read(tmp_path / "gone.json")
 
 
+def test_what_is_no_file_is_told_in_our_words(tmp_path: Path) -> None:
+    with pytest.raises(errors.UsageError, match="is a directory"):
+        integration.read(tmp_path)
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    with pytest.raises(errors.ResourceError, match=r"loop\.json: cannot be read: "):
+        integration.read(tmp_path / "loop.json")
+
+
 def test_metadata_that_is_no_text_has_no_place_in_json() -> None:
     schema = bs.schema([bs.field("x", bs.struct([bs.field("y", bs.null(), metadata={b"k": b"\xff"})]))])
     with pytest.raises(errors.UnsupportedTypeError, match=r"column x\.y: custom metadata"):

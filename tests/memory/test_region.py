@@ -105,6 +105,33 @@ def test_memory_can_t_be_sealed_while_a_writable_view_is_held(keep: object) -> N
         builder.seal().close()
 
 
+def test_memory_that_could_not_be_sealed_can_be_written_and_sealed_later() -> None:
+    with Region.create(100) as builder:
+        builder.memory[:5] = b"first"
+        path = Path(f"/proc/self/fd/{builder._descriptor}")
+        with path.open("r+b") as other, mmap.mmap(other.fileno(), 100), pytest.raises(UsageError, match="mapped"):
+            builder.seal()
+        assert bytes(builder.memory[:5]) == b"first"
+        builder.memory[5:11] = b"second"
+        with builder.seal() as region:
+            assert bytes(region.memory[:11]) == b"firstsecond"
+
+
+def test_memory_is_not_sealed_where_descriptors_are_short_and_can_be_later() -> None:
+    with Region.create(100) as builder:
+        builder.memory[:5] = b"first"
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            for attempt in (builder.seal, builder.seal):
+                with pytest.raises(ResourceError, match="region"):
+                    attempt()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        with builder.seal() as region:
+            assert bytes(region.memory[:5]) == b"first"
+
+
 def test_an_empty_region_is_a_region() -> None:
     with Region.create(0) as builder, builder.seal() as region:
         assert bytes(region.memory) == b""

@@ -16,7 +16,14 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError, LimitError, ProtocolError
+from bowstring.errors import (
+    BowstringError,
+    ConnectionLostError,
+    DeadlineError,
+    LimitError,
+    ProtocolError,
+    ResourceError,
+)
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import no_descriptor_left, open_descriptors
 from bowstring.transports.base import TransportOptions
@@ -237,6 +244,16 @@ def test_when_no_descriptor_is_left_a_passed_region_is_a_clean_error(peer: Peer)
     try:
         with pytest.raises(BowstringError, match="can't open any more"):
             transport.receive()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_when_no_descriptor_is_left_a_pair_is_a_clean_error() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        with pytest.raises(ResourceError, match="unix socket: Too many open files"):
+            UnixTransport.pair()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 

@@ -56,19 +56,23 @@ def new_memfd(name: str) -> int:
 
 
 def seal(descriptor: int, name: str) -> tuple[int, int]:
-    """Seal the memfd for good: a new, read-only descriptor of it, and its size. The given one stays the caller's."""
-    try:
-        fcntl.fcntl(descriptor, _F_ADD_SEALS, _ALL_SEALS)
-    except OSError as error:
-        if error.errno == errno.EBUSY:
-            raise UsageError(f"region {name!r} can't be sealed while it is mapped for writing") from None
-        raise
+    """Seal the memfd for good: a new, read-only descriptor of it, and its size. The given one stays the caller's.
+
+    Raises `UsageError` while it is mapped for writing, `ResourceError`; it is as it was then.
+    """
     with shortage("reopen", name):
         try:
             reader = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:  # no /proc: the seals alone keep writers out
             reader = os.dup(descriptor)
-    return reader, os.fstat(descriptor).st_size
+    try:
+        fcntl.fcntl(descriptor, _F_ADD_SEALS, _ALL_SEALS)
+        return reader, os.fstat(descriptor).st_size
+    except OSError as error:
+        os.close(reader)
+        if error.errno == errno.EBUSY:
+            raise UsageError(f"region {name!r} can't be sealed while it is mapped for writing") from None
+        raise
 
 
 def is_sealed(descriptor: int) -> bool:

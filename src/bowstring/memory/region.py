@@ -312,9 +312,7 @@ class RegionBuilder(Closing):
             if size_bytes:
                 with shortage(f"reserve {size_bytes} bytes for", name):
                     os.posix_fallocate(self._descriptor, 0, size_bytes)
-                    self._memory = memoryview(mmap.mmap(self._descriptor, size_bytes))
-            else:
-                self._memory = memoryview(bytearray())
+            _ = self.memory
         except BaseException:
             self.close()
             raise
@@ -322,12 +320,20 @@ class RegionBuilder(Closing):
     @property
     def memory(self) -> memoryview:
         """All bytes, writable until `seal` or `close`."""
-        if self._memory is None:
+        if self._descriptor < 0:
             raise ClosedError(f"region {self.name!r} was sealed or closed: it can't be written any more")
+        if self._memory is None:
+            with shortage(f"map {self.size_bytes} bytes of", self.name):
+                held = mmap.mmap(self._descriptor, self.size_bytes) if self.size_bytes else bytearray()
+            self._memory = memoryview(held)
         return self._memory
 
     def seal(self) -> Region:
-        """End writing for everybody, for good. Raises `UsageError` while views of `memory` are held."""
+        """End writing for everybody, for good.
+
+        Raises `UsageError` while views of `memory` are held or somebody else has it mapped for writing, `ResourceError`
+        where descriptors are short; `memory` can be written then, and sealed later.
+        """
         memory = self.memory
         mapping = memory.obj
         try:
@@ -337,6 +343,7 @@ class RegionBuilder(Closing):
         except BufferError:
             self._memory = memoryview(mapping)
             raise UsageError(f"region {self.name!r} can't be sealed while writable views of it are held") from None
+        self._memory = None
         reader, size_bytes = seal(self._descriptor, self.name)
         self.close()
         return Region(reader, size_bytes, self.name, is_sealed=True)
@@ -352,4 +359,4 @@ class RegionBuilder(Closing):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<RegionBuilder {self.name!r}: {self.size_bytes} bytes, {'closed' if self._memory is None else 'open'}>"
+        return f"<RegionBuilder {self.name!r}: {self.size_bytes} bytes, {'closed' if self._descriptor < 0 else 'open'}>"

@@ -123,8 +123,11 @@ class UnixTransport(Transport):
 
     @classmethod
     def pair(cls, options: TransportOptions = DEFAULT_OPTIONS) -> tuple[UnixTransport, UnixTransport]:
-        """Two connected ends."""
-        one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        """Two connected ends. Raises `ResourceError` where descriptors are short."""
+        try:
+            one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        except OSError as error:
+            raise ResourceError(error.errno, f"unix socket: {error.strerror}") from error
         return cls(one, options), cls(other, options)
 
     def fileno(self) -> int:

@@ -10,7 +10,14 @@ import zlib
 from typing import Any
 
 from bowstring.datatypes.field import Schema
-from bowstring.errors import FormatMismatchError, InvalidDataError, LimitError, NotFoundError, UsageError
+from bowstring.errors import (
+    FormatMismatchError,
+    InvalidDataError,
+    LimitError,
+    NotFoundError,
+    ResourceError,
+    UsageError,
+)
 from bowstring.exchange.integration.columns import read_column, read_values
 from bowstring.exchange.integration.data import DEFAULT_LIMITS, DataSet, Json, Limits, count_of, expect, member
 from bowstring.exchange.integration.schemas import Node, read_schema
@@ -28,7 +35,7 @@ def read(source: Any, limits: Limits = DEFAULT_LIMITS) -> DataSet:
     `source` is a path, bytes, or a binary file object (read whole); the document may be compressed with gzip. Values
     are not judged: decimals may exceed their precision, which only `validate(full=True)` tells. Raises
     `InvalidDataError` naming the batch, the column and the element, `LimitError` beyond a limit, `NotFoundError` where
-    there is no such file.
+    there is no such file, `UsageError` for a directory, `ResourceError` for a file that can't be read.
     """
     name, raw = _bytes_of(source, limits)
     with place(name):
@@ -52,6 +59,10 @@ def _bytes_of(source: Any, limits: Limits) -> tuple[str, bytes]:
                 raw = file.read(most)
         except FileNotFoundError:
             raise NotFoundError(f"{name}: there is no such file") from None
+        except IsADirectoryError:
+            raise UsageError(f"{name}: is a directory") from None
+        except OSError as error:
+            raise ResourceError(f"{name}: cannot be read: {error.strerror}") from None
     elif hasattr(source, "read"):
         name = str(getattr(source, "name", name))
         raw = getattr(source, "buffer", source).read(most)  # standard input as text has its bytes behind it
