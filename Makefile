@@ -15,13 +15,13 @@ demo: $(READY) ## Run the main job; ARGS='--input FILE' gives it your data.
 	@$(BIN)/bowstring demo $(ARGS)
 
 test: $(READY) ## Run the tests; ARGS='-m "not spark"' leaves the slow ones out.
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 2 $(ARGS)
 
 check: $(READY) ## Format, lint, strict types, then tests and documentation.
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy $(CODE)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 format: $(READY) ## Rewrite the sources in the house's format.
 	$(BIN)/ruff format $(CODE)

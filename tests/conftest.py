@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -14,6 +15,12 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 settings.register_profile("default", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", settings.get_profile("default"), derandomize=False, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector off the tests themselves: each of the rounds that tests ask for would go through them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

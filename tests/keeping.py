@@ -158,7 +158,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     folder = config.getoption("--keep-written")
-    if folder:
+    if folder and CHILDREN_KEY not in os.environ:  # a worker of pytest-xdist listens already, as a process of this one
         kept = Path(folder).resolve()
         Keeper(kept).listen()
         os.environ[CHILDREN_KEY] = str(kept)
