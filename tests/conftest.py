@@ -18,7 +18,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 def pytest_collection_finish() -> None:
-    """Keep the garbage collector off the tests themselves: each of the rounds that tests ask for would go through them."""
+    """Keep the garbage collector off the tests: each of the rounds that tests ask for would go through all of them."""
     gc.collect()
     gc.freeze()
 
