@@ -360,5 +360,5 @@ def test_schemas_that_were_met_lately_are_kept_up_to_a_bound(monkeypatch: pytest
     monkeypatch.setattr(schemas, "_MAX_KEPT_BYTES", 20_000)
     for count in range(50, 100):
         assert len(bs.open_stream(wide(count)).schema) == count
-        assert sum(len(known.raw) for known in schemas._known.values()) <= 20_000
+        assert sum(known.size_bytes for known in schemas._known.values()) <= 20_000
     assert len(schemas._known) > 1

@@ -35,15 +35,15 @@ class Words:
 
     def u16(self, at: Positions) -> Positions:
         """Unsigned integers of 16 bits."""
-        if not (at & 1).any():
-            halves: Positions = self._halves[at >> 1].astype(np.int64)
+        if not _any_bits(at) & 1:
+            halves: Positions = self._halves.take(at >> 1).astype(np.int64)
             return halves
         return self._gathered(at, "<u2")
 
     def u32(self, at: Positions) -> Positions:
         """Unsigned integers of 32 bits."""
-        if not (at & 3).any():
-            words: Positions = self._words[at >> 2].astype(np.int64)
+        if not _any_bits(at) & 3:
+            words: Positions = self._words.take(at >> 2).astype(np.int64)
             return words
         return self._gathered(at, "<u4")
 
@@ -54,7 +54,7 @@ class Words:
     def number(self, at: Positions, size_bytes: int) -> Positions:
         """Integers of 1, 2 or 4 bytes, as unsigned ones."""
         if size_bytes == 1:
-            held: Positions = self.bytes[at].astype(np.int64)
+            held: Positions = self.bytes.take(at).astype(np.int64)
             return held
         return self.u16(at) if size_bytes == 2 else self.u32(at)
 
@@ -94,6 +94,11 @@ class Words:
             held = self.bytes[starts[rows, None] + np.arange(len(text))]
             same[rows] = (held == np.frombuffer(text, np.uint8)).all(axis=1)
         return same
+
+
+def _any_bits(at: Positions) -> int:
+    """The bits that are set in any position."""
+    return int(np.bitwise_or.reduce(at))
 
 
 def items(starts: Positions, counts: Positions) -> tuple[Positions, Positions]:

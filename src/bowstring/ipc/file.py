@@ -80,7 +80,7 @@ class FileReader(Closing):
             table = self.footer["schema"]
             if table is None:
                 raise InvalidDataError(f"{self._source.name}: the footer has no schema")
-            self._known_schema = known_schema(self._listed.without_blocks(), table, self._limits)
+            self._known_schema = known_schema(table, self._limits, self._listed.around_blocks())
             self._positions = self._known_schema.positions(self._wanted)
         return self._known_schema
 

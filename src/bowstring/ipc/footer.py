@@ -15,6 +15,7 @@ from bowstring.flatbuf.tables import BLOCK, SPECS
 from bowstring.ipc import framing
 from bowstring.ipc.limits import Limits
 from bowstring.ipc.places.sources import RandomAccess
+from bowstring.memory.buffer import UINT8, Bytes
 
 TRAILER = struct.Struct("<i6s")
 """The last bytes of a file: the length of the footer in bytes, and the magic."""
@@ -49,13 +50,13 @@ class Footer:
         """Where messages are: a view of dtype `BLOCK` (offset, metaDataLength, bodyLength, in bytes)."""
         return np.frombuffer(self.raw, BLOCK, listing.count, listing.at)
 
-    def without_blocks(self) -> bytes:
-        """The bytes that files of one schema mostly have in common."""
-        pieces, start, raw = [], 0, memoryview(self.raw)
+    def around_blocks(self) -> tuple[Bytes, ...]:
+        """The stretches of bytes that files of one schema mostly have in common, without copying."""
+        stretches, start, raw = [], 0, np.frombuffer(self.raw, UINT8)
         for listing in sorted((self.batches, self.dictionaries), key=lambda listing: (listing.at, listing.stop)):
-            pieces.append(raw[start : listing.at])
+            stretches.append(raw[start : listing.at])
             start = max(start, listing.stop)
-        return b"".join((*pieces, raw[start:]))
+        return (*stretches, raw[start:])
 
 
 def read_footer(source: RandomAccess, limits: Limits) -> Footer:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import UsageError
@@ -12,6 +14,8 @@ from bowstring.ipc.bodies.plans import ColumnPlan, SchemaPlan
 from bowstring.ipc.limits import Limits
 from bowstring.ipc.metadata.deferred import DeferredSchema
 from bowstring.ipc.metadata.schema_tables import V4
+from bowstring.layouts.equality import same
+from bowstring.memory.buffer import UINT8, Bytes
 
 _MAX_KNOWN = 64
 _MAX_KEY_BYTES = 4 << 20
@@ -20,13 +24,17 @@ _EDGE = 48
 
 
 class KnownSchema:
-    """A schema with its compiled plans, one for each metadata version that asks for its own."""
+    """A schema with its compiled plans, one for each metadata version that asks for its own.
 
-    __slots__ = ("_plans", "raw", "wire")
+    `said` are the bytes that said it, `size_bytes` the length of those that it holds.
+    """
 
-    def __init__(self, wire: DeferredSchema, raw: bytes) -> None:
+    __slots__ = ("_plans", "said", "size_bytes", "wire")
+
+    def __init__(self, wire: DeferredSchema, size_bytes: int, said: Sequence[Bytes] = ()) -> None:
         self.wire = wire
-        self.raw = raw
+        self.size_bytes = size_bytes
+        self.said = said
         self._plans: dict[bool, SchemaPlan] = {}
 
     def plan(self, version: int) -> SchemaPlan:
@@ -85,19 +93,22 @@ class LateSchema:
 _known: dict[tuple[object, ...], KnownSchema] = {}
 
 
-def known_schema(raw: bytes, table: Table, limits: Limits) -> KnownSchema:
-    """The schema of a `Schema` table; `raw` are the bytes that say all about it.
+def known_schema(table: Table, limits: Limits, said: Sequence[Bytes] = ()) -> KnownSchema:
+    """The schema of a `Schema` table; `said` are the stretches of bytes that say all about it, by default all of its
+    message.
 
     One that names an extension is read anew each time, as its types depend on what is registered now.
     """
-    if len(raw) > _MAX_KEY_BYTES or NAME_KEY in raw:
-        return KnownSchema(DeferredSchema(table, limits), b"")
-    key = (len(raw), raw[:_EDGE], raw[-_EDGE:], limits)
+    data = table.message.data
+    said = said or (np.frombuffer(data, UINT8),)
+    if len(data) > _MAX_KEPT_BYTES or sum(map(len, said)) > _MAX_KEY_BYTES or NAME_KEY in data:
+        return KnownSchema(DeferredSchema(table, limits), 0)
+    key = (*((len(bytes_), bytes_[:_EDGE].tobytes(), bytes_[-_EDGE:].tobytes()) for bytes_ in said), limits)
     known = _known.get(key)
-    if known is None or known.raw != raw:
-        known = KnownSchema(DeferredSchema(table, limits), raw)
-        kept_bytes = sum(len(other.raw) for other in _known.values())  # as objects, some ten times as much
-        if len(_known) >= _MAX_KNOWN or kept_bytes + len(raw) > _MAX_KEPT_BYTES:
+    if known is None or not all(map(same, known.said, said)):
+        known = KnownSchema(DeferredSchema(table, limits), len(data), said)
+        kept_bytes = sum(other.size_bytes for other in _known.values())  # as objects, some ten times as much
+        if len(_known) >= _MAX_KNOWN or kept_bytes + len(data) > _MAX_KEPT_BYTES:
             _known.clear()
         _known[key] = known
     return known

@@ -180,7 +180,7 @@ class Decoder:
             return read
         if self._known is not None:
             raise InvalidDataError(f"message {self.messages}: a second schema")
-        known = known_schema(raw[skip:], read, self.limits)
+        known = known_schema(read, self.limits)
         self._positions = known.positions(self._wanted)
         self._known = known
         self._schema = known.schema(self._positions)

@@ -52,8 +52,9 @@ class DeferredSchema:
         nodes: list[tuple[DictionaryId, ...]] = [()] * len(known)
         for index, held in found.items():
             nodes[index] = held
-        for index in [index for index, field in enumerate(known) if field is None]:
-            known[index], nodes[index] = self.entry(index)
+        if not all(known):
+            for index in [index for index, field in enumerate(known) if field is None]:
+                known[index], nodes[index] = self.entry(index)
         schema = Schema(tuple(cast("list[Field]", known)), self.pairs)
         return WireSchema(schema, tuple(nodes), self.is_big_endian, self.limits)
 

@@ -118,8 +118,8 @@ class FieldTables:
             _, inside = items(starts, np.maximum(child_counts, 0))
             below = cls._at(message, words, inside, depth - 1, tables_left - 2 * total)
         flat, nested, wanted = _known_counts()
-        numbers = np.where(plain & (kinds > 0), words.bytes[kinds], 0)
-        counts = flat[np.where(child_counts == 0, numbers, 0)]
+        numbers = np.where(plain & (kinds > 0), words.bytes.take(kinds), 0)
+        counts = flat.take(np.where(child_counts == 0, numbers, 0), axis=0)
         if below is not None:
             owners = np.repeat(np.arange(len(slots)), np.maximum(child_counts, 0))
             sums = np.zeros_like(counts)
@@ -173,7 +173,7 @@ class FieldTables:
         visited = 2 * len(rows) + 2 * encoded + sum(map(len, pairs.values()))
         if visited > message.tables_left or text_bytes > message.text_left:
             return out, {}
-        nullable = ((flags > 0) & (words.bytes[flags] != 0))[rows].tolist()
+        nullable = ((flags > 0) & (words.bytes.take(flags) != 0))[rows].tolist()
         try:
             names = _names(words, starts[rows], lengths[rows])
         except InvalidDataError:
@@ -272,7 +272,7 @@ class FieldTables:
         offsets, whole = self.tables.slot(_number("type"), 4)
         at, sound = words.followed(offsets)
         tables = Tables(words, at, sound & whole & (offsets > 0))
-        kind_of = np.where(tables.sound & (kinds > 0), words.bytes[kinds], 0)
+        kind_of = np.where(tables.sound & (kinds > 0), words.bytes.take(kinds), 0)
         kind_of[kind_of >= len(TYPES)] = 0
         flat = rows[(self.counts[rows, 0] > 0) & (self.child_counts[rows] == 0)]
         for kind in np.flatnonzero(np.bincount(kind_of[flat])).tolist():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
 from bowstring.datatypes import extension, types
@@ -48,7 +48,7 @@ class WireSchema:
 
     def __post_init__(self) -> None:
         found: dict[int, DictionaryId] = {}
-        for node in _every(node for nodes in self.dictionaries for node in nodes):
+        for node in _every(chain.from_iterable(self.dictionaries)):
             if found.setdefault(node.id, node) != node:
                 raise InvalidDataError(
                     f"schema: dictionary {node.id} is of type {found[node.id].value_type} and of type {node.value_type}"
@@ -63,7 +63,7 @@ class WireSchema:
         return self.schema.fields[index], self.dictionaries[index]
 
 
-def _every(nodes: Iterator[DictionaryId] | tuple[DictionaryId, ...]) -> Iterator[DictionaryId]:
+def _every(nodes: Iterable[DictionaryId]) -> Iterator[DictionaryId]:
     for node in nodes:
         yield node
         yield from _every(node.inside)

@@ -50,7 +50,7 @@ def opened(source: Any, limits: Limits, max_piped_bytes: int) -> Iterator[Incomi
             yield Incoming(ready.name, scan, scan.reader.known, memory, once)
         else:
             stream = StreamScan(ready, limits, keeps_bodies=True)
-            known = known_schema(stream.schema.message.data, stream.schema, limits)
+            known = known_schema(stream.schema, limits)
             yield Incoming(ready.name, stream, known, memory, once)
     finally:
         held.close()

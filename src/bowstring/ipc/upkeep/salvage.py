@@ -145,7 +145,7 @@ class Salvage:
             assert found.schema is not None
             self.schema = found.schema
             self.version = found.schema.message.root("Message")["version"]
-            self.known = known_schema(found.schema.message.data, found.schema, self.limits)
+            self.known = known_schema(found.schema, self.limits)
             _ = self.known.wire.whole
         if isinstance(found, _Other):
             self._is_legacy = self.source.read_at(at, 4) != framing.CONTINUATION
@@ -157,7 +157,7 @@ class Salvage:
             try:
                 found = self._at(at)
                 if isinstance(found, _Other) and found.schema is not None:
-                    known_schema(found.schema.message.data, found.schema, self.limits).wire.whole  # noqa: B018
+                    known_schema(found.schema, self.limits).wire.whole  # noqa: B018
                     return at, found
             except InvalidDataError:
                 pass
