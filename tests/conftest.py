@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,12 @@ def shared_folder() -> Path:
     if not folder.is_dir():
         pytest.skip("the folder ../shared with the large inputs is not on this machine")
     return folder
+
+
+@pytest.fixture
+def put() -> Iterator[Callable[[bytes], str]]:
+    """Puts bytes in a store that is far away and counts what it is asked, from then on; gives their URL."""
+    from tests.ipc.remote import SlowFileSystem
+
+    yield SlowFileSystem.put
+    SlowFileSystem.store.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -29,16 +30,22 @@ def holds(made: Any, wanted: list[str]) -> None:
     assert texts(made) == wanted
 
 
+def arrays(block: int) -> Iterator[tuple[Random, bs.Array]]:
+    """Arrays of any type, each with the chance that made it."""
+    for seed in range(block * EACH, block * EACH + EACH):
+        random = Random(seed)
+        type_ = any_type(random, random.choice([0, 1, 2, 3]))
+        yield random, messy(random, type_, random.choice([0, 1, 2, 5, 13]))
+
+
 def is_nan(value: Any) -> bool:
     return isinstance(value, float) and value != value
 
 
 @SEEDS
 def test_verbs_do_what_python_does(block: int) -> None:
-    for seed in range(block * EACH, block * EACH + EACH):
-        random = Random(seed)
-        type_ = any_type(random, random.choice([0, 1, 2, 3]))
-        array, other = (messy(random, type_, random.choice([0, 1, 2, 5, 13])) for _ in range(2))
+    for random, array in arrays(block):
+        other = messy(random, array.type, random.choice([0, 1, 2, 5, 13]))
         array.validate(full=True)
         values, size = array.to_pylist(), array.length
         shown = texts(values)
@@ -57,7 +64,7 @@ def test_verbs_do_what_python_does(block: int) -> None:
         assert array.is_null(nan_is_null=True).to_pylist() == [v is None or is_nan(v) for v in values]
         holds(array.drop_null(), [text for text, null in zip(shown, nulls, strict=True) if not null])
         held = [value for value in values if value is not None]
-        if held and "union" not in str(type_):
+        if held and "union" not in str(array.type):
             holds(array.fill_null(held[-1]), [repr(held[-1]) if null else shown[i] for i, null in enumerate(nulls)])
         assert array.equals(array.take(range(size)), nans_equal=True)
         assert array.to_numpy(zero_copy_only=False).shape[0] == size
@@ -65,10 +72,7 @@ def test_verbs_do_what_python_does(block: int) -> None:
 
 @SEEDS
 def test_encodings_give_every_value_back(block: int) -> None:
-    for seed in range(block * EACH, block * EACH + EACH):
-        random = Random(seed)
-        type_ = any_type(random, random.choice([0, 1, 2, 3]))
-        array = messy(random, type_, random.choice([0, 1, 2, 5, 13]))
+    for _, array in arrays(block):
         shown = texts(array)
         words, runs = array.dictionary_encode(), array.run_end_encode()
         holds(words, shown)
@@ -77,7 +81,7 @@ def test_encodings_give_every_value_back(block: int) -> None:
         holds(runs.run_end_decode(), shown)
         distinct = array.unique()
         distinct.validate(full=True)
-        if not any(name in str(type_) for name in ("union", "bool8")):  # whose values may look the same
+        if not any(name in str(array.type) for name in ("union", "bool8")):  # whose values may look the same
             assert texts(distinct) == list(dict.fromkeys(shown))
             if words is not array:
                 assert words.dictionary_decode().equals(array, nans_equal=True)
@@ -123,18 +127,15 @@ def test_the_order_is_that_of_the_plain_values(type_: bs.DataType) -> None:
 
 @SEEDS
 def test_pyarrow_sees_the_same_values_and_gives_them_back(block: int) -> None:
-    for seed in range(block * EACH, block * EACH + EACH):
-        random = Random(seed)
-        type_ = any_type(random, random.choice([0, 1, 2, 3]))
-        array = messy(random, type_, random.choice([0, 1, 2, 5, 13]))
-        if any(re.search(pattern, str(type_)) for pattern in NOT_IN_PYARROW):
+    for random, array in arrays(block):
+        if any(re.search(pattern, str(array.type)) for pattern in NOT_IN_PYARROW):
             continue
         peer = pa.array(array)
         peer.validate(full=True)
         back = bs.array(peer)
         back.validate(full=True)
         assert texts(back) == texts(array)
-        if not isinstance(type_, ExtensionType):
+        if not isinstance(array.type, ExtensionType):
             assert back.equals(array, nans_equal=True)
         if size := len(array):
             start = random.randrange(size)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import fsspec
 from fsspec.implementations.memory import MemoryFileSystem
 
 
@@ -160,6 +161,15 @@ class SlowFileSystem(MemoryFileSystem):  # type: ignore[misc]
     @classmethod
     def _strip_protocol(cls, path: str) -> str:
         return str(MemoryFileSystem._strip_protocol(path.removeprefix("slow://")))
+
+    @staticmethod
+    def put(data: bytes) -> str:
+        """Hold these bytes, and count from zero; gives their URL, the same each time."""
+        fsspec.register_implementation("slow", SlowFileSystem, clobber=True)
+        MemoryFileSystem.store.pop("/held.arrow", None)
+        fsspec.filesystem("memory").pipe_file("/held.arrow", data)
+        SlowFileSystem.reset()
+        return "slow://held.arrow"
 
     @classmethod
     def reset(cls) -> None:

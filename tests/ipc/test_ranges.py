@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
@@ -37,24 +37,6 @@ from tests.ipc import samples
 from tests.ipc.remote import CountingFile, Site, SlowFileSystem, serving
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _stores() -> Iterator[None]:
-    fsspec.register_implementation("slow", SlowFileSystem, clobber=True)
-    yield
-    MemoryFileSystem.store.clear()
-
-
-@pytest.fixture
-def put() -> Callable[[str, bytes], str]:
-    def put(name: str, data: bytes) -> str:
-        MemoryFileSystem.store.pop(f"/{name}", None)
-        fsspec.filesystem("memory").pipe_file(f"/{name}", data)
-        SlowFileSystem.reset()
-        return f"slow://{name}"
-
-    return put
-
-
 def wide_file(columns: int, batches: int, rows: int = 3, compression: str | None = None) -> bytes:
     made = [pa.array(np.arange(rows) + i) if i % 2 else pa.array(["a", None, "b"][:rows]) for i in range(columns)]
     held = pa.record_batch(made, names=[f"c{i}" for i in range(columns)])
@@ -74,9 +56,9 @@ def far(data: bytes, **options: Any) -> RangedReader:
 # How much is asked
 
 
-def test_one_column_of_many_batches_takes_four_questions(put: Callable[[str, bytes], str]) -> None:
+def test_one_column_of_many_batches_takes_four_questions(put: Callable[[bytes], str]) -> None:
     data = wide_file(10_000, 12)
-    url = put("wide.arrow", data)
+    url = put(data)
     with bs.open_file(url, columns=["c5001"]) as reader:
         held = reader.read_all().column("c5001")
     assert held.to_pylist() == [5001, 5002, 5003] * 12
@@ -85,8 +67,8 @@ def test_one_column_of_many_batches_takes_four_questions(put: Callable[[str, byt
 
 
 @pytest.mark.parametrize("ask", ["column", "columns", "one batch"])
-def test_each_way_to_ask_for_a_column_takes_four_questions(put: Callable[[str, bytes], str], ask: str) -> None:
-    url = put("wide.arrow", wide_file(10_000, 3))
+def test_each_way_to_ask_for_a_column_takes_four_questions(put: Callable[[bytes], str], ask: str) -> None:
+    url = put(wide_file(10_000, 3))
     if ask == "column":
         held = bs.open_file(url).column("c5000").to_pylist()
     elif ask == "columns":
@@ -241,11 +223,11 @@ def test_dictionaries_are_fetched_for_the_columns_that_need_them() -> None:
 
 @pytest.mark.parametrize("compression", [None, "zstd"])
 def test_dictionaries_of_columns_are_fetched_with_few_questions(
-    put: Callable[[str, bytes], str], compression: str | None
+    put: Callable[[bytes], str], compression: str | None
 ) -> None:
     words = bs.array([f"word {i}" for i in range(40_000)] * 2, bs.dictionary(bs.int32(), bs.string()))
     batch = bs.RecordBatch.from_arrays([words, bs.array(np.arange(80_000))], ["w", "n"])
-    url = put("words.arrow", samples.as_file(*[batch] * 4, compression=compression))
+    url = put(samples.as_file(*[batch] * 4, compression=compression))
     assert bs.open_file(url, columns=["w"]).read_all()["w"].chunks[3].equals(words)
     assert SlowFileSystem.questions <= 7
 

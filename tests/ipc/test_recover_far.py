@@ -31,29 +31,14 @@ MAKE: dict[str, Callable[..., bytes]] = {"file": samples.as_file, "stream": samp
 FORMATS = pytest.mark.parametrize("format_", MAKE)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _stores() -> Iterator[None]:
-    fsspec.register_implementation("slow", SlowFileSystem, clobber=True)
-    yield
-    MemoryFileSystem.store.clear()
-
-
-@pytest.fixture
-def put(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], str]:
+@pytest.fixture(autouse=True)
+def _without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SlowFileSystem, "latency_s", 0.0)
-
-    def put(data: bytes) -> str:
-        MemoryFileSystem.store.pop("/damaged.arrow", None)
-        fsspec.filesystem("memory").pipe_file("/damaged.arrow", data)
-        SlowFileSystem.reset()
-        return "slow://damaged.arrow"
-
-    return put
 
 
 def nameless(message: str) -> str:
     """A message without the sources' names: a schema that was met before is told under the name that it had then."""
-    return re.sub("(slow://damaged.arrow|bytes|http://[^ ]*): ", "", message)
+    return re.sub("(slow://held.arrow|bytes|http://[^ ]*): ", "", message)
 
 
 def recovered(source: Any) -> Any:
@@ -205,9 +190,9 @@ def test_a_file_of_a_store_may_be_replaced_by_what_is_whole_of_it(put: Callable[
     fsspec.register_implementation("truncating", TruncatingFileSystem, clobber=True)
     batch = bs.record_batch({"n": np.arange(300_000)})
     put(samples.as_file(batch, batch)[:-10])
-    report = bs.recover("truncating://damaged.arrow", "truncating://damaged.arrow")
+    report = bs.recover("truncating://held.arrow", "truncating://held.arrow")
     assert (report.is_intact, report.rows) == (False, 600_000)
-    assert bs.open_file("slow://damaged.arrow").read_all().num_rows == 600_000
+    assert bs.open_file("slow://held.arrow").read_all().num_rows == 600_000
 
 
 def test_a_file_that_goes_away_meanwhile_is_told_and_leaves_nothing(
@@ -218,7 +203,7 @@ def test_a_file_that_goes_away_meanwhile_is_told_and_leaves_nothing(
 
     def forget(done: int, _of: int | None) -> None:
         if done:
-            MemoryFileSystem.store["/damaged.arrow"].truncate(100_000)
+            MemoryFileSystem.store["/held.arrow"].truncate(100_000)
 
     with pytest.raises((errors.ResourceError, errors.TruncatedError)):
         bs.recover(url, tmp_path / "out.arrow", advance=forget)
