@@ -135,13 +135,17 @@ def _is_sound(data: bytes) -> bool:
     """Whether data is valid, and none that peers are known not to read."""
     import bowstring as bs
 
+    is_file = data.startswith(b"ARROW1")
     try:
-        with (bs.open_file if data.startswith(b"ARROW1") else bs.open_stream)(data) as reader:
-            if bs.inspect(data).encoding.endianness == "big" and not all(
-                map(is_swapped_by_pyarrow, reader.schema.types)
-            ):
+        with (bs.open_file if is_file else bs.open_stream)(data) as reader:
+            report, names = bs.inspect(data), reader.schema.names
+            if report.encoding.endianness == "big" and not (
+                is_file and all(map(is_swapped_by_pyarrow, reader.schema.types))
+            ):  # arro3 takes streams of the other byte order for its own
                 return False
-            if any("\0" in name for name in reader.schema.names):  # C strings, which peers hand on, end there
+            if any("\0" in name for name in names):  # C strings, which peers hand on, end there
+                return False
+            if len(set(names)) < len(names) and not report.batches.count:  # polars gives one column of each name
                 return False
             if "arrow.uuid" in repr(reader.schema):  # polars gives the bytes
                 return False
