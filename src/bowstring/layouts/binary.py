@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from io import BytesIO
 from itertools import accumulate
 from operator import lt
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -39,7 +40,15 @@ from bowstring.layouts.equality import same, throughout
 from bowstring.layouts.gather import gather
 from bowstring.layouts.hashing import byte_identities
 from bowstring.layouts.joining import joined_bytes, joined_cuts, joined_validity
-from bowstring.layouts.plain import FEW_VALUES, blocks, few_nulls_filled, lengths_of_values, nulls_filled
+from bowstring.layouts.plain import (
+    FEW_VALUES,
+    blocks,
+    few_nulls_filled,
+    lengths_of_values,
+    present,
+    scattered,
+    whole_numbers,
+)
 from bowstring.layouts.ranking import byte_ranks
 from bowstring.layouts.scalars.base import is_bytes
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
@@ -49,7 +58,6 @@ if TYPE_CHECKING:
     from bowstring.memory.bitmap import Mask
 
 
-_MARK = "\0"
 _JOINED_VALUES = 1 << 13
 _TASTED_VALUES = 32
 
@@ -67,59 +75,54 @@ def encoded(values: Sequence[Any], is_text: bool) -> tuple[Bytes, Values, Mask |
 
     Raises TypeError where others are among them, and UnicodeEncodeError.
     """
-    parts, lengths, mask = [], np.empty(len(values), np.int64), None
+    write = _write_text if is_text else _write_bytes
+    out, lengths, mask = BytesIO(), [np.empty(0, UINT8)], None
     for where, some in blocks(values, _JOINED_VALUES):
-        data, lengths[where], valid = _encoded(some, is_text)
-        parts.append(data)
+        start = out.tell()
+        if mask is None:
+            try:
+                lengths.append(write(out, some))
+                continue
+            except TypeError:
+                out.seek(start)  # what is there will be written again
+                mask = np.ones(len(values), np.bool_)
+        kept, valid = present(some)
+        found = write(out, kept)
         if valid is not None:
-            mask = np.ones(len(values), np.bool_) if mask is None else mask
             mask[where] = valid
-    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, UINT8), *parts]), lengths, mask
+            found = scattered(found, valid)
+        lengths.append(found)
+    return np.frombuffer(out.getvalue(), UINT8), np.concatenate(lengths), mask
 
 
-def _encoded(values: list[Any], is_text: bool) -> tuple[Bytes, Values, Mask | None]:
-    join = _joined_text if is_text else _joined_bytes
-    try:
-        return *join(values), None
-    except TypeError:
-        filled, mask = nulls_filled(values, "" if is_text else b"")
-        return *join(filled), mask
-
-
-def _joined_bytes(values: Sequence[Any]) -> tuple[Bytes, Values]:
+def _write_bytes(out: BytesIO, values: Sequence[Any]) -> Values:
     data, lengths = b"".join(values), lengths_of_values(values)
     if len(data) != lengths.sum():  # a view of larger elements among the byte strings
         raise TypeError
-    return np.frombuffer(data, UINT8), lengths
+    out.write(data)
+    return lengths
 
 
-def _joined_text(values: Sequence[str]) -> tuple[Bytes, Values]:
-    """Strings are encoded in one piece where most are ASCII, with marks to find them by if not all are; else one by
-    one, as characters of several widths, or long strings of such, cost more where they are joined first.
+def _write_text(out: BytesIO, values: Sequence[str]) -> Values:
+    """Strings are encoded in one piece where all are ASCII; else one by one, as characters of several widths cost more
+    where they are joined first. Each is then written behind the others at once, which tells its length.
     """
-    taste = values[:_TASTED_VALUES]
-    ascii_values = list(map(str.isascii, taste)).count(True)
-    if ascii_values == len(taste):
+    if all(map(str.isascii, values[:_TASTED_VALUES])):
         text = "".join(values)
         if text.isascii():
-            return np.frombuffer(bytearray(text.encode()), UINT8), lengths_of_values(values)
-    if 2 * ascii_values > len(taste):
-        marked = _MARK.join(values).encode()
-        places = (np.frombuffer(marked, UINT8) == ord(_MARK)).nonzero()[0]
-        if len(places) == len(values) - 1:
-            lengths = np.diff(places, prepend=-1, append=len(marked)) - 1
-            return np.frombuffer(marked.replace(_MARK.encode(), b""), UINT8), lengths
-    parts = list(map(str.encode, values))
-    return np.frombuffer(b"".join(parts), UINT8), lengths_of_values(parts)
+            out.write(text.encode())
+            return lengths_of_values(values)
+    return whole_numbers(map(out.write, map(str.encode, values)))
 
 
 def cut(lengths: Values, dtype: np.dtype[Any], what: DataType) -> Values:
     """Offsets, one more than lengths, starting at 0; raises `UsageError` where they do not fit their type."""
-    offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.add.accumulate(lengths, out=offsets[1:])
-    if offsets[-1] >> 8 * dtype.itemsize - 1:
-        raise UsageError(f"{offsets[-1]} elements are too many for the 32-bit offsets of {what}: take its large form")
-    return offsets.astype(dtype, copy=False)
+    total = int(lengths.sum(dtype=np.int64))
+    if total >> 8 * dtype.itemsize - 1:
+        raise UsageError(f"{total} elements are too many for the 32-bit offsets of {what}: take its large form")
+    offsets = np.zeros(len(lengths) + 1, dtype)
+    np.add.accumulate(lengths, dtype=dtype, out=offsets[1:])
+    return offsets
 
 
 def checked_offsets(array: Array, limit: int, of: str) -> Values:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from bowstring.errors import InvalidDataError
+from bowstring.errors import InvalidDataError, UsageError
 from bowstring.layouts import text
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import (
@@ -44,9 +44,12 @@ if TYPE_CHECKING:
 
 VIEW = np.dtype([("length", "<i4"), ("prefix", "V4"), ("buffer", "<i4"), ("offset", "<i4")])
 INLINE_BYTES = 12
+_SHORT = np.dtype([("length", "<i4"), ("value", np.void, INLINE_BYTES)])
 _DATA_BUFFER_BYTES = (1 << 31) - 1
 _BLOCK_VIEWS = 1 << 15
 _SPARSE = 8
+_DENSE = 0.75
+"""Values are left where they are, and short ones between them, if they are so much of the data."""
 _BLOCK_HEADS = 1 << 12
 _MOST_BYTES_AT_ONCE = 256
 _PREFIX = np.dtype("<u4")
@@ -54,7 +57,35 @@ _WORD = np.dtype("<u8")
 _PLACES = np.arange(VIEW.itemsize) - 4
 _PADDING = np.where(np.arange(INLINE_BYTES + 2)[:, None] <= _PLACES, 0xFF, 0).astype(UINT8).view(_WORD).T.copy()
 """The bits of both words of a view that are zeros by its length; none from `INLINE_BYTES` on."""
+_KEPT = np.ascontiguousarray(~_PADDING.T)
 _HIGH_BITS = np.where(_PLACES < 0, 0, 0x80).astype(UINT8).view(_WORD)
+
+
+def _make_views(views: Values, data: Bytes, lengths: Values, number: int) -> Bytes:
+    """Fill in views of the values that lie end to end in the data, some there at least, and give the data buffer that
+    the long ones point to by its number.
+    """
+    long_bytes = int(lengths[lengths > INLINE_BYTES].sum(dtype=np.int64))
+    is_dense = long_bytes >= _DENSE * data.size
+    held = data if is_dense else np.empty(long_bytes, UINT8)
+    start = place = 0
+    for first in range(0, len(views), _BLOCK_HEADS):
+        own, sizes = views[first : first + _BLOCK_HEADS], lengths[first : first + _BLOCK_HEADS].astype(np.int64)
+        is_long = sizes > INLINE_BYTES
+        starts = places = start + sizes.cumsum() - sizes
+        start += int(sizes.sum())
+        if not is_dense:
+            kept = sizes * is_long
+            places = place + kept.cumsum() - kept
+            gathered = gather(data, starts[is_long], sizes[is_long])
+            held[place : place + gathered.size] = gathered
+            place += gathered.size
+        own.view(_SHORT)["value"] = heads(data, starts, INLINE_BYTES)
+        own["length"] = sizes
+        words = own.view(_WORD).reshape(-1, 2)
+        words &= _KEPT.take(sizes, axis=0, mode="clip")
+        np.copyto(words[:, 1], (places << 32 | number).view(_WORD), where=is_long)
+    return held
 
 
 class BinaryViewLayout(Layout):
@@ -155,25 +186,23 @@ class BinaryViewLayout(Layout):
             raise misfit(values, self.is_text, self.type) from None
         return self.of(data, lengths, mask)
 
-    def of(self, data: Bytes, lengths: Indices, mask: Values | None = None) -> Array:
-        """An array of the values that lie end to end in `data`; copies."""
-        starts = np.cumsum(lengths) - lengths
+    def of(self, data: Bytes, lengths: Values, mask: Values | None = None) -> Array:
+        """An array of the values that lie end to end in `data`, which is shared where hardly anything of it is short
+        enough to lie within views.
+        """
+        ends = np.cumsum(lengths, dtype=np.int64)
         views = np.zeros(len(lengths), VIEW)
-        views["length"] = lengths
-        heads = np.where(lengths > INLINE_BYTES, 4, lengths)
-        copy_stretches(views.view(UINT8), np.arange(len(lengths)) * VIEW.itemsize + 4, data, starts, heads)
-        long = np.flatnonzero(lengths > INLINE_BYTES)
-        ends = np.cumsum(lengths[long])
         buffers: list[Buffer] = []
-        first = 0
-        while first < len(long):
-            base = int(ends[first] - lengths[long[first]])
-            last = max(int(np.searchsorted(ends, base + _DATA_BUFFER_BYTES, "right")), first + 1)
-            own = long[first:last]
-            views["buffer"][own] = len(buffers)
-            views["offset"][own] = ends[first:last] - lengths[own] - base
-            buffers.append(buffer_of(gather(data, starts[own], lengths[own])))
-            first = last
+        first = base = 0
+        while base < len(data):
+            last = int(np.searchsorted(ends, base + _DATA_BUFFER_BYTES, "right"))
+            if last == first:
+                raise UsageError(f"{lengths[first]} bytes are too long for a view of {self.type}")
+            own, stop = slice(first, last), int(ends[last - 1])
+            held = _make_views(views[own], data[base:stop], lengths[own], len(buffers))
+            if held.size:
+                buffers.append(buffer_of(held))
+            first, base = last, stop
         return Array(self, len(lengths), (validity_of(mask), Buffer.of(views), *buffers))
 
     def to_pylist(self, array: Array) -> list[Any]:

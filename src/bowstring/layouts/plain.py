@@ -8,7 +8,7 @@ Only values of exactly one type are taken; whoever calls has a careful way for a
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pickle import Pickler, PicklingError
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -40,12 +40,18 @@ def blocks(values: Sequence[Any], size: int = _BLOCK_VALUES) -> Iterator[tuple[s
         yield slice(first, first + len(some)), some if type(some) is list else list(some)
 
 
-def lengths_of_values(values: Sequence[Any]) -> Values:
-    """The lengths of values, in less time where all of them fit a byte."""
+def whole_numbers(values: Iterable[int]) -> Values:
+    """Whole numbers from 0 on, such as lengths; as bytes where all of them fit, in less time."""
+    found = list(values)
     try:
-        return np.frombuffer(bytearray(map(len, values)), np.uint8)
+        return np.frombuffer(bytearray(found), np.uint8)
     except ValueError:
-        return np.fromiter(map(len, values), np.int64, len(values))
+        return np.array(found, np.int64)
+
+
+def lengths_of_values(values: Sequence[Any]) -> Values:
+    """The lengths of values."""
+    return whole_numbers(map(len, values))
 
 
 def object_array(values: list[Any]) -> Values:
@@ -64,6 +70,23 @@ def _addresses(filled: Values) -> Indices:
 
 
 _NONE, _TRUE, _FALSE = _addresses(object_array([None, True, False])).tolist()
+
+
+def present(values: list[Any]) -> tuple[list[Any], Mask | None]:
+    """The values that are not None, and the mask of them (None where all are).
+
+    Nobody else changes the list meanwhile.
+    """
+    filled = object_array(values)
+    mask: Mask = _addresses(filled) != _NONE
+    return (values, None) if mask.all() else (filled[mask].tolist(), mask)
+
+
+def scattered(found: Values, mask: Mask) -> Values:
+    """What was found for the values that are `present`, with zeros where the mask is not True."""
+    spread = np.zeros(len(mask), found.dtype)
+    spread[mask] = found
+    return spread
 
 
 def nulls_filled(values: list[Any], fill: Any) -> tuple[list[Any], Mask | None]:
