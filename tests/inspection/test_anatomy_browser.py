@@ -95,6 +95,7 @@ def test_a_click_on_a_buffer_tells_its_meaning_and_its_bytes(browser: Browser, s
         assert f"{start:,} to {stop - 1:,}" in text
         assert re.search(r"Record batch 1\s*›\s*id", text)
         assert seen.page.locator(".values li").first.inner_text() == "01040"
+        assert "The first 32 of 40." in text
         text = seen.choose(places["name", "validity"][0])
         assert "«Validity bitmaps»" in text
         assert "40, 10 of them null" in text
@@ -350,6 +351,8 @@ def test_ten_thousand_batches_are_on_the_page_and_usable_soon(browser: Browser, 
         assert page.evaluate("anatomy.leaves") > BATCHES * COLUMNS
         assert page.evaluate("document.querySelectorAll('*').length") < 2000
         assert "narrower than a pixel" in page.inner_text("#note")
+        parts = [text.split("\n")[0] for text in page.locator("#detail .parts li").all_inner_texts()]
+        assert parts[-4:] == ["Record batch 15", "… 9,984 more, on the map", "End of stream", "Footer"]
         page.fill("#goto-number", "9,999")
         page.keyboard.press("Enter")
         page.wait_for_selector("#detail h2:has-text('Record batch 9,999')")

@@ -17,7 +17,7 @@ from bowstring.datatypes.field import Metadata
 from bowstring.inspection.document import as_document
 from bowstring.inspection.inspector import inspect
 from bowstring.inspection.report import FieldReport, Inspection
-from bowstring.inspection.text import human_bytes, printable, share_of, shown_bytes
+from bowstring.inspection.text import human_bytes, percent, printable, share_of, shown_bytes
 
 _COLUMNS_SHOWN = 20
 _FIELDS_SHOWN = 40
@@ -92,10 +92,6 @@ def _count(number: int, what: str, plural: str | None = None) -> str:
     return f"{number:,} {what if number == 1 else plural or what + 's'}"
 
 
-def _percent(share: float) -> str:
-    return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
-
-
 def _facts(found: Inspection) -> Table:
     table = _table(("", False), ("", False), header=False)
     table.columns[0].no_wrap = True
@@ -138,7 +134,7 @@ def _places(found: Inspection) -> Table:
         ("other", held.other),
     ):
         if size or name != "other":
-            _row(table, name, human_bytes(size), f"{size:,}", _percent(share_of(size, held.total)))
+            _row(table, name, human_bytes(size), f"{size:,}", percent(share_of(size, held.total)))
     return table
 
 
@@ -152,7 +148,7 @@ def _columns(found: Inspection, limit: int | None) -> Table:
             printable(column.field.head, None if limit is None else _TYPE_CHARACTERS),
             f"{column.null_count:,}",
             human_bytes(column.total_bytes),
-            _percent(column.share),
+            percent(column.share),
         )
     return table
 

@@ -11,7 +11,7 @@ from bowstring.cli.streams import PATH, given, max_piped_option, named
 from bowstring.cli.tables import page, plain_table, terminal_width
 from bowstring.inspection.inspector import inspect
 from bowstring.inspection.report import ColumnReport, Inspection
-from bowstring.inspection.text import human_bytes, printable
+from bowstring.inspection.text import human_bytes, percent, printable
 
 FORMAT_VERSION = 1
 _COLUMNS_SHOWN = 100
@@ -57,7 +57,7 @@ def _cells(column: ColumnReport, found: Inspection, whole: bool) -> list[str]:
         encoding(column, found),
         f"{column.total_bytes:,}",
         human_bytes(column.total_bytes),
-        f"{100 * column.share:.1f} %",
+        percent(column.share),
     ]
 
 

@@ -59,3 +59,12 @@ def human_bytes(size_bytes: int) -> str:
 def share_of(part: int, whole: int) -> float:
     """The part as a fraction of the whole; 0 where there is no whole."""
     return part / whole if whole else 0.0
+
+
+def percent(share: float) -> str:
+    """A fraction in percent, with one decimal; what is less than any shown so is told as that.
+
+    >>> [percent(share) for share in (0, 0.0001, 0.0005, 0.25, 1)]
+    ['0.0 %', '< 0.1 %', '0.1 %', '25.0 %', '100.0 %']
+    """
+    return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"

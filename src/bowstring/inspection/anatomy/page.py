@@ -20,7 +20,7 @@ from bowstring.inspection.anatomy.anatomist import MAX_PARTS, dissected, open_wh
 from bowstring.inspection.anatomy.model import Anatomy, Leaf, Segment
 from bowstring.inspection.anatomy.packing import PageLimits, packed
 from bowstring.inspection.report import ColumnReport, FieldReport, Inspection
-from bowstring.inspection.text import human_bytes, printable, share_of, shown_bytes
+from bowstring.inspection.text import human_bytes, percent, printable, share_of, shown_bytes
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.opening import MAX_PIPED_BYTES
 
@@ -97,7 +97,12 @@ def _template() -> Template:
     except ImportError:
         raise MissingExtraError.of("jinja2", EXTRA) from None
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"human": human_bytes, "count": lambda n: f"{n:,}", "slug": lambda t: t.replace(" ", "-")}
+    environment.filters |= {
+        "human": human_bytes,
+        "percent": percent,
+        "count": lambda n: f"{n:,}",
+        "slug": lambda t: t.replace(" ", "-"),
+    }
     return environment.from_string(_asset("page.html.jinja"))
 
 
@@ -162,7 +167,7 @@ def _facts(found: Anatomy) -> list[tuple[str, str]]:
     facts += [
         ("Compression", " and ".join(encoding.codecs).upper() or "none"),
         ("Alignment", "—" if encoding.alignment_bytes is None else f"{encoding.alignment_bytes} bytes"),
-        ("Padding", f"{100 * share_of(_padding_bytes(found), found.total_bytes):.1f} %"),
+        ("Padding", percent(share_of(_padding_bytes(found), found.total_bytes))),
         ("Byte order", encoding.endianness),
         ("Metadata", encoding.metadata_version),
     ]

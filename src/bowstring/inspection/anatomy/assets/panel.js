@@ -82,13 +82,14 @@ function warningsOf([level, i]) {
   return out.slice(0, 5);
 }
 
+/** The parts of what is chosen: the first of them, how many are left out, and the last. */
 function childrenOf([level, i]) {
-  const out = [], most = level === WHOLE ? 20 : 40;
-  if (level === LEAFS) return [out, 0];
+  const most = level === WHOLE ? 20 : 40;
+  if (level === LEAFS) return [[], 0, []];
   const inner = level + 1, first = itemAt(inner, firstLeaf(level, i));
-  const last = N ? itemAt(inner, lastLeaf(level, i) - 1) : -1;
-  for (let k = first; k <= last && out.length < most; k++) out.push([inner, k]);
-  return [out, Math.max(0, last - first + 1 - out.length)];
+  const last = N ? itemAt(inner, lastLeaf(level, i) - 1) : -1, count = last - first + 1;
+  const span = (from, to) => Array.from({ length: Math.max(0, to - from) }, (_, k) => [inner, from + k]);
+  return count <= most ? [span(first, last + 1), 0, []] : [span(first, first + most - 2), count - most, span(last - 1, last + 1)];
 }
 /** The buffers of a column that take no byte: they have no place on the map. */
 function emptyBuffers(g) {
@@ -132,18 +133,20 @@ async function showDetail() {
   for (const [name, value] of factsOf(item)) what.append(make("dt", {}, name), make("dd", {}, value));
   left.append(what);
 
-  const [children, more] = childrenOf(item);
+  const [children, more, last] = childrenOf(item);
   if (children.length) {
     right.append(make("h3", {}, level === WHOLE ? "In it, in order" : level === PART ? "In this message" : "Its parts"));
     const list = make("ul", { class: "parts" });
-    for (const child of children) {
+    const add = (child) => {
       const [l, k] = child, facts = l === LEAFS ? leafFacts(k) : null;
       const name = l === LEAFS && facts.plan ? facts.label + (facts.plan.fields[facts.field][1] >= 0 ? " of " + facts.path : "") : titleOf(l, k);
       list.append(make("li", {}, l === LEAFS ? swatch(cat[k]) : make("span"), make("button", { type: "button", class: "link", click: () => choose(child) }, name), make("span", { class: "size" }, human(stopOf(l, k) - startOf(l, k)))));
-    }
+    };
+    children.forEach(add);
+    if (more) list.append(make("li", { class: "quiet" }, make("span"), make("span", {}, "… " + number(more) + " more, on the map")));
+    last.forEach(add);
     if (level === GROUP) for (const facts of emptyBuffers(i)) list.append(make("li", { class: "quiet" }, make("span"), make("span", {}, facts.label + (facts.plan.fields[facts.field][1] >= 0 ? " of " + facts.path : "") + (facts.role.startsWith("validity") ? ": left out, as nothing is null" : ": empty")), make("span", { class: "size" }, "0 bytes")));
     right.append(list);
-    if (more) right.append(make("p", { class: "under" }, "… and " + number(more) + " more, on the map"));
   }
   if (level !== WHOLE) right.append(...(await bytesOf(item)));
   if (turn !== shown) return;

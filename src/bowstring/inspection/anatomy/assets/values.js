@@ -234,6 +234,7 @@ function decoded(leaf, facts, bytes, size, list) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const little = !D.big, node = nodeOf(facts.p, facts.field), slots = node ? node.length : Infinity;
   const { element, type, role } = facts, items = [];
+  const extra = role === "offsets" && !type.includes("union") && !type.includes("list_view") ? 1 : 0;
   const title = make("h3", {}, role === "validity" ? "Which slots hold a value" : "Values");
   if (element === "bit") {
     for (let j = 0; j < Math.min(slots, bytes.length * 8, 96); j++) {
@@ -261,7 +262,6 @@ function decoded(leaf, facts, bytes, size, list) {
     }
   } else {
     const width = Number(element.slice(1)), form = element[0];
-    const extra = role === "offsets" && !type.includes("union") && !type.includes("list_view") ? 1 : 0;
     for (let j = 0; (j + 1) * width <= bytes.length && j < Math.min(slots + extra, 64); j++) {
       const at = j * width, decimal = type.match(/^decimal\d+\((\d+), (-?\d+)\)/);
       let value;
@@ -274,6 +274,7 @@ function decoded(leaf, facts, bytes, size, list) {
   }
   const nulls = ["data", "views", "indices"].includes(role) ? markNulls(items, beside(leaf, facts, "validity")) : 0;
   const told = items.length ? [title, list(items)] : [];
+  if (items.length && items.length < slots + extra) told.push(make("p", { class: "under" }, "The first " + items.length + (slots < Infinity ? " of " + number(slots + extra) : "") + "."));
   if (nulls) told.push(make("p", { class: "under" }, "Marked: slots that are null. What stands in them means nothing."));
   return told;
 }

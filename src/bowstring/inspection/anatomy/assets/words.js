@@ -11,7 +11,7 @@ function human(n) {
 }
 function share(n) {
   const of = (100 * n) / (D.total || 1);
-  return of === 0 ? "0 %" : of < 0.05 ? "under 0.1 %" : of.toFixed(1) + " %";
+  return of === 0 ? "0 %" : of < 0.05 ? "< 0.1 %" : of.toFixed(1) + " %";
 }
 
 function partTitle(p, isShort) {
