@@ -263,7 +263,7 @@ def test_a_moment_needs_an_offset_of_whole_minutes(value: Any) -> None:
             bs.fixed_shape_tensor(bs.int8(), [1, 2, 5], ["C", "H", "W"], [2, 0, 1]),
             b'{"shape":[1,2,5],"permutation":[2,0,1],"dim_names":["C","H","W"]}',
         ),
-        (bs.variable_shape_tensor(bs.int8(), 3), b""),
+        (bs.variable_shape_tensor(bs.int8(), 3), b"{}"),
         (
             bs.variable_shape_tensor(bs.int8(), 3, ["H", "W", "C"], uniform_shape=[400, None, 3]),
             b'{"dim_names":["H","W","C"],"uniform_shape":[400,null,3]}',
@@ -275,6 +275,19 @@ def test_the_metadata_is_that_of_the_specification(type_: Any, serialized: bytes
     plain = annotate(bs.field("x", type_))
     assert plain.metadata == {NAME_KEY: type_.extension_name.encode(), METADATA_KEY: serialized}
     assert resolve(plain).type == type_
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [bs.fixed_shape_tensor(bs.int8(), []), bs.opaque(bs.int8(), "", ""), bs.variable_shape_tensor(bs.int8(), 2)],
+    ids=str,
+)
+def test_pyarrow_takes_the_metadata_of_the_plainest_types(type_: Any) -> None:
+    sink = io.BytesIO()
+    with bs.new_stream(sink, bs.schema([bs.field("x", type_)])):
+        pass
+    peer = pa.ipc.open_stream(sink.getvalue()).schema.field("x").type
+    assert peer.extension_name == type_.extension_name
 
 
 NAIVE = bs.struct({"timestamp": bs.timestamp("s"), "offset_minutes": bs.int16()})

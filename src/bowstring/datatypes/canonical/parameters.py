@@ -42,9 +42,9 @@ def _no_constant(text: str) -> None:
 
 
 def write_parameters(**members: Any) -> bytes:
-    """The JSON object of the members that are not None, without spaces; empty metadata for none at all."""
+    """The JSON object of the members that are not None, without spaces."""
     held = {key: value for key, value in members.items() if value is not None}
-    return json.dumps(held, separators=(",", ":"), ensure_ascii=False).encode() if held else b""
+    return json.dumps(held, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def text(name: str, key: str, value: Any) -> str:
