@@ -46,19 +46,15 @@ VIEW = np.dtype([("length", "<i4"), ("prefix", "V4"), ("buffer", "<i4"), ("offse
 INLINE_BYTES = 12
 _SHORT = np.dtype([("length", "<i4"), ("value", np.void, INLINE_BYTES)])
 _DATA_BUFFER_BYTES = (1 << 31) - 1
-_BLOCK_VIEWS = 1 << 15
-_SPARSE = 8
 _DENSE = 0.75
 """Values are left where they are, and short ones between them, if they are so much of the data."""
 _BLOCK_HEADS = 1 << 12
 _MOST_BYTES_AT_ONCE = 256
-_PREFIX = np.dtype("<u4")
 _WORD = np.dtype("<u8")
 _PLACES = np.arange(VIEW.itemsize) - 4
 _PADDING = np.where(np.arange(INLINE_BYTES + 2)[:, None] <= _PLACES, 0xFF, 0).astype(UINT8).view(_WORD).T.copy()
 """The bits of both words of a view that are zeros by its length; none from `INLINE_BYTES` on."""
 _KEPT = np.ascontiguousarray(~_PADDING.T)
-_HIGH_BITS = np.where(_PLACES < 0, 0, 0x80).astype(UINT8).view(_WORD)
 
 
 def _make_views(views: Values, data: Bytes, lengths: Values, number: int) -> Bytes:
@@ -243,74 +239,6 @@ class BinaryViewLayout(Layout):
         return (byte_identities(data, offsets),)
 
     def check_full(self, array: Array) -> None:
-        mask, sizes = array.mask(), self._sizes(array)
-        used: dict[int, _Used] = {}
-        for first in range(0, array.length, _BLOCK_VIEWS):
-            views = self._checked(array, mask, first, min(first + _BLOCK_VIEWS, array.length), sizes)
-            self._check_inline(views, first)
-            for held, own in self._by_buffer(array, views):
-                starts = views["offset"][own].astype(np.int64)
-                heads = np.ndarray((held.size - 3,), _PREFIX, held, strides=(1,))[starts]
-                self._check_prefixes(views, own, heads, first)
-                if self.is_text:
-                    number = int(views["buffer"][own[0]])
-                    used.setdefault(number, _Used(held)).add(starts, starts + views["length"][own])
-        if not all(data.is_surely_text() for data in used.values()):
-            views = self.views(array)
-            for held, own in self._by_buffer(array, views):
-                starts = views["offset"][own].astype(np.int64)
-                text.check_ranges(held, starts, starts + views["length"][own], own)
+        from bowstring.layouts.view_validation import check_views  # which knows views by this module
 
-    def _check_prefixes(self, views: Values, own: Indices, heads: Values, first: int) -> None:
-        prefixes = views["prefix"][own].view(_PREFIX)
-        bad = heads != prefixes
-        if bad.any():
-            at = first_bad(bad)
-            prefix, head = prefixes[at].tobytes(), heads[at].tobytes()
-            raise InvalidDataError(f"views[{first + own[at]}] has the prefix {prefix!r}, its data begins with {head!r}")
-
-    def _check_inline(self, views: Values, first: int) -> None:
-        lengths = views["length"].astype(np.intp)
-        if lengths.min() > INLINE_BYTES:
-            return
-        words = np.ascontiguousarray(views).view(_WORD).reshape(-1, 2)
-        left, right = words.T
-        stray = (left & _PADDING[0].take(lengths, mode="clip")) | (right & _PADDING[1].take(lengths, mode="clip"))
-        if stray.any():
-            raise InvalidDataError(f"views[{first + first_bad(stray != 0)}] is inline, but not padded with zeros")
-        if self.is_text:
-            has_high = ((left & _HIGH_BITS[0]) | (right & _HIGH_BITS[1])) != 0
-            short = np.flatnonzero(has_high & (lengths <= INLINE_BYTES))
-            starts = np.arange(len(short)) * INLINE_BYTES
-            inside = words[short].view(UINT8)[:, 4:].reshape(-1)
-            text.check_ranges(inside, starts, starts + INLINE_BYTES, first + short)
-
-
-class _Used:
-    """What strings use of a data buffer."""
-
-    __slots__ = ("data", "first", "has_cuts_in_characters", "last", "total_bytes")
-
-    def __init__(self, data: Bytes) -> None:
-        self.data = data
-        self.first, self.last, self.total_bytes = data.size, 0, 0
-        self.has_cuts_in_characters = False
-
-    def add(self, starts: Indices, stops: Indices) -> None:
-        """More strings, from each start to its stop, none of them empty."""
-        self.first = min(self.first, int(starts.min()))
-        self.last = max(self.last, int(stops.max()))
-        self.total_bytes += int(stops.sum() - starts.sum())
-        if not self.has_cuts_in_characters:
-            behind = np.minimum(stops, self.data.size - 1)
-            cuts = text.continues(self.data[starts]) | (text.continues(self.data[behind]) & (behind == stops))
-            self.has_cuts_in_characters = bool(cuts.any())
-
-    def is_surely_text(self) -> bool:
-        """Whether all that lies between the first and the last of the strings is UTF-8, and no string ends within a
-        character; if not, they may be UTF-8 still. A few strings out of much data are not worth looking at it.
-        """
-        span = self.data[self.first : self.last]
-        if text.is_ascii(span):
-            return True
-        return not self.has_cuts_in_characters and span.size <= _SPARSE * self.total_bytes and text.fault(span) is None
+        check_views(array, self.is_text)

@@ -197,10 +197,14 @@ class PrimitiveLayout(Layout):
         return self.scalars.identity(array.values(1))
 
     def check_full(self, array: Array) -> None:
-        slots, mask = array.values(1), array.mask()
-        if mask is not None:
-            slots = slots[mask]
-        fault = self.scalars.check(slots)
-        if fault is not None:
-            index = fault[0] if mask is None else int(np.flatnonzero(mask)[fault[0]])
-            raise InvalidDataError(f"values[{index}]: {fault[1]} ({self.type})")
+        slots, validity = array.values(1), array.validity
+        for first in range(0, array.length, _BLOCK_VALUES):
+            some = slots[first : first + _BLOCK_VALUES]
+            if self.scalars.check(some) is None:
+                continue
+            valid = np.arange(len(some))
+            if validity is not None:  # what is wrong may lie under a null
+                valid = np.flatnonzero(bitmap.unpack(validity, array.offset + first, len(some)))
+            fault = self.scalars.check(some[valid])
+            if fault is not None:
+                raise InvalidDataError(f"values[{first + int(valid[fault[0]])}]: {fault[1]} ({self.type})")

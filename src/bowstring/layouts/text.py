@@ -12,6 +12,7 @@ import numpy as np
 from bowstring.errors import InvalidDataError
 from bowstring.layouts.base import put_nulls, spread
 from bowstring.layouts.gather import spaced
+from bowstring.layouts.utf8 import is_utf8
 from bowstring.memory.buffer import Bytes
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 _BLOCK_BYTES = 1 << 18
 _BLOCK_VALUES = 1 << 15
 _SPLIT_VALUES = 1 << 12
+_MANY_BYTES = 1 << 15
+"""From so many bytes on it is quicker to look at all of them at once than to decode them."""
 _SHORT_BYTES = 128
 _LONG_BYTES = 1 << 17
 _MARKS = (0, 1, 0x1F)
@@ -180,7 +183,9 @@ def continues(data: Values) -> Mask:
 
 
 def fault(data: Values) -> int | None:
-    """The position of the first byte that does not fit UTF-8; decodes a block at a time."""
+    """The position of the first byte that does not fit UTF-8; decodes a block at a time what is little or wrong."""
+    if data.size >= _MANY_BYTES and is_utf8(data):
+        return None
     at = 0
     while at < data.size:
         block = data[at : at + _BLOCK_BYTES]
