@@ -143,6 +143,8 @@ def _is_sound(data: bytes) -> bool:
                 is_file and all(map(is_swapped_by_pyarrow, reader.schema.types))
             ):  # arro3 takes streams of the other byte order for its own
                 return False
+            if report.batches.with_metadata and report.encoding.metadata_version == "V4":  # pyarrow refuses that
+                return False
             if any("\0" in name for name in names):  # C strings, which peers hand on, end there
                 return False
             if len(set(names)) < len(names) and not report.batches.count:  # polars gives one column of each name
