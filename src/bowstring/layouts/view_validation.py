@@ -41,6 +41,8 @@ class _Long(NamedTuple):
 
     def by_buffer(self) -> Iterator[tuple[int, _Long]]:
         """Each data buffer that they point to, by its number, and those that do."""
+        if not len(self.numbers):
+            return
         first = int(self.numbers[0])
         if (self.numbers == first).all():
             yield first, self
@@ -54,28 +56,23 @@ def check_views(array: Array, is_text: bool) -> None:
     """Check every valid view of an array of them, and with `is_text` that the values are UTF-8; raises
     `InvalidDataError` naming the first view of some block that is wrong.
     """
-    sizes = np.array([0 if b is None else b.size for b in array.buffers[2:]], np.int64)
+    buffers = [(buffer or EMPTY).bytes for buffer in array.buffers[2:]]
     used: dict[int, _Used] = {}
     for first, words, lengths in _blocks(array, _BLOCK_VIEWS):
         long = _long(words, lengths, first)
         if len(long.slots) < len(words):
             _check_inline(words, lengths, first, is_text)
-        if not len(long.slots):
-            continue
-        _check_places(long, sizes)
         for number, own in long.by_buffer():
-            data = _data(array, number)
-            _check_prefixes(own, data)
+            if not 0 <= number < len(buffers):
+                raise InvalidDataError(f"views[{own.slots[0]}] points to data buffer {number} of {len(buffers)}")
+            data = buffers[number]
+            _check_long(own, data)
             if is_text and not _is_dense_ascii(data, own):
                 used.setdefault(number, _Used(data)).add(own)
     if not all(data.is_surely_text() for data in used.values()):
         for first, words, lengths in _blocks(array, array.length):
             for number, own in _long(words, lengths, first).by_buffer():
-                text.check_ranges(_data(array, number), own.starts, own.stops, own.slots)
-
-
-def _data(array: Array, number: int) -> Bytes:
-    return (array.buffers[2 + number] or EMPTY).bytes
+                text.check_ranges(buffers[number], own.starts, own.stops, own.slots)
 
 
 def _blocks(array: Array, size: int) -> Iterator[tuple[int, Values, Values]]:
@@ -105,23 +102,14 @@ def _long(words: Values, lengths: Values, first: int) -> _Long:
     return _Long(own + first, words.view(_PREFIX)[:, 1], numbers[:, 2], starts, starts + lengths)
 
 
-def _check_places(long: _Long, sizes: Indices) -> None:
-    count, numbers = len(sizes), long.numbers
-    bad = (numbers < 0) | (numbers >= count)
-    if bad.any():
-        at = first_bad(bad)
-        raise InvalidDataError(f"views[{long.slots[at]}] points to data buffer {numbers[at]} of {count}")
-    ends = sizes.take(numbers)
-    bad = (long.starts < 0) | (long.stops > ends)
-    if bad.any():
-        at = first_bad(bad)
+def _check_long(long: _Long, data: Bytes) -> None:
+    """Check places and prefixes of views that point to a data buffer."""
+    if long.starts.min() < 0 or long.stops.max() > data.size:
+        at = first_bad((long.starts < 0) | (long.stops > data.size))
         raise InvalidDataError(
             f"views[{long.slots[at]}] points to bytes {long.starts[at]} to {long.stops[at]} of a data buffer of "
-            f"{ends[at]} bytes"
+            f"{data.size} bytes"
         )
-
-
-def _check_prefixes(long: _Long, data: Bytes) -> None:
     heads = np.ndarray((data.size - 3,), _PREFIX, data, strides=(1,))[long.starts]
     bad = heads != long.prefixes
     if bad.any():
