@@ -16,6 +16,8 @@ from bowstring.inspection.validating import Validator
 from bowstring.ipc import codecs
 from bowstring.ipc.opening import open_any
 from fuzz.anatomy import Anatomy, dissect
+from fuzz.inputs import Input
+from fuzz.oracles import check
 from fuzz.records import Node
 from tests.ipc.samples import as_stream, unkept
 
@@ -137,6 +139,17 @@ def test_runs_of_an_array_without_slots_may_end_anywhere() -> None:
     batch = bs.RecordBatch.from_arrays([runs], ["r"])
     with bs.open_stream(unkept(as_stream, batch)) as reader:  # pyarrow looks at what these run ends say
         assert reader.read_all().to_pydict() == {"r": []}
+
+
+def test_a_body_in_which_no_buffer_lies_is_served() -> None:
+    nulls = bs.record_batch({"n": bs.array([None, None], bs.null())})
+    for more in range(8, 104, 8):  # by addresses or packed, as the checksum has it
+        anatomy = dissect(written(nulls, kind="stream"))
+        assert anatomy is not None
+        anatomy.pieces[1].body += bytes(more)
+        data = anatomy.render()
+        assert faults(data) == []
+        assert check(Input("served", data))
 
 
 def test_an_append_that_is_refused_for_statistics_lets_the_file_go_and_leaves_nothing(tmp_path: Path) -> None:

@@ -270,7 +270,7 @@ def _placed(header: BatchHeader, offsets: Any, body_bytes: int) -> BatchHeader:
         raw = bytearray(header.raw[:])
         np.frombuffer(raw, "<i8", 2 * shape.buffer_count, shape.buffers_at)[::2] = offsets
         header.raw = bytes(raw)
-        header.body_bytes = body_bytes
+    header.body_bytes = body_bytes
     return header
 
 
