@@ -176,7 +176,7 @@ def test_text_with_nulls_is_checked_as_each_value_would_be(data: bytes, cuts: st
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text, "_BLOCK_VALUES", block)
-        patch.setattr(text, "_SPLIT_VALUES", block)
+        patch.setattr(text, "BLOCK_STRINGS", block)
         assert named_by(lambda: array.validate(full=True)) in (wrong or [None])
         assert named_by(array.to_pylist) in (wrong or [None])
     if not wrong:

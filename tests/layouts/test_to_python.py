@@ -99,6 +99,49 @@ def test_short_and_long_strings_stand_side_by_side(type: Any, letter: str, most:
         assert bs.array(values, type).to_pylist() == values
 
 
+@pytest.mark.parametrize("most", [0, 1, 12, 13, 63, 65, 254, 255, 256, 700])
+@pytest.mark.parametrize("type", [bs.binary(), bs.large_binary(), bs.binary_view()])
+def test_byte_strings_of_any_bytes_and_lengths_come_out_whole(type: Any, most: int) -> None:
+    random = np.random.default_rng(11)
+    noise = random.integers(0, 256, most + 256, np.uint8).tobytes()
+    long, short = (
+        random.integers(0, most + 1, 700).tolist(),
+        [*random.integers(0, min(most, 9) + 1, 700).tolist(), most],
+    )
+    for sizes in (long, short, short[::-1], [most], [most] * 300, [0] * 300):
+        values = [noise[n % 256 : n % 256 + size] for n, size in enumerate(sizes)]
+        assert bs.array(values, type).to_pylist() == values
+        with_nulls = [None if n % 7 == 0 else value for n, value in enumerate(values)]
+        assert bs.array(with_nulls, type).slice(1).to_pylist() == with_nulls[1:]
+
+
+@pytest.mark.parametrize("type", [bs.binary(), bs.string()])
+def test_values_far_apart_stand_among_nulls_over_much_data(type: Any) -> None:
+    valid = np.arange(400) % 5 == 0
+    array = strings([b"word" if kept else b"\xff" * 3000 for kept in valid.tolist()], valid, type)
+    word = "word" if type == bs.string() else b"word"
+    assert array.to_pylist() == [word if kept else None for kept in valid.tolist()]
+
+
+@pytest.mark.parametrize("length", [3, 300])
+@pytest.mark.parametrize("type", [bs.string(), bs.string_view()])
+def test_nulls_stand_between_words_however_long_these_are(type: Any, length: int) -> None:
+    for letters in ("a", "aé", "👍"):
+        values = [None if n % 9 == 0 else letters * (length + n % 3) for n in range(400)]
+        assert bs.array([*values, None], type).to_pylist() == [*values, None]
+        assert bs.array(values, type).slice(1, 8).to_pylist() == values[1:9]
+
+
+def test_a_view_that_is_no_text_is_named_by_its_place_among_all() -> None:
+    for bad in (3, 20_000):
+        values = [b"ok", b"a word of more than twelve bytes"] * 10_001
+        values[bad] = b"\xc3"
+        made = bs.array(values, bs.binary_view())
+        views = bs.Array.from_buffers(bs.string_view(), len(values), made.buffers)
+        with pytest.raises(InvalidDataError, match=rf"values\[{bad}\] is no UTF-8"):
+            views.to_pylist()
+
+
 @pytest.mark.parametrize("letter", ["a", "é"])
 def test_strings_with_every_mark_come_out_whole(letter: str) -> None:
     values = [chr(n % 40) + letter * (n % 3) for n in range(ROWS)]

@@ -267,23 +267,37 @@ def spread(values: list[Any], places: Indices, length: int) -> list[Any]:
 
 
 _SPARSE = 8
+_MANY_NULLS = 4
 _BLOCK_NUMBERS = 1 << 13
-"""So many Python values are made before the next ones, while they are in the processor's cache."""
 
 
 def python_numbers(numbers: Values, mask: Mask | None) -> list[Any]:
     """NumPy's numbers or booleans as Python's, None where the mask is not True."""
     if mask is None:
         return numbers.tolist()  # type: ignore[no-any-return]
-    if _SPARSE * np.count_nonzero(mask) < len(mask):
-        places = mask.nonzero()[0]
-        return spread(numbers[places].tolist(), places, len(mask))
+    return values_by_blocks(len(mask), mask, lambda where: numbers[where].tolist(), _BLOCK_NUMBERS)
+
+
+def values_by_blocks(
+    length: int, mask: Mask | None, make: Callable[[slice | Indices], list[Any]], size: int
+) -> list[Any]:
+    """So many values, None where the mask is not True.
+
+    `make` is given the slots of a block that fits the processor's cache, or where many are null only the others: one at
+    least.
+    """
     found: list[Any] = []
-    for first in range(0, len(numbers), _BLOCK_NUMBERS):
-        own, valid = numbers[first : first + _BLOCK_NUMBERS], mask[first : first + _BLOCK_NUMBERS]
-        room = np.empty(len(own), np.dtype(object))
-        np.copyto(room, own, "unsafe", where=valid)
-        found += room.tolist()
+    for first in range(0, length, size):
+        block = slice(first, min(first + size, length))
+        if mask is None:
+            found += make(block)
+            continue
+        valid = mask[block]
+        if _MANY_NULLS * np.count_nonzero(valid) >= (_MANY_NULLS - 1) * len(valid):
+            found += put_nulls(make(block), valid)
+        else:
+            kept = valid.nonzero()[0]
+            found += spread(make(first + kept) if kept.size else [], kept, len(valid))
     return found
 
 

@@ -11,6 +11,7 @@ b'a string of more than twelve bytes'
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -30,6 +31,7 @@ from bowstring.layouts.base import (
     rebased_validity,
     taken_validity,
     validity_of,
+    values_by_blocks,
 )
 from bowstring.layouts.binary import encoded, misfit
 from bowstring.layouts.gather import check_bytes, copy_stretches, gather, heads, lay
@@ -136,28 +138,38 @@ class BinaryViewLayout(Layout):
         """Offsets from 0 (64 bits), and the bytes of all values end to end; null slots are empty. Copies."""
         views = self.views(array)
         lengths = views["length"].astype(np.int64)
-        offsets = np.zeros(len(views) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
-        check_bytes(int(offsets[-1]), sum(buffer.size for buffer in array.buffers[1:] if buffer is not None))
-        total, longest = int(offsets[-1]), int(lengths.max(initial=0))
+        check_bytes(int(lengths.sum()), self._held_bytes(array))
+        data, starts = self._spaced(array, views, lengths, 0)
+        return np.append(starts, len(data)), data
+
+    def _held_bytes(self, array: Array) -> int:
+        return sum(buffer.size for buffer in array.buffers[1:] if buffer is not None)
+
+    def _spaced(self, array: Array, views: Values, lengths: Indices, gap: int) -> tuple[Bytes, Indices]:
+        """The bytes of values end to end with `gap` bytes of anything behind each, and where each begins."""
+        stops = (lengths + gap).cumsum()
+        starts = stops - lengths - gap
+        total, longest = int(stops[-1]) if len(stops) else 0, int(lengths.max(initial=0))
         width = max(min(longest, 2 * total // max(len(views), 1), _MOST_BYTES_AT_ONCE), INLINE_BYTES)
         data = np.empty(total + width, UINT8)
         for first in range(0, len(views), _BLOCK_HEADS):
             own = views[first : first + _BLOCK_HEADS]
-            lay(data, offsets[first : first + len(own)], self._heads(array, own, width))
+            lay(data, starts[first : first + len(own)], self._heads(array, own, width))
         if longest > width:
             for held, slots in self._by_buffer(array, views, width):
-                copy_stretches(data, offsets[slots], held, views["offset"][slots].astype(np.int64), lengths[slots])
-        return offsets, data[:total]
+                copy_stretches(data, starts[slots], held, views["offset"][slots].astype(np.int64), lengths[slots])
+        return data[:total], starts
 
-    def _heads(self, array: Array, views: Values, width: int) -> Values:
-        """The first bytes of all values, as elements of NumPy's void type."""
-        rows = np.empty((len(views), width), UINT8)
-        rows[:, :INLINE_BYTES] = np.ascontiguousarray(views).view(UINT8).reshape(-1, VIEW.itemsize)[:, 4:]
-        elements = rows.view(np.dtype((np.void, width))).reshape(-1)
+    def _heads(self, array: Array, views: Values, width: int, lead: int = 0) -> Values:
+        """The first bytes of all values, as elements of NumPy's void type, behind `lead` bytes of anything."""
+        rows = np.empty((len(views), lead + width), UINT8)
+        inline, stride = np.dtype((np.void, INLINE_BYTES)), (lead + width,)
+        own = np.ascontiguousarray(views)
+        np.ndarray(len(own), inline, rows, lead, stride)[:] = np.ndarray(len(own), inline, own, 4, own.strides)
+        elements = np.ndarray(len(own), np.dtype((np.void, width)), rows, lead, stride)
         for held, slots in self._by_buffer(array, views):
             elements[slots] = heads(held, views["offset"][slots].astype(np.int64), width)
-        return elements
+        return rows.view(np.dtype((np.void, lead + width))).reshape(-1)
 
     def _by_buffer(
         self, array: Array, views: Values, size_bytes: int = INLINE_BYTES
@@ -202,9 +214,37 @@ class BinaryViewLayout(Layout):
         return Array(self, len(lengths), (validity_of(mask), Buffer.of(views), *buffers))
 
     def to_pylist(self, array: Array) -> list[Any]:
-        offsets, data = self.flatten(array)
-        slices = text.slices if self.is_text else text.byte_slices
-        return slices(data, offsets, array.mask())
+        mask, sizes = array.mask(), self._sizes(array)
+        wanted = int(array.values(1)["length"].sum(dtype=np.int64, where=True if mask is None else mask))
+        if wanted > (held := self._held_bytes(array)):
+            self.views(array)
+            check_bytes(wanted, held)
+        found: list[Any] = []
+        for first in range(0, array.length, text.BLOCK_STRINGS):
+            stop = min(first + text.BLOCK_STRINGS, array.length)
+            views = self._checked(array, mask, first, stop, sizes)
+            make = partial(self._strings if self.is_text else self._byte_strings, array, views)
+            valid = None if mask is None else mask[first:stop]
+            try:
+                found += values_by_blocks(len(views), valid, make, len(views))
+            except UnicodeDecodeError:
+                offsets, data = self.flatten(array)
+                text.check(data, offsets, mask)
+                raise
+        return found
+
+    def _strings(self, array: Array, views: Values, where: slice | Indices) -> list[str]:
+        own = views[where]
+        lengths = own["length"].astype(np.int64)
+        return text.marked_strings(*self._spaced(array, own, lengths, 1), lengths)
+
+    def _byte_strings(self, array: Array, views: Values, where: slice | Indices) -> list[bytes]:
+        own = views[where]
+        lengths = own["length"].astype(np.int64)
+        if not text.are_pascal_strings(lengths):
+            return text.long_byte_strings(*self._spaced(array, own, lengths, 0), lengths)
+        width = max(int(lengths.max()), INLINE_BYTES)
+        return text.pascal_strings(self._heads(array, own, width, 1), lengths)
 
     def rebase(self, array: Array) -> Array:
         views = array.buffers[1] or EMPTY

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable
+import struct
+from collections.abc import Iterator
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.layouts.base import put_nulls, spread
-from bowstring.layouts.gather import spaced
+from bowstring.layouts.base import values_by_blocks
+from bowstring.layouts.gather import heads, spaced
 from bowstring.layouts.utf8 import is_utf8
-from bowstring.memory.buffer import Bytes
+from bowstring.memory.buffer import UINT8, Bytes
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import Indices, Values
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 
 _BLOCK_BYTES = 1 << 18
 _BLOCK_VALUES = 1 << 15
-_SPLIT_VALUES = 1 << 12
+BLOCK_STRINGS = 1 << 14
+_MOST_PASCAL_BYTES = 255
+_ROWS = 1 << 8
+_NARROW_BYTES = 64
 _MANY_BYTES = 1 << 15
 """From so many bytes on it is quicker to look at all of them at once than to decode them."""
 _SHORT_BYTES = 128
@@ -47,8 +51,15 @@ def slices(data: Bytes, offsets: Values, mask: Mask | None) -> list[str | None]:
 
     Raises `InvalidDataError` naming the first value that is no UTF-8.
     """
+
+    def make(where: slice | Indices) -> list[str]:
+        starts, lengths = _spans(offsets, where)
+        if mask is not None:
+            lengths *= mask[where]
+        return _strings(data, starts, lengths)
+
     try:
-        return _slices(data, offsets, mask, _words)
+        return values_by_blocks(len(offsets) - 1, mask, make, BLOCK_STRINGS)
     except UnicodeDecodeError:
         check(data, offsets, mask)
         raise
@@ -56,78 +67,112 @@ def slices(data: Bytes, offsets: Values, mask: Mask | None) -> list[str | None]:
 
 def byte_slices(data: Bytes, offsets: Values, mask: Mask | None) -> list[bytes | None]:
     """The bytes between consecutive offsets, which rise and lie within the data; None where the mask is not True."""
-    return _slices(data, offsets, mask, _byte_strings)
+    return values_by_blocks(
+        len(offsets) - 1, mask, lambda where: _byte_strings(data, *_spans(offsets, where)), BLOCK_STRINGS
+    )
 
 
-def _slices(
-    data: Bytes, offsets: Values, mask: Mask | None, cut: Callable[[Bytes, Indices, Indices], list[Any]]
-) -> list[Any]:
-    found: list[Any] = []
-    if mask is not None and 4 * np.count_nonzero(mask) < 3 * len(mask):
-        kept = mask.nonzero()[0]
-        starts, stops = offsets[kept].astype(np.int64), offsets[kept + 1]
-        for first in range(0, len(kept), _SPLIT_VALUES):
-            own = slice(first, first + _SPLIT_VALUES)
-            found += cut(data, starts[own], stops[own] - starts[own])
-        return spread(found, kept, len(mask))
-    for first in range(0, len(offsets) - 1, _SPLIT_VALUES):
-        cuts = offsets[first : first + _SPLIT_VALUES + 1].astype(np.int64)
-        starts, lengths = cuts[:-1], cuts[1:] - cuts[:-1]
-        if mask is None:
-            found += cut(data, starts, lengths)
-        else:
-            valid = mask[first : first + _SPLIT_VALUES]
-            found += put_nulls(cut(data, starts, lengths * valid if cut is _words else lengths), valid)
-    return found
+def _spans(offsets: Values, where: slice | Indices) -> tuple[Indices, Indices]:
+    """Where the values begin, and their lengths."""
+    starts = offsets[:-1][where].astype(np.int64)
+    return starts, offsets[1:][where] - starts
 
 
-def _words(data: Bytes, starts: Indices, lengths: Indices) -> list[str]:
-    """The strings from each of the rising starts on, of each length in bytes. Raises UnicodeDecodeError.
-
-    They are copied with a mark after each: Python splits there quicker than we can cut. A character that goes on in the
-    next value is none, as the mark stands in the middle of it.
-    """
-    if not len(lengths):
-        return []
+def _strings(data: Bytes, starts: Indices, lengths: Indices) -> list[str]:
+    """The strings from each of the rising starts on, of each length in bytes. Raises UnicodeDecodeError."""
     if int(lengths.sum()) > _SHORT_BYTES * len(lengths):
-        return _long_words(data, starts, lengths)
-    room, targets = spaced(data, starts, lengths, 1)
+        return long_strings(data, starts, lengths)
+    return marked_strings(*spaced(data, starts, lengths, 1), lengths)
+
+
+def marked_strings(room: Bytes, starts: Indices, lengths: Indices) -> list[str]:
+    """The strings that lie end to end in `room` with one byte of anything behind each. Raises UnicodeDecodeError.
+
+    Marks are put there: Python splits at them quicker than we can cut. A character that goes on in the next value is
+    none, as the mark stands in the middle of it.
+    """
+    if len(room) > (_SHORT_BYTES + 1) * len(starts):
+        return long_strings(room, starts, lengths)
     for mark in _MARKS:
-        room[targets[1:] - 1] = mark
+        room[starts[1:] - 1] = mark
         words = str(room[:-1].data, "utf-8").split(chr(mark))
-        if len(words) == len(lengths):
+        if len(words) == len(starts):
             return words
-    return _long_words(data, starts, lengths)
+    return long_strings(room, starts, lengths)
 
 
-def _long_words(data: Bytes, starts: Indices, lengths: Indices) -> list[str]:
-    """The same, one by one."""
+def long_strings(data: Bytes, starts: Indices, lengths: Indices) -> list[str]:
+    """The strings from each of the rising starts on, of each length in bytes, one by one. Raises UnicodeDecodeError."""
     found: list[str] = []
-    stops = starts + lengths
-    step = 1 + _LONG_BYTES * len(starts) // (1 + int(stops[-1] - starts[0]))
-    for first in range(0, len(starts), step):
-        own, past = starts[first : first + step], stops[first : first + step]
-        held = data[own[0] : past[-1]].data
-        places = zip((own - own[0]).tolist(), (past - own[0]).tolist(), strict=True)
+    for held, stops in _pieces(data, starts, lengths):
+        start = 0
         try:
-            text = str(held, "ascii")
+            text = str(held.data, "ascii")
         except UnicodeDecodeError:
-            raw = bytes(held)
-            found += [raw[start:stop].decode() for start, stop in places]
+            raw = held.tobytes()
+            found += [raw[start : (start := stop)].decode() for stop in stops.tolist()]
         else:
-            found += [text[start:stop] for start, stop in places]
+            found += [text[start : (start := stop)] for stop in stops.tolist()]
     return found
+
+
+def _pieces(data: Bytes, starts: Indices, lengths: Indices) -> Iterator[tuple[Bytes, Indices]]:
+    """The bytes from each of the rising starts on, of each length, end to end, some values at a time, and where the
+    values end in them.
+    """
+    step = 1 + _LONG_BYTES * len(starts) // (1 + int(lengths.sum()))
+    for first in range(0, len(starts), step):
+        own, sizes = starts[first : first + step], lengths[first : first + step]
+        stops = sizes.cumsum()
+        if own[-1] + sizes[-1] - own[0] == stops[-1]:
+            yield data[own[0] : own[0] + stops[-1]], stops
+        else:
+            yield spaced(data, own, sizes, 0)[0], stops
 
 
 def _byte_strings(data: Bytes, starts: Indices, lengths: Indices) -> list[bytes]:
     """The bytes from each of the rising starts on, of each length."""
-    if not len(lengths):
-        return []
-    if (starts[1:] == starts[:-1] + lengths[:-1]).all():
-        held = data[starts[0] : starts[-1] + lengths[-1]]
-    else:
-        held = spaced(data, starts, lengths, 0)[0]
-    return list(map(BytesIO(held.tobytes()).read, lengths.tolist()))
+    first, past = int(starts[0]), int(starts[-1] + lengths[-1])
+    if not are_pascal_strings(lengths) or past - first > _most_bytes(lengths):
+        return long_byte_strings(data, starts, lengths)
+    longest = int(lengths.max())
+    held = np.concatenate((np.zeros(1, UINT8), data[first:past], np.zeros(longest, UINT8)))
+    return pascal_strings(heads(held, starts - first, longest + 1), lengths)
+
+
+def are_pascal_strings(lengths: Indices) -> bool:
+    """Whether values are so short, and so alike in length, that they are best put into one array."""
+    longest = int(lengths.max())
+    return longest <= _MOST_PASCAL_BYTES and longest * len(lengths) <= _most_bytes(lengths)
+
+
+def _most_bytes(lengths: Indices) -> int:
+    return _NARROW_BYTES * len(lengths) + 4 * int(lengths.sum())
+
+
+def pascal_strings(elements: Values, lengths: Values) -> list[bytes]:
+    """The byte strings, as `are_pascal_strings` wants them, that elements of NumPy's void type have behind their first
+    byte, which is overwritten.
+
+    With its length there, each is what the module `struct` calls a Pascal string: it makes byte strings of many by one
+    call.
+    """
+    rows = elements.view(UINT8).reshape(len(elements), -1)
+    rows[:, 0] = lengths
+    form, whole = f"{rows.shape[1]}p", len(rows) // _ROWS * _ROWS
+    found: list[bytes] = []
+    for some in struct.iter_unpack(form * _ROWS, rows[:whole].data):
+        found += some
+    found += struct.unpack(form * (len(rows) - whole), rows[whole:].data)
+    return found
+
+
+def long_byte_strings(data: Bytes, starts: Indices, lengths: Indices) -> list[bytes]:
+    """The bytes from each of the rising starts on, of each length, one by one."""
+    found: list[bytes] = []
+    for held, stops in _pieces(data, starts, lengths):
+        found += map(BytesIO(held.data).read, np.diff(stops, prepend=0).tolist())
+    return found
 
 
 def check(data: Values, offsets: Values, mask: Mask | None) -> None:
