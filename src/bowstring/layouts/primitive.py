@@ -198,7 +198,7 @@ class PrimitiveLayout(Layout):
 
     def check_full(self, array: Array) -> None:
         slots, validity = array.values(1), array.validity
-        for first in range(0, array.length, _BLOCK_VALUES):
+        for first in range(0, array.length if slots.itemsize else 0, _BLOCK_VALUES):
             some = slots[first : first + _BLOCK_VALUES]
             if self.scalars.check(some) is None:
                 continue
