@@ -24,6 +24,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Let the end of the process find what is left: extension modules complain of what they take for leaks."""
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """The repository's root."""
