@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 import numpy as np
 
 from bowstring.errors import DataTypeError, NotFoundError
+from bowstring.layouts import verbs
 from bowstring.layouts.base import Layout, Values
 from bowstring.layouts.gather import check_length
 from bowstring.layouts.indexing import index_within, positions, span_within, whole
@@ -23,8 +24,7 @@ from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import Buffer
 
 if TYPE_CHECKING:
-    from bowstring.compute.ordering import NullPlacement, Order
-    from bowstring.datatypes.types import DataType, Int
+    from bowstring.datatypes.types import DataType
     from bowstring.exchange.frames.leaving import ToPandas
 
 
@@ -270,94 +270,20 @@ class Array:
         """
         return self.layout.take(self, positions(indices, self.length))
 
-    def filter(self, mask: Sequence[bool | None] | Values | Array) -> Array:
-        """The slots at which `mask` is true, copied; a null in the mask drops its slot. Raises `UsageError` where the
-        mask is not boolean, or not of the array's length.
-        """
-        from bowstring.compute import selection
+    # Verbs (`bowstring.layouts.verbs`)
 
-        return selection.filter_array(self, mask)
-
-    def is_null(self, nan_is_null: bool = False) -> Array:
-        """An array of booleans: which slots hold no value; with `nan_is_null` also those that hold NaN.
-
-        A null in a dictionary, in a run or in the member of a union is one.
-        """
-        from bowstring.compute import nulls
-
-        return nulls.is_null(self, nan_is_null)
-
-    def drop_null(self) -> Array:
-        """The slots that hold a value; copied where there are others."""
-        from bowstring.compute import nulls
-
-        return nulls.drop_null(self)
-
-    def fill_null(self, fill_value: Any) -> Array:
-        """The array with `fill_value`, a Python value of its type, in the place of nulls; copied where there are any.
-
-        Raises `DataTypeError` where the value does not fit the type.
-        """
-        from bowstring.compute import nulls
-
-        return nulls.fill_null(self, fill_value)
-
-    def sort_indices(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> Array:
-        """The uint64 indices that put the array in order; equal values stay in theirs (`bowstring.compute.ordering`).
-
-        Nulls, and NaN next to them, come last or first. Raises `DataTypeError` for a type without order.
-        """
-        from bowstring.compute import ordering
-
-        return ordering.sort_indices(self, order, null_placement)
-
-    def sort(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> Array:
-        """The values in order, copied, as `sort_indices`."""
-        return self.take(self.sort_indices(order, null_placement))
-
-    def cast(self, target_type: DataType, safe: bool = True) -> Array:
-        """The values as those of another type, copied where they change (`bowstring.compute.casting`).
-
-        Raises `DataTypeError` where there is no such cast and, naming the value, where one overflows or would lose part
-        of itself; with `safe=False` such a value wraps around or is cut off. Text that spells no value is always
-        refused.
-        """
-        from bowstring.compute import casting
-
-        return casting.cast(self, target_type, safe)
-
-    def unique(self) -> Array:
-        """The distinct values in the order of their first appearance, copied; every NaN is one, and so is null."""
-        from bowstring.compute import encoding
-
-        return encoding.unique(self)
-
-    def dictionary_encode(self, index_type: Int | None = None) -> Array:
-        """The array as indices (int32 by default) into its distinct values; one that is encoded as it is.
-
-        Raises `DataTypeError` where the distinct values are too many for the indices.
-        """
-        from bowstring.compute import encoding
-
-        return encoding.dictionary_encode(self, index_type)
-
-    def run_end_encode(self, run_end_type: DataType | None = None) -> Array:
-        """The array as runs of the same value, with run ends of int32 by default; one that is encoded as it is."""
-        from bowstring.compute import encoding
-
-        return encoding.run_end_encode(self, run_end_type)
-
-    def run_end_decode(self) -> Array:
-        """A run-end encoded array as plain values, copied; any other array as it is."""
-        from bowstring.compute import encoding
-
-        return encoding.run_end_decode(self)
-
-    def dictionary_decode(self) -> Array:
-        """A dictionary-encoded array as plain values, copied; any other array as it is."""
-        from bowstring.layouts.dictionary import decode
-
-        return decode(self)
+    filter = verbs.filter
+    is_null = verbs.is_null
+    drop_null = verbs.drop_null
+    fill_null = verbs.fill_null
+    sort_indices = verbs.sort_indices
+    sort = verbs.sort
+    cast = verbs.cast
+    unique = verbs.unique
+    dictionary_encode = verbs.dictionary_encode
+    run_end_encode = verbs.run_end_encode
+    run_end_decode = verbs.run_end_decode
+    dictionary_decode = verbs.dictionary_decode
 
     # Comparing, checking, showing
 
