@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import tracemalloc
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -16,6 +18,9 @@ import pytest
 
 import bowstring as bs
 from bowstring.cli.main import main
+from bowstring.inspection.values import csv_line, json_line, rows_of, text_of, together
+from bowstring.layouts.registry import layout_of
+from bowstring.tabular.batch import RecordBatch
 from tests.cli.running import on_a_terminal, run_command, through_a_pipe, write
 
 NUMBERS = pa.table({"n": range(5000), "text": [f"row {n}" for n in range(5000)]})
@@ -194,3 +199,41 @@ def test_no_value_steers_a_terminal(tmp_path: Path) -> None:
     path = write(tmp_path / "x.arrow", pa.table({"a": ["\x9b2J\x1b[2J\u202e"]}))
     for form in ("table", "jsonl", "csv"):
         assert not set("".join(on_a_terminal(60, "cat", "--format", form, path))) & set("\x1b\x9b\u202e")
+
+
+@pytest.mark.parametrize(
+    "column",
+    [{"text": ["x" * 100_000] * 1000}, {f"column {n}": np.arange(1000.0) for n in range(2000)}],
+    ids=["long", "wide"],
+)
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_the_first_rows_come_before_all_others_are_spelled_out(column: dict[str, Any], form: str) -> None:
+    batch = bs.record_batch(column)
+    rows = rows_of(batch)
+    lines = (
+        json_line(batch.column_names, row) if form == "jsonl" else csv_line(list(map(text_of, row))) for row in rows
+    )
+    tracemalloc.start()
+    try:
+        assert next(together(lines))
+        assert tracemalloc.get_traced_memory()[1] < 30_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_table_of_many_columns_spells_out_those_that_it_shows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = {f"c{n}": ["word"] for n in range(101)} | {"c101": [b"\xff\xff"]}
+    path = tmp_path / "data.arrow"
+    batch = bs.record_batch(columns)
+    broken = RecordBatch.from_arrays(
+        [*batch.columns[:101], batch.column(101).seen_as(layout_of(bs.string()))], batch.column_names
+    )
+    with bs.new_file(path, broken.schema) as writer:
+        writer.write_batch(broken)
+    for command in ("head", "cat"):
+        assert main([command, "--format", "table", str(path)]) == 0
+        assert "and 2 more columns (--all shows them)" in capsys.readouterr().err
+    assert main(["head", "--all", str(path)]) == 1
+    assert "column 'c101'" in capsys.readouterr().err

@@ -8,7 +8,15 @@ from itertools import islice
 
 import click
 
-from bowstring.cli.rows import column_option, limited, one_by_one, write_csv, write_json_lines, write_table
+from bowstring.cli.rows import (
+    COLUMNS_SHOWN,
+    column_option,
+    limited,
+    one_by_one,
+    write_csv,
+    write_json_lines,
+    write_table,
+)
 from bowstring.cli.streams import PATH, counted, given, max_piped_option, progress, telling
 from bowstring.ipc.opening import open_any
 
@@ -43,9 +51,11 @@ def cat(file: str | None, *, form: str | None, columns: tuple[str, ...], whole: 
         nullcontext() if is_terminal else progress("writing") as advance,  # a bar amid the rows would do no good
     ):
         batches = reader if advance is None else counted(reader, advance)
-        rows = limited(batches, None) if limit is None else limited(one_by_one(reader), limit + 1)
+        is_table = form == "table" or (form is None and is_terminal)
+        shown = COLUMNS_SHOWN if is_table and not whole else None
+        rows = limited(batches, None, shown) if limit is None else limited(one_by_one(reader), limit + 1, shown)
         some = rows if limit is None else islice(rows, limit)
-        if form == "table" or (form is None and is_terminal):
+        if is_table:
             write_table(reader.schema, some, whole)
         else:
             (write_csv if form == "csv" else write_json_lines)(reader.schema, some)

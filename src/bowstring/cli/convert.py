@@ -31,7 +31,7 @@ from bowstring.datatypes.field import Metadata, Schema
 from bowstring.datatypes.types import Dictionary
 from bowstring.errors import UsageError
 from bowstring.inspection.validating import sound
-from bowstring.inspection.values import check_rows, csv_line, json_line, rows_of, text_of
+from bowstring.inspection.values import check_rows, csv_line, json_line, rows_of, text_of, together
 from bowstring.ipc.api import new_file, new_stream
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.form import DictionaryDeltas, WireForm
@@ -286,16 +286,5 @@ def _write_text(sink: Sink, kind: str, schema: Schema, batches: Iterable[RecordB
         lines = chain(lines, rows)
     else:
         lines = (json_line(names, row) for batch in batches for row in rows_of(batch))
-    held: list[str] = []
-    for line in lines:
-        held.append(line)
-        if len(held) == 1000:
-            _put(sink, held)
-            held = []
-    _put(sink, held)
-
-
-def _put(sink: Sink, lines: list[str]) -> None:
-    raw = "".join(f"{line}\n" for line in lines).encode()
-    if raw:
-        sink.write([raw], len(raw))
+    for some in together(lines):
+        sink.write([some], len(some))

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import click
 
-from bowstring.cli.rows import column_option, limited, one_by_one, write_csv, write_json_lines, write_table
+from bowstring.cli.rows import (
+    COLUMNS_SHOWN,
+    column_option,
+    limited,
+    one_by_one,
+    write_csv,
+    write_json_lines,
+    write_table,
+)
 from bowstring.cli.streams import PATH, given, max_piped_option, telling
 from bowstring.ipc.opening import open_any
 
@@ -26,7 +34,7 @@ def head(
     """
     source = given(file)
     with telling(file), open_any(source, columns or None, max_piped_bytes=max_piped_bytes) as reader:
-        rows = limited(one_by_one(reader), count)
+        rows = limited(one_by_one(reader), count, COLUMNS_SHOWN if form == "table" and not whole else None)
         if form == "table":
             write_table(reader.schema, rows, whole)
         else:

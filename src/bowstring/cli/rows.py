@@ -16,15 +16,15 @@ from rich.text import Text
 from bowstring.datatypes.field import Schema
 from bowstring.errors import UsageError
 from bowstring.inspection.text import printable
-from bowstring.inspection.values import csv_line, json_line, rows_of, text_of
+from bowstring.inspection.values import csv_line, json_line, rows_of, text_of, together
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.stream import StreamReader
 from bowstring.tabular.batch import RecordBatch
 
 CELL_CHARACTERS = 40
-_COLUMNS_SHOWN = 100
+COLUMNS_SHOWN = 100
 _GAP = 2
-_TABLE_ROWS = 500
+_TABLE_ROWS, _TABLE_CELLS = 500, 5000
 _Row = Sequence[Any]
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -39,11 +39,15 @@ def one_by_one(reader: FileReader | StreamReader) -> Iterable[RecordBatch]:
     return map(reader.get_batch, range(len(reader))) if isinstance(reader, FileReader) else reader
 
 
-def limited(batches: Iterable[RecordBatch], limit: int | None) -> Iterator[_Row]:
-    """The rows of batches, the first `limit` of them; no batch is taken that is not needed."""
+def limited(batches: Iterable[RecordBatch], limit: int | None, columns: int | None = None) -> Iterator[_Row]:
+    """The rows of batches, the first `limit` of them and the first `columns` in them; no batch is taken that is not
+    needed.
+    """
     left = limit
     for number, batch in enumerate(batches if left is None or left > 0 else ()):
         part = batch if left is None else batch.slice(0, left)
+        if columns is not None and columns < part.num_columns:
+            part = part.select(range(columns))
         yield from rows_of(part, where=f"record batch {number}, ")
         if left is not None:
             left -= part.num_rows
@@ -77,25 +81,25 @@ def _with_names(names: Sequence[str], rows: Iterable[Iterable[str | None]]) -> I
 def _write(lines: Iterator[str]) -> None:
     out = sys.stdout.buffer
     sys.stdout.flush()
-    while some := list(islice(lines, 1000)):
-        out.write("".join(f"{line}\n" for line in some).encode())
+    for some in together(lines):
+        out.write(some)
     out.flush()
 
 
 def write_table(schema: Schema, rows: Iterable[_Row], whole: bool = False) -> None:
-    """Print names, types and rows as tables of up to 500 rows; on a terminal as many columns as fit.
+    """Print names, types and rows as tables of up to 500 rows, or of 5,000 cells; on a terminal as many columns as fit.
 
     Cells are cut to 40 characters, unless they are wanted `whole`.
     """
     console = Console(markup=False, highlight=False, emoji=False)
     width = console.width if console.is_terminal else None
     cut, left = None if whole else CELL_CHARACTERS, iter(rows)
-    shown = len(schema) if whole else _COLUMNS_SHOWN
+    shown = len(schema) if whole else COLUMNS_SHOWN
     names = [printable(name, cut) or "(no name)" for name in schema.names[:shown]]
     types = [printable(str(kind), cut) for kind in schema.types[:shown]]
+    at_once = min(_TABLE_ROWS, max(1, _TABLE_CELLS // max(1, len(names))))
     is_first = True
-    while (some := list(islice(left, _TABLE_ROWS))) or is_first:
-        cells = [[_cell(value, cut) for value in row[:shown]] for row in some]
+    while (cells := [[_cell(value, cut) for value in row[:shown]] for row in islice(left, at_once)]) or is_first:
         columns = [[names[i], types[i], *(row[i] for row in cells)] for i in range(len(names))]
         if width is not None and not whole:
             columns = _fitting(columns, width)

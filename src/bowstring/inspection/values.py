@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -16,21 +16,25 @@ import numpy as np
 
 from bowstring.datatypes.canonical.moments import OffsetMoment
 from bowstring.layouts import gather
+from bowstring.layouts.array import Array
 from bowstring.layouts.base import place
 from bowstring.tabular.batch import RecordBatch
 
-_AT_ONCE = 1024
+_ROWS_AT_ONCE, _CELLS_AT_ONCE, _BYTES_AT_ONCE = 1024, 1 << 16, 4 << 20
+_LINES_TOGETHER, _CHARACTERS_TOGETHER = 1000, 1 << 20
 _TICKS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _MUST_BE_QUOTED = frozenset('",\r\n')
 
 
-def rows_of(batch: RecordBatch, at_once: int = _AT_ONCE, where: str = "") -> Iterator[tuple[Any, ...]]:
-    """The rows as tuples of Python values, a few rows spelled out at a time; duplicate names do no harm.
+def rows_of(batch: RecordBatch, where: str = "") -> Iterator[tuple[Any, ...]]:
+    """The rows as tuples of Python values, as many spelled out at a time as take little memory; duplicate names do no
+    harm.
 
     Raises `InvalidDataError` or `DataTypeError` naming `where`, the row from which it counts and the column, and what
     `check_rows` raises.
     """
     check_rows(batch, where)
+    at_once = _rows_at_once(batch)
     for start in range(0, batch.num_rows, at_once):
         part = batch.slice(start, at_once)
         if part.num_columns == 0:
@@ -42,6 +46,31 @@ def rows_of(batch: RecordBatch, at_once: int = _AT_ONCE, where: str = "") -> Ite
                 with place(f"{where}{from_row}column {field.name!r}"):
                     columns.append(column.to_pylist())
             yield from zip(*columns, strict=True)
+
+
+def _rows_at_once(batch: RecordBatch) -> int:
+    held_bytes = max(1, sum(map(_own_bytes, batch.columns)))
+    few = min(_CELLS_AT_ONCE // max(1, batch.num_columns), _BYTES_AT_ONCE * batch.num_rows // held_bytes)
+    return max(1, min(few, _ROWS_AT_ONCE))
+
+
+def _own_bytes(array: Array) -> int:
+    """The bytes of all buffers of an array and its children; dictionaries are spelled out by the value."""
+    return sum(b.size for b in array.buffers if b is not None) + sum(map(_own_bytes, array.children))
+
+
+def together(lines: Iterable[str]) -> Iterator[bytes]:
+    """Lines with their ends in UTF-8, some in one piece: no more than are soon there."""
+    held: list[str] = []
+    characters = 0
+    for line in lines:
+        held.append(line)
+        characters += len(line)
+        if len(held) == _LINES_TOGETHER or characters >= _CHARACTERS_TOGETHER:
+            yield "\n".join((*held, "")).encode()
+            held, characters = [], 0
+    if held:
+        yield "\n".join((*held, "")).encode()
 
 
 def check_rows(batch: RecordBatch, where: str = "") -> None:
