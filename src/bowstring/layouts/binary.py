@@ -46,7 +46,7 @@ from bowstring.layouts.plain import (
     few_nulls_filled,
     lengths_of_values,
     present,
-    scattered,
+    put_present,
     whole_numbers,
 )
 from bowstring.layouts.ranking import byte_ranks
@@ -90,8 +90,8 @@ def encoded(values: Sequence[Any], is_text: bool) -> tuple[Bytes, Values, Mask |
         found = write(out, kept)
         if valid is not None:
             mask[where] = valid
-            found = scattered(found, valid)
-        lengths.append(found)
+        lengths.append(np.zeros(len(some), found.dtype))
+        put_present(found, valid, lengths[-1])
     return np.frombuffer(out.getvalue(), UINT8), np.concatenate(lengths), mask
 
 

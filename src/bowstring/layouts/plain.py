@@ -82,11 +82,12 @@ def present(values: list[Any]) -> tuple[list[Any], Mask | None]:
     return (values, None) if mask.all() else (filled[mask].tolist(), mask)
 
 
-def scattered(found: Values, mask: Mask) -> Values:
-    """What was found for the values that are `present`, with zeros where the mask is not True."""
-    spread = np.zeros(len(mask), found.dtype)
-    spread[mask] = found
-    return spread
+def put_present(found: Values, mask: Mask | None, out: Values) -> None:
+    """Put what was found for the values that are `present` to their places among zeros."""
+    if mask is None:
+        out[:] = found
+    else:
+        out[np.flatnonzero(mask)] = found
 
 
 def nulls_filled(values: list[Any], fill: Any) -> tuple[list[Any], Mask | None]:
@@ -127,18 +128,26 @@ def plain_booleans(values: list[Any]) -> tuple[Mask, Mask] | None:
     return (true, valid) if (known == valid).all() else None
 
 
-def plain_integers(values: list[Any], dtype: np.dtype[Any]) -> tuple[Values, Mask | None] | None:
-    """Python integers as those of a machine (0 for None), and the mask of those that are not None (None where all are);
-    None where others are among them, and such as do not fit. The list is changed, and nobody else changes it meanwhile.
-    """
-    count, mask = list(map(type, values)).count(int), None
-    if count < len(values):
-        values, mask = nulls_filled(values, 0)
-        if mask is None or np.count_nonzero(mask) > count:
-            return None
+def plain_integers(values: list[Any], dtype: np.dtype[Any]) -> Values | None:
+    """Python integers as those of a machine; None where other values are among them, and such as do not fit."""
+    if list(map(type, values)).count(int) < len(values):
+        return None
     try:
-        return np.frombuffer(struct.pack(f"{len(values)}{dtype.char}", *values), dtype), mask
+        return np.frombuffer(struct.pack(f"{len(values)}{dtype.char}", *values), dtype)
     except struct.error:
+        return None
+
+
+def plain_reals(values: list[Any]) -> Values | None:
+    """Python floats and integers, these rounded, as 64-bit floats; None where other values are among them, and such as
+    do not fit.
+    """
+    kinds = list(map(type, values))
+    if kinds.count(float) + kinds.count(int) < len(values):
+        return None
+    try:
+        return np.frombuffer(struct.pack(f"{len(values)}d", *values), np.float64)
+    except (struct.error, OverflowError):
         return None
 
 
@@ -176,14 +185,8 @@ class _Parts:
         self.write = self.kept.append
 
 
-def plain_floats(values: list[Any]) -> tuple[Values, Mask | None] | None:
-    """As `plain_integers`, for floats: 64-bit ones, of any byte order."""
-    filled, mask = nulls_filled(values, 0.0)
-    slots = _floats(filled)
-    return None if slots is None else (slots, mask)
-
-
-def _floats(values: list[Any]) -> Values | None:
+def plain_floats(values: list[Any]) -> Values | None:
+    """Python floats as 64-bit ones, of any byte order; None where other values are among them."""
     count = len(values)
     if count < FEW_VALUES:
         return np.array(values, np.float64) if {float}.issuperset(map(type, values)) else None

@@ -37,7 +37,7 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.equality import same, throughout
 from bowstring.layouts.joining import joined_validity, joined_values
-from bowstring.layouts.plain import FEW_VALUES, blocks, few_nulls_filled
+from bowstring.layouts.plain import FEW_VALUES, blocks, few_nulls_filled, present, put_present
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import EMPTY, Buffer
@@ -81,16 +81,22 @@ class PrimitiveLayout(Layout):
         return None if data is None else Array(self, len(values), (validity, Buffer.of(data)))
 
     def build_plain(self, values: Sequence[Any]) -> Array | None:
-        if not self.scalars.IS_NUMBER:
+        ways = self.scalars.plain_ways()
+        if not ways:
             return None
         if len(values) <= FEW_VALUES and (few := self._of_few(values)) is not None:
             return few
-        slots, mask = np.empty(len(values), self.dtype), None
+        slots, mask = np.zeros(len(values), self.dtype), None
         for where, some in blocks(values):
-            found = self.scalars.encode_plain(some)
-            if found is None:
-                return None
-            slots[where], valid = found
+            if mask is None and (found := ways[0](some)) is not None:
+                slots[where] = found
+                continue
+            kept, valid = present(some)
+            while (found := ways[0](kept)) is None:
+                ways = ways[1:]
+                if not ways:
+                    return None
+            put_present(found, valid, slots[where])
             if valid is not None:
                 mask = np.ones(len(values), np.bool_) if mask is None else mask
                 mask[where] = valid

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -41,16 +41,14 @@ class Scalars(ABC):
     def encode(self, values: Sequence[Any]) -> Values:
         """Python values as slots; raises TypeError, ValueError or OverflowError for one that does not fit exactly."""
 
-    def encode_plain(self, values: list[Any]) -> tuple[Values, Mask | None] | None:
-        """Python values of exactly one type, and None, as slots and which of them are valid (None where all are).
-
-        None where other values are among them, and such as do not fit. The list is changed, and nobody else changes it
-        meanwhile.
+    def plain_ways(self) -> tuple[Callable[[list[Any]], Values | None], ...]:
+        """Ways to make slots of values of exactly one Python type, or of two, the quickest first. Each gives None where
+        other values are among them, None as well, and such as do not fit.
         """
-        return None
+        return ()
 
     def pack_few(self, values: Sequence[Any]) -> bytes | None:
-        """As `encode_plain`, quicker for few values, for which None does not stand: their slots as bytes."""
+        """As the first of `plain_ways`, quicker for few values: their slots as bytes."""
         return None
 
     @abstractmethod

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from array import array as machine_array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from bowstring.datatypes.types import FixedSizeBinary, FloatingPoint, Int
 from bowstring.layouts.hashing import byte_identities
-from bowstring.layouts.plain import few_numbers, plain_floats, plain_integers
+from bowstring.layouts.plain import few_numbers, plain_floats, plain_integers, plain_reals
 from bowstring.layouts.ranking import byte_ranks
 from bowstring.layouts.scalars.base import Scalars, is_bytes, words_differ
 
@@ -39,8 +39,8 @@ class Integers(Scalars):
         code = {8: "b", 16: "h", 32: "i", 64: "q"}[type.bit_width]
         self._code = code if type.is_signed else code.upper()
 
-    def encode_plain(self, values: list[Any]) -> tuple[Values, Mask | None] | None:
-        return plain_integers(values, self.dtype)
+    def plain_ways(self) -> tuple[Callable[[list[Any]], Values | None], ...]:
+        return (lambda values: plain_integers(values, self.dtype),)
 
     def pack_few(self, values: Sequence[Any]) -> bytes | None:
         return few_numbers(values, int, self.dtype)
@@ -79,20 +79,31 @@ class Integers(Scalars):
 class Floats(Scalars):
     """Python floats, rounded to the width, and integers that need no rounding; NumPy floats of the same width."""
 
-    __slots__ = ()
+    __slots__ = ("_exact",)
+    """Integers up to here have a form."""
 
     IS_NUMBER: ClassVar[bool] = True
     BYTES_DECIDE: ClassVar[bool] = False
 
     def __init__(self, type: FloatingPoint) -> None:
         super().__init__(f"f{type.bit_width // 8}", fill=0.0)
+        self._exact = 1 << (np.finfo(self.dtype).nmant + 1)
 
-    def encode_plain(self, values: list[Any]) -> tuple[Values, Mask | None] | None:
+    def plain_ways(self) -> tuple[Callable[[list[Any]], Values | None], ...]:
+        return self._floats, self._reals
+
+    def _floats(self, values: list[Any]) -> Values | None:
         found = plain_floats(values)
-        if found is None or self.dtype.itemsize == found[0].itemsize:
-            return found
+        return None if found is None else self._rounded(found)
+
+    def _reals(self, values: list[Any]) -> Values | None:
+        found = plain_reals(values)
+        slots = None if found is None else self._rounded(found)
+        return None if slots is None or (np.abs(slots) >= self._exact).any() else slots
+
+    def _rounded(self, numbers: Values) -> Values:
         with np.errstate(over="ignore"):
-            return found[0].astype(self.dtype), found[1]
+            return numbers.astype(self.dtype, copy=False)
 
     def pack_few(self, values: Sequence[Any]) -> bytes | None:
         return few_numbers(values, float, self.dtype)
@@ -101,8 +112,7 @@ class Floats(Scalars):
         kinds = number_kinds(values)
         with np.errstate(over="ignore"):
             slots: Values = np.frombuffer(machine_array("d", values), np.float64).astype(self.dtype, copy=False)
-        every = 1 << (np.finfo(self.dtype).nmant + 1)  # integers up to here have a form
-        if kinds != {float} and (np.abs(slots) >= every).any():
+        if kinds != {float} and (np.abs(slots) >= self._exact).any():
             for value, slot in zip(values, slots.tolist(), strict=True):
                 if isinstance(value, (int, np.integer)) and int(value) != slot:
                     raise OverflowError(f"the integer {value} has no exact form")
@@ -127,7 +137,7 @@ class Floats(Scalars):
         with np.errstate(over="ignore"):
             slots = array.astype(self.dtype, copy=False)
         if array.dtype.kind != "f" and array.size:
-            exact = 1 << (np.finfo(self.dtype).nmant + 1)
+            exact = self._exact
             if (int(array.min()) < -exact or int(array.max()) > exact) and slots.tolist() != array.tolist():
                 raise OverflowError("an integer has no exact form")
         return slots, None
