@@ -13,7 +13,8 @@ from bowstring.layouts.dictionary import DictionaryLayout
 from bowstring.layouts.equality import begins_with
 from bowstring.layouts.extension import ExtensionLayout
 from bowstring.layouts.identity import numbered
-from bowstring.layouts.joining import lengths_of
+from bowstring.layouts.joining import dictionaries_of, lengths_of
+from bowstring.layouts.packed import packed
 
 
 def has_dictionary(layout: Layout) -> bool:
@@ -130,15 +131,14 @@ def united(arrays: Sequence[Array]) -> Array:
     coded = layout.storage
     if not isinstance(coded, DictionaryLayout) or has_dictionary(coded.dictionary):
         return layout.concat(unified(arrays))
-    distinct = {id(own): own for own in map(dictionary_of, arrays)}
-    dictionaries = list(distinct.values())
+    arrays = packed(arrays)
+    dictionaries, numbers = dictionaries_of(arrays)
     keys, validity = coded.joined_keys(arrays)
     whole = dictionaries[0]
     if len(dictionaries) > 1:
         whole, places = _merged(dictionaries)
         lengths = lengths_of(dictionaries)
-        start_of = dict(zip(distinct, (np.cumsum(lengths) - lengths).tolist(), strict=True))
-        keys += np.repeat([start_of[id(array.dictionary)] for array in arrays], lengths_of(arrays))
+        keys += np.repeat((np.cumsum(lengths) - lengths)[numbers], lengths_of(arrays))
         keys = places.take(keys, mode="clip") if len(places) else keys  # a null has no place in an empty dictionary
         if keys.size and keys.max() > np.iinfo(coded.indices.dtype).max:
             raise DataTypeError(f"a dictionary of {whole.length} values is too large for the indices of {layout.type}")

@@ -5,7 +5,7 @@ Batch message»), so a few rows at a time cost more in words about them than in 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, cycle, pairwise
 from typing import Any
 
 from bowstring.compute.unifying import has_dictionary, united
@@ -13,17 +13,15 @@ from bowstring.datatypes.field import Schema
 from bowstring.errors import ClosedError, DataTypeError, UsageError
 from bowstring.ipc.writers import BatchWriter, FileWriter, StreamWriter
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import Layout, place
+from bowstring.layouts.base import place
+from bowstring.layouts.packed import BLOCK_ARRAYS, Packed, pack
 from bowstring.layouts.registry import layout_of
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.build import array, record_batch
 
 _MOST_WAITING_ROWS = 2048
 _MOST_APART = 512
-_MOST_COLUMNS_APART = 10_240
-"""So many batches are joined at once, or of few columns so many columns, while they are in the processor's cache: later
-each of them would have to be fetched, and memory that is given back soon is at hand for the next ones.
-"""
+"""So many batches whose dictionaries are united, or that cannot be packed, are joined at once."""
 
 
 class CoalescingWriter(BatchWriter):
@@ -45,15 +43,17 @@ class CoalescingWriter(BatchWriter):
         self._max_bytes = max_bytes
         self._schema = writer.schema
         self._layouts = [layout_of(field.type) for field in self._schema]
-        self._open_ended = [(at, index) for at, layout in enumerate(self._layouts) for index in _open_ended(layout)]
-        self._nested = [at for at, layout in enumerate(self._layouts) if _is_nested(layout)]
         self._encoded = [at for at, layout in enumerate(self._layouts) if layout.dictionary is not None]
-        self._met: dict[int, Array | None] = {}
         self._held: list[RecordBatch] = []
+        """Batches of many rows, made of many, but for those that had to stay apart."""
         self._whole = 0  # so many of the held batches, the first ones, are joined
-        self._most_apart = _MOST_APART
-        if not self._encoded:
-            self._most_apart = max(_MOST_APART, _MOST_COLUMNS_APART // max(len(self._layouts), 1))
+        self._packed: list[Packed] = []
+        """The columns of the batches behind these."""
+        self._loose: list[RecordBatch] = []
+        """The batches behind these, of which only the rows are counted; at most `_most_loose`."""
+        self._most_packed = _MOST_APART if self._encoded else self._min_rows
+        self._most_loose = 1
+        self._met: dict[int, Array] = {}
         self._rows = self._bytes = 0
         self._names = self._schema.names
         self._waiting: list[list[Any]] = [[] for _ in self._names]
@@ -84,28 +84,12 @@ class CoalescingWriter(BatchWriter):
         columns = batch.source
         if len(columns) != len(self._layouts):
             raise UsageError(f"a batch of {len(columns)} columns, where the schema has {len(self._layouts)}")
-        try:
-            for at, index in self._open_ended:
-                buffer = columns[at].buffers[index]
-                if buffer is not None:
-                    self._bytes += buffer.size
-            for at in self._nested:
-                self._bytes += _size_bytes(columns[at])
-            for at in self._encoded:
-                dictionary = columns[at].dictionary
-                if dictionary is not None and dictionary is not self._met.get(at):
-                    self._met[at] = dictionary
-                    self._bytes += _size_bytes(dictionary)
-        except IndexError:
-            self._joined([batch])  # says which column is not what its field says
-            raise
-        self._held.append(batch)
+        self._loose.append(batch)
         self._rows += rows
+        if len(self._loose) >= self._most_loose:
+            self._pack()
         if self._rows >= self._min_rows or self._bytes >= self._max_bytes:
             self.flush()
-        elif len(self._held) - self._whole >= self._most_apart:
-            self._held[self._whole :] = self._as_one(self._held[self._whole :])
-            self._whole = len(self._held)
 
     def write_pydict(self, columns: Mapping[str, Any]) -> None:
         """Take rows as the values of each column, by the name of the column: all that `record_batch` takes.
@@ -159,11 +143,65 @@ class CoalescingWriter(BatchWriter):
         """Write what was gathered as one batch."""
         if self._waiting_rows:
             self._make()
+        self._pack()
+        self._join_packed()
+        self._met.clear()
         held = self._held
         self._held, self._whole, self._rows, self._bytes = [], 0, 0, 0
-        self._met.clear()
         for batch in self._as_one(held):
             self._writer.write_batch(batch)
+
+    def _pack(self) -> None:
+        """Take the loose batches apart, so that nothing of them is needed any more; what cannot be packed is held."""
+        loose, self._loose = self._loose, []
+        if not loose:
+            return
+        columns = self._columns(loose)
+        if not self._packed:
+            self._packed = list(map(Packed, self._layouts))
+        size_bytes = pack(self._packed, columns) if columns else None
+        if size_bytes is None:
+            size_bytes = self._kept_bytes(columns)
+            self._join_packed()
+            self._held += loose
+            if len(self._held) - self._whole >= _MOST_APART:
+                self._held[self._whole :] = self._as_one(self._held[self._whole :])
+                self._whole = len(self._held)
+        elif len(self._packed[0]) >= self._most_packed:
+            self._join_packed()
+        self._bytes += size_bytes
+        room = (self._max_bytes - self._bytes) * len(loose) // max(size_bytes, 1)
+        most = BLOCK_ARRAYS // max(len(self._layouts), 1)
+        if self._packed:
+            most = min(most, self._most_packed - len(self._packed[0]))
+        self._most_loose = max(1, min(room // 2, 2 * len(loose), most))  # too late only where batches suddenly grow
+
+    def _kept_bytes(self, columns: Sequence[Array]) -> int:
+        """The bytes that held arrays keep alive, as far as they are not in proportion to the rows."""
+        size_bytes = sum(map(_open_ended_bytes, columns))
+        for column in columns:
+            dictionary = column.dictionary
+            if dictionary is not None and id(dictionary) not in self._met:
+                self._met[id(dictionary)] = dictionary
+                size_bytes += _size_bytes(dictionary)
+        return size_bytes
+
+    def _join_packed(self) -> None:
+        """Hold what is packed as a batch; as those that it came as where their dictionaries are too many values for
+        one.
+        """
+        packed, self._packed = self._packed, []
+        if not packed or not len(packed[0]):
+            return
+        try:
+            columns = [
+                united(column) if has_dictionary(column.layout) else column.layout.concat(column) for column in packed
+            ]
+        except DataTypeError:
+            self._held += [RecordBatch(self._schema, row[0].length, row) for row in zip(*packed, strict=True)]
+        else:
+            self._held.append(RecordBatch(self._schema, columns[0].length, columns))
+        self._whole = len(self._held)
 
     def _as_one(self, held: list[RecordBatch]) -> list[RecordBatch]:
         """Batches joined; as they are where their dictionaries are too many values for one."""
@@ -176,19 +214,27 @@ class CoalescingWriter(BatchWriter):
         return [RecordBatch(self._schema, sum([batch.num_rows for batch in held]), columns)]
 
     def _joined(self, held: Sequence[RecordBatch]) -> list[Array]:
-        rows = [batch.num_rows for batch in held]
-        out = []
-        columns = zip(*[batch.source for batch in held], strict=True)
-        for field, layout, chunks in zip(self._schema, self._layouts, columns, strict=True):
-            if [chunk.layout for chunk in chunks].count(layout) != len(chunks):
-                wrong = next(chunk for chunk in chunks if chunk.layout != layout)
-                raise UsageError(f"column {field.name!r} is {wrong.type}, its field says {field.type}")
-            lengths = [chunk.length for chunk in chunks]
-            if lengths != rows:
-                length, expected = next(pair for pair in zip(lengths, rows, strict=True) if pair[0] != pair[1])
-                raise UsageError(f"column {field.name!r} has {length} values in a batch of {expected} rows")
-            out.append(united(chunks) if has_dictionary(layout) else layout.concat(chunks))
-        return out
+        arrays, width = self._columns(held), len(self._layouts)
+        return [
+            united(arrays[at::width]) if has_dictionary(layout) else layout.concat(arrays[at::width])
+            for at, layout in enumerate(self._layouts)
+        ]
+
+    def _columns(self, batches: Sequence[RecordBatch]) -> list[Array]:
+        """The columns of the first batch, then those of the next one; raises `UsageError` where one is not as its field
+        or its batch says.
+        """
+        columns = list(chain.from_iterable([batch.source for batch in batches]))
+        rows = [rows for batch in batches for rows in [batch.num_rows] * len(self._layouts)]
+        is_fitting = [column.layout for column in columns] == self._layouts * len(batches)
+        if is_fitting and [column.length for column in columns] == rows:
+            return columns
+        for field, column, expected in zip(cycle(self._schema), columns, rows, strict=False):
+            if column.type != field.type:
+                raise UsageError(f"column {field.name!r} is {column.type}, its field says {field.type}")
+            if column.length != expected:
+                raise UsageError(f"column {field.name!r} has {column.length} values in a batch of {expected} rows")
+        return columns
 
     def close(self) -> None:
         """Write what was gathered, and close the writer."""
@@ -206,28 +252,28 @@ class CoalescingWriter(BatchWriter):
         """Stop writing, as the writer's `abandon`."""
         self._closed = True
         self._held.clear()
+        self._loose.clear()
+        self._packed.clear()
         self._waiting_rows = 0
         self._waiting.clear()
         self._writer.abandon()
 
     def __repr__(self) -> str:
-        state = (
-            "closed" if self._closed else f"{self._rows + self._waiting_rows} rows of {len(self._held)} batches held"
-        )
+        rows, batches = self._rows + self._waiting_rows, len(self._held) + len(self._loose)
+        batches += len(self._packed[0]) if self._packed else 0
+        state = "closed" if self._closed else f"{rows} rows of {batches} batches held"
         return f"<bowstring.CoalescingWriter: {state}>"
 
 
 _PLAIN = {list, tuple}
 
 
-def _is_nested(layout: Layout) -> bool:
-    """Whether arrays have parts beyond the declared buffers, a dictionary apart."""
-    return bool(layout.children or layout.VARIADIC)
-
-
-def _open_ended(layout: Layout) -> list[int]:
-    """The buffers that may be of any size, however few the slots; of a nested layout all parts are looked at."""
-    return [] if _is_nested(layout) else [at for at, spec in enumerate(layout.buffers) if not spec.per_slot]
+def _open_ended_bytes(array: Array) -> int:
+    """The bytes of those buffers that may be of any size, however few the slots; of nested arrays all."""
+    if array.children or array.layout.VARIADIC:
+        return _size_bytes(array)
+    pairs = zip(array.layout.buffers, array.buffers, strict=False)
+    return sum([buffer.size for spec, buffer in pairs if buffer is not None and not spec.per_slot])
 
 
 def _size_bytes(array: Array) -> int:

@@ -14,7 +14,6 @@ import struct
 from collections.abc import Sequence
 from io import BytesIO
 from itertools import accumulate
-from operator import lt
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -39,7 +38,8 @@ from bowstring.layouts.base import (
 from bowstring.layouts.equality import same, throughout
 from bowstring.layouts.gather import gather
 from bowstring.layouts.hashing import byte_identities
-from bowstring.layouts.joining import joined_bytes, joined_cuts, joined_validity
+from bowstring.layouts.joining import joined_bytes, joined_cuts, joined_validity, sizes_of
+from bowstring.layouts.packed import packed
 from bowstring.layouts.plain import (
     FEW_VALUES,
     blocks,
@@ -258,12 +258,12 @@ class BinaryLayout(Layout):
         return Array(self, made.length, (taken_validity(array, indices), *made.buffers[1:]))
 
     def concat(self, arrays: Sequence[Array]) -> Array:
+        arrays = packed(arrays)
         lengths, first, last = joined_cuts(arrays)
-        data = [EMPTY if (held := array.buffers[2]) is None else held for array in arrays]
-        if (first < 0).any() or (lengths < 0).any() or any(map(lt, [held.size for held in data], last.tolist())):
+        if (first < 0).any() or (lengths < 0).any() or (last > sizes_of(arrays, 2)).any():
             for array in arrays:
                 self.cuts(array)  # raises
-        made = self.of(cut(lengths, self.offset_type, self.type), joined_bytes(data, first, last - first))
+        made = self.of(cut(lengths, self.offset_type, self.type), joined_bytes(arrays, 2, first, last - first))
         return Array(self, made.length, (joined_validity(arrays), *made.buffers[1:]))
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:

@@ -29,6 +29,7 @@ from bowstring.layouts.base import (
     validity_of,
 )
 from bowstring.layouts.joining import joined_bits, joined_validity
+from bowstring.layouts.packed import packed
 from bowstring.layouts.plain import FEW_VALUES, blocks, few_nulls_filled, plain_booleans
 from bowstring.memory import bitmap
 
@@ -99,6 +100,7 @@ class BooleanLayout(Layout):
         return Array(self, len(indices), (taken_validity(array, indices), taken))
 
     def concat(self, arrays: Sequence[Array]) -> Array:
+        arrays = packed(arrays)
         values = joined_bits(arrays, 1)
         return Array(self, len(values), (joined_validity(arrays), bitmap.pack(values)))
 

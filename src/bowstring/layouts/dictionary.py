@@ -29,7 +29,8 @@ from bowstring.layouts.base import (
     with_nulls,
 )
 from bowstring.layouts.equality import arrays_equal, begins_with
-from bowstring.layouts.joining import joined_validity, joined_values, lengths_of
+from bowstring.layouts.joining import dictionaries_of, joined_validity, joined_values, lengths_of
+from bowstring.layouts.packed import packed
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
@@ -84,14 +85,16 @@ class DictionaryLayout(Layout):
 
     def joined_keys(self, arrays: Sequence[Array]) -> tuple[Indices, Buffer | None]:
         """The `keys` of arrays end to end, and their validity bitmap."""
+        arrays = packed(arrays)
         raw, validity = joined_values(arrays, 1), joined_validity(arrays)
-        counts = np.array([-1 if array.dictionary is None else array.dictionary.length for array in arrays], np.int64)
+        words, numbers = dictionaries_of(arrays)
+        counts = lengths_of(words)[numbers]
         bad = (raw < 0) | (raw >= np.repeat(counts, lengths_of(arrays)))
         if validity is not None:
             mask = bitmap.unpack(validity, 0, len(raw))
             raw[~mask] = 0
             bad &= mask
-        if bad.any() or (counts < 0).any():
+        if bad.any():
             for array in arrays:
                 self.keys(array)  # raises
         return raw.astype(np.int64), validity

@@ -9,6 +9,7 @@ from bowstring.datatypes.extension import ExtensionType
 from bowstring.errors import WouldCopyError
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Indices, Layout, Values, place
+from bowstring.layouts.packed import Packed
 from bowstring.memory.bitmap import Mask
 
 
@@ -73,7 +74,8 @@ class ExtensionLayout(Layout):
         return self._storage.take(array.storage, indices).seen_as(self)
 
     def concat(self, arrays: Sequence[Array]) -> Array:
-        return self._storage.concat([array.storage for array in arrays]).seen_as(self)
+        stored = arrays.seen_as(self._storage) if isinstance(arrays, Packed) else [array.storage for array in arrays]
+        return self._storage.concat(stored).seen_as(self)
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         return self._storage.equal(left.storage, right.storage, nans_equal)

@@ -39,7 +39,8 @@ from bowstring.layouts.binary import check_ends, checked_offsets, cut, few_cuts,
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.gather import take_stretches
 from bowstring.layouts.identity import list_identity
-from bowstring.layouts.joining import joined_cuts, joined_validity, lengths_of
+from bowstring.layouts.joining import children_of, joined_cuts, joined_validity, lengths_of
+from bowstring.layouts.packed import packed
 from bowstring.layouts.plain import FEW_VALUES, blocks, few_nulls_filled, lengths_of_values, nulls_filled
 from bowstring.memory.buffer import Buffer
 
@@ -221,8 +222,9 @@ class ListLayout(Layout):
         return self.of(lengths, take_stretches(child, starts, lengths), taken_validity(array, indices))
 
     def concat(self, arrays: Sequence[Array]) -> Array:
+        arrays = packed(arrays)
         lengths, first, last = joined_cuts(arrays)
-        children = [array.children[0] for array in arrays]
+        children = children_of(arrays, 0)
         counts = lengths_of(children)
         if (first < 0).any() or (lengths < 0).any() or (last > counts).any():
             for array in arrays:

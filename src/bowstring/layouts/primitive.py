@@ -37,6 +37,7 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.equality import same, throughout
 from bowstring.layouts.joining import joined_validity, joined_values
+from bowstring.layouts.packed import packed
 from bowstring.layouts.plain import FEW_VALUES, blocks, few_nulls_filled, present, put_present
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
@@ -84,7 +85,7 @@ class PrimitiveLayout(Layout):
         ways = self.scalars.plain_ways()
         if not ways:
             return None
-        if len(values) <= FEW_VALUES and (few := self._of_few(values)) is not None:
+        if len(values) <= FEW_VALUES and ((few := self._of_few(values)) is not None or not self.scalars.IS_NUMBER):
             return few
         slots, mask = np.zeros(len(values), self.dtype), None
         for where, some in blocks(values):
@@ -172,6 +173,7 @@ class PrimitiveLayout(Layout):
         return Array(self, len(indices), (taken_validity(array, indices), buffer_of(array.values(1)[indices])))
 
     def concat(self, arrays: Sequence[Array]) -> Array:
+        arrays = packed(arrays)
         slots = joined_values(arrays, 1)
         return Array(self, len(slots), (joined_validity(arrays), buffer_of(slots)))
 
