@@ -1,7 +1,7 @@
 """Changes that a hostile writer would make to format strings, addresses, and the names and parameters of extensions.
 
 Each is words with signs between them. Words go, are doubled, become others that are known, and numbers become such as
-hurt; a text ends as another one does that is known, so that the parameters of one come behind the name of another.
+hurt; a text begins or ends as another one that is known, so that the parameters of one come behind the name of another.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from fuzz.documents import changed_document
 from fuzz.mutations import EXTENSIONS, PARAMETERS, number_near
 
 FORMATS = (
-    *PLAIN.values(), *NESTED.values(), b"d:5,2", b"d:5,2,256", b"d:30,4,64", b"w:3", b"+w:2", b"+us:0,5", b"+ud:",
-    b"+ud:0,1,2", b"tss:", b"tsm:+02:00", b"tsu:UTC", b"tsn:Europe/Paris",
+    b"d:5,2", b"d:5,2,256", b"d:30,4,64", b"w:3", b"+w:2", b"+us:0,5", b"+ud:", b"tss:", b"tsm:+02:00", b"tsu:UTC",
+    b"tsn:Europe/Paris", b"vu", b"+m", b"tDm",
 )  # fmt: skip
+"""Those that mutations begin with: of every kind with parameters, and some without."""
 URIS = (
     b"unix:@bowstring-1f?want_data=1&free_data=2&ticket=t", b"unix:/run/x?want_data=1&remote_handle=AAEC",
     b"tcp://[::1]:80/x?want_data=0&free_data=1", b"unix:%40%00a?want_data=18446744073709551615",
 )  # fmt: skip
-KNOWN = {"format": FORMATS, "uri": URIS, "extension": EXTENSIONS}
+KNOWN = {"format": (*FORMATS, *PLAIN.values(), *NESTED.values()), "uri": URIS, "extension": EXTENSIONS}
 """The kinds of input that this is for, and texts that are known of each."""
 
 _SIGNS = re.compile(rb"([^\w-]+)")
@@ -57,18 +58,20 @@ def _changed(chance: random.Random, data: bytes, known: tuple[bytes, ...]) -> by
     parts, others = _SIGNS.split(data), _SIGNS.split(chance.choice(known))
     at, where = chance.randrange(len(parts)), chance.randrange(len(others))
     numbers = [place for place, part in enumerate(parts) if _NUMBER.fullmatch(part)]
-    pick = chance.randrange(8)
-    if pick < 3 and numbers:
+    pick = chance.randrange(10)
+    if pick < 4 and numbers:
         at = chance.choice(numbers)
         parts[at] = b"%d" % number_near(chance, int(parts[at]))
-    elif pick == 3:
-        del parts[at : at + chance.choice((1, 2))]
     elif pick == 4:
-        parts[at:at] = parts[at : at + 2]
+        del parts[at : at + chance.choice((1, 2))]
     elif pick == 5:
-        parts[at] = others[where]
+        parts[at:at] = parts[at : at + 2]
     elif pick == 6:
+        parts[at] = others[where]
+    elif pick == 7:
         parts[at:at] = others[where : where + chance.choice((1, 2))]
+    elif pick == 8:
+        parts[:at] = others[: where + 1]
     else:
         parts[at + 1 :] = others[where:]
     return b"".join(parts)
