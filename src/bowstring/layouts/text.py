@@ -27,7 +27,7 @@ _MOST_PASCAL_BYTES = 255
 _ROWS = 1 << 8
 _NARROW_BYTES = 64
 _MANY_BYTES = 1 << 15
-"""From so many bytes on it is quicker to look at all of them at once than to decode them."""
+_SAMPLES = 1 << 10
 _SHORT_BYTES = 128
 _LONG_BYTES = 1 << 17
 _MARKS = (0, 1, 0x1F)
@@ -227,9 +227,18 @@ def continues(data: Values) -> Mask:
     return found
 
 
+def _is_mostly_ascii(data: Values) -> bool:
+    """Whether most of some bytes out of many are ASCII."""
+    some = data[:: data.size // _SAMPLES]
+    return bool(2 * np.count_nonzero(some & 0x80) < len(some))
+
+
 def fault(data: Values) -> int | None:
-    """The position of the first byte that does not fit UTF-8; decodes a block at a time what is little or wrong."""
-    if data.size >= _MANY_BYTES and is_utf8(data):
+    """The position of the first byte that does not fit UTF-8.
+
+    Decodes a block at a time, which takes least where most is ASCII, or little; looks at other data all at once.
+    """
+    if data.size >= _MANY_BYTES and not _is_mostly_ascii(data) and is_utf8(data):
         return None
     at = 0
     while at < data.size:

@@ -127,13 +127,13 @@ def _check_inline(words: Values, lengths: Values, first: int, is_text: bool) -> 
     stray = (left >> np.minimum(bits + 32, 64)) | (right >> (np.maximum(bits, 32) - 32))  # NumPy shifts out all 64
     if stray.any():
         raise InvalidDataError(f"views[{first + own[first_bad(stray != 0)]}] is inline, but not padded with zeros")
-    if not is_text:
+    seen = int(np.bitwise_or.reduce(left)) >> 32 << 32 | int(np.bitwise_or.reduce(right))
+    if not is_text or not seen & _HIGH_BITS:
         return
-    high = np.flatnonzero(((left >> 32 << 32) | right) & _HIGH_BITS)
-    inside = words.take(high, axis=0).view(UINT8)[:, 4:].reshape(-1)
+    inside = words.view(UINT8)[:, 4:].reshape(-1)
     if text.continues(inside[::INLINE_BYTES]).any() or text.fault(inside) is not None:
-        starts = np.arange(len(high)) * INLINE_BYTES
-        text.check_ranges(inside, starts, starts + INLINE_BYTES, first + own[high])
+        starts = np.arange(len(own)) * INLINE_BYTES
+        text.check_ranges(inside, starts, starts + INLINE_BYTES, first + own)
 
 
 def _is_dense_ascii(data: Bytes, long: _Long) -> bool:
