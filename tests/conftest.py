@@ -18,15 +18,16 @@ settings.register_profile("thorough", settings.get_profile("default"), derandomi
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
-def pytest_collection_finish() -> None:
-    """Keep the garbage collector off the tests: each of the rounds that tests ask for would go through all of them."""
-    gc.collect()
-    gc.freeze()
-
-
 def pytest_unconfigure() -> None:
     """Let the end of the process find what is left: extension modules complain of what they take for leaks."""
     gc.unfreeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def known_to_stay() -> None:
+    """Keep the garbage collector off what was there before a file's tests: they ask for many of its rounds."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
