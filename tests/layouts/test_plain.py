@@ -6,10 +6,12 @@ import tracemalloc
 from array import array as machine_array
 from collections import UserList
 from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from enum import IntEnum
 from fractions import Fraction
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -303,3 +305,139 @@ def test_what_is_no_list_or_no_element_is_named_by_its_place(at: int) -> None:
     values[at] = {"a": 1}
     with pytest.raises(DataTypeError, match=rf"value {at}\b"):
         bs.array(values, bs.list_(bs.int64()))
+
+
+class Moment(datetime):
+    """A datetime of a type of its own."""
+
+
+class Elsewhere(tzinfo):
+    """A zone that cannot be hashed."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def utcoffset(self, when: datetime | None) -> timedelta:
+        """Two hours and a half."""
+        return timedelta(hours=2, minutes=30)
+
+    def dst(self, when: datetime | None) -> None:
+        """Unknown."""
+
+    def tzname(self, when: datetime | None) -> str:
+        """Any."""
+        return "elsewhere"
+
+
+MOMENTS = [
+    datetime(1970, 1, 1),
+    datetime(1, 1, 1),
+    datetime(9999, 12, 31, 23, 59, 59, 999999),
+    datetime(2024, 2, 29, 1),
+]
+SPANS = [timedelta(0), timedelta(microseconds=-1), timedelta(days=-9, seconds=3), timedelta(days=106_751)]
+TEMPORAL: dict[str, tuple[bs.DataType, list[Any]]] = {
+    "days": (bs.date32(), [date(1970, 1, 1), date(1, 1, 1), date(9999, 12, 31), date(2024, 2, 29)]),
+    "days in milliseconds": (bs.date64(), [date(1970, 1, 1), date(1, 1, 1), date(9999, 12, 31)]),
+    "moments": (bs.timestamp("us"), MOMENTS),
+    "moments of a zone": (bs.timestamp("us", "UTC"), [moment.replace(tzinfo=UTC) for moment in MOMENTS]),
+    "moments in seconds": (bs.timestamp("s"), [moment.replace(microsecond=0) for moment in MOMENTS]),
+    "moments in nanoseconds": (bs.timestamp("ns"), [MOMENTS[0], MOMENTS[3]]),
+    "spans": (bs.duration("us"), SPANS),
+    "spans in nanoseconds": (bs.duration("ns"), SPANS),
+    "times of day": (bs.time64("us"), [time(0), time(23, 59, 59, 999999), time(12, 30, fold=1)]),
+    "times of day in milliseconds": (bs.time32("ms"), [time(0), time(23, 59, 59, 999000)]),
+    "byte strings of one width": (bs.binary(3), [b"abc", b"\0\0\0", b"\xff\xfe\0"]),
+}
+
+
+@pytest.mark.parametrize("kind", TEMPORAL)
+@pytest.mark.parametrize("nulls", NULLS)
+def test_many_values_become_what_each_becomes_alone(kind: str, nulls: str) -> None:
+    type_, pattern = TEMPORAL[kind]
+    values = [None if NULLS[nulls](index) else pattern[index % len(pattern)] for index in range(70_000)]
+    made = bs.array(values, type_)
+    made.validate(full=True)
+    assert made.equals(
+        bs.concat_arrays([bs.array(values[first : first + 60], type_) for first in range(0, 70_000, 60)])
+    )
+    assert made.slice(0, 600).to_pylist() == values[:600]
+    assert made.null_count == values.count(None)
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "stray"),
+    [
+        (bs.date32(), date(2020, 1, 1), datetime(2020, 1, 1)),
+        (bs.timestamp("s"), datetime(2020, 1, 1), datetime(2020, 1, 1, 0, 0, 0, 1)),
+        (bs.timestamp("ns"), datetime(2020, 1, 1), datetime(2500, 1, 1)),
+        (bs.timestamp("us"), datetime(2020, 1, 1), date(2020, 1, 1)),
+        (
+            bs.timestamp("us", "UTC"),
+            MOMENTS[0].replace(tzinfo=UTC),
+            datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=5))),
+        ),
+        (bs.duration("ms"), timedelta(1), timedelta(microseconds=1)),
+        (bs.duration("us"), timedelta(1), timedelta.max),
+        (bs.duration("ns"), timedelta(1), timedelta(days=106_752)),
+        (bs.duration("ns"), timedelta(1), 1.5),
+        (bs.time64("us"), time(1), time(1, tzinfo=UTC)),
+        (bs.time64("us"), time(1), time(1, tzinfo=Elsewhere())),
+        (bs.time32("s"), time(1), time(1, microsecond=1)),
+        (bs.binary(3), b"abc", b"abcd"),
+        (bs.binary(3), b"abc", "abc"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_among_many_is_named_by_its_place(type_: bs.DataType, value: Any, stray: Any) -> None:
+    for nulls in ([], [None]):
+        with pytest.raises(DataTypeError, match="value 200"):
+            bs.array([*nulls, *[value] * (200 - len(nulls)), stray, value], type_)
+
+
+def test_moments_of_several_zones_and_types_are_the_moments_that_they_are() -> None:
+    odd = [
+        datetime(2020, 6, 1, 12, tzinfo=timezone(timedelta(hours=5))),
+        datetime(2020, 6, 1, 12, tzinfo=Elsewhere()),
+        datetime(2020, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Berlin")),
+        datetime(2020, 10, 25, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Berlin")),
+    ]
+    for others in ([], [datetime(2020, 6, 1)], [Moment(2020, 6, 1, tzinfo=UTC)], [np.datetime64("2020-06-01")]):
+        values = [*odd, *others] * 100
+        made = bs.array(values, bs.timestamp("us", "UTC"))
+        alone = bs.concat_arrays([bs.array([value], made.type) for value in values])
+        assert made.equals(alone)
+
+
+@pytest.mark.parametrize("type_", [bs.string_view(), bs.binary_view()], ids=str)
+@pytest.mark.parametrize("sizes", [[0], [12], [13], [3, 400], [1, 2, 30], [0, 12, 13, 100_000], [7, 12]], ids=str)
+@pytest.mark.parametrize("nulls", ["no", "rare", "frequent"])
+def test_views_are_made_of_values_of_all_lengths(type_: bs.DataType, sizes: list[int], nulls: str) -> None:
+    words = ["äx"[size % 2] * (size // (2 - size % 2)) for size in sizes]
+    pattern: list[Any] = [word.encode() if type_ == bs.binary_view() else word for word in words]
+    count = 50 if max(sizes) > 1000 else 9000
+    values = [None if NULLS[nulls](index) else pattern[index % len(pattern)] for index in range(count)]
+    made = bs.array(values, type_)
+    made.validate(full=True)
+    assert made.to_pylist() == values
+    needed = sum(
+        size for index in range(count) if (size := sizes[index % len(sizes)]) > 12 and values[index] is not None
+    )
+    assert needed <= sum(buffer.size for buffer in made.buffers[2:] if buffer is not None) <= needed / 0.75
+
+
+def test_strings_of_all_kinds_lie_end_to_end_wherever_nulls_stand() -> None:
+    kinds: list[Any] = ["ascii", "ä", "привет", "👍🏽", "", "\0", "x" * 300]
+    for first in (0, 100, 8191, 8192, 20_000):
+        values = ["plain"] * 25_000
+        values[first : first + len(kinds)] = kinds
+        for null in (first + 1, first + 3, 24_999):
+            with_null: list[Any] = [*values]
+            with_null[null] = None
+            made = bs.array(with_null, bs.string())
+            assert made.to_pylist() == with_null
+            assert (made.buffers[2] or bs.Buffer.of(b"")).size == sum(
+                len(value.encode()) for value in with_null if value is not None
+            )
+    surrogate: list[Any] = ["plain"] * 10_000 + ["\ud800", None]
+    with pytest.raises(DataTypeError, match="surrogates"):
+        bs.array(surrogate, bs.string())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from pickle import Pickler, PicklingError
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -128,9 +129,19 @@ def plain_booleans(values: list[Any]) -> tuple[Mask, Mask] | None:
     return (true, valid) if (known == valid).all() else None
 
 
+def are_all(values: list[Any], kind: type) -> bool:
+    """Whether all values are of exactly one type."""
+    return list(map(type, values)).count(kind) == len(values)
+
+
+def attributes(values: list[Any], *names: str) -> list[Values]:
+    """Attributes that are whole numbers of 64 bits, an array for each."""
+    return [np.fromiter(map(attrgetter(name), values), np.int64, len(values)) for name in names]
+
+
 def plain_integers(values: list[Any], dtype: np.dtype[Any]) -> Values | None:
     """Python integers as those of a machine; None where other values are among them, and such as do not fit."""
-    if list(map(type, values)).count(int) < len(values):
+    if not are_all(values, int):
         return None
     try:
         return np.frombuffer(struct.pack(f"{len(values)}{dtype.char}", *values), dtype)

@@ -10,13 +10,17 @@ import numpy as np
 
 from bowstring.datatypes.types import FixedSizeBinary, FloatingPoint, Int
 from bowstring.layouts.hashing import byte_identities
-from bowstring.layouts.plain import few_numbers, plain_floats, plain_integers, plain_reals
+from bowstring.layouts.plain import are_all, few_numbers, plain_floats, plain_integers, plain_reals
 from bowstring.layouts.ranking import byte_ranks
 from bowstring.layouts.scalars.base import Scalars, is_bytes, words_differ
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import Values
     from bowstring.memory.bitmap import Mask
+
+
+_MOST_JOINED_BYTES = 1 << 12
+"""The width may come from outside, and slots are made before the first value is looked at."""
 
 
 def number_kinds(values: Sequence[Any]) -> set[type]:
@@ -168,6 +172,15 @@ class FixedBytes(Scalars):
     def fill(self) -> bytes:
         """Zeros, made when they are wanted: the width may come from outside."""
         return bytes(self.dtype.itemsize)
+
+    def plain_ways(self) -> tuple[Callable[[list[Any]], Values | None], ...]:
+        return (self._joined,) if 0 < self.dtype.itemsize <= _MOST_JOINED_BYTES else ()
+
+    def _joined(self, values: list[Any]) -> Values | None:
+        width = self.dtype.itemsize
+        if not are_all(values, bytes) or not {width}.issuperset(map(len, values)):
+            return None
+        return np.frombuffer(b"".join(values), self.dtype)
 
     def encode(self, values: Sequence[Any]) -> Values:
         width = self.dtype.itemsize

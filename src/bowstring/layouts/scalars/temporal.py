@@ -11,6 +11,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from functools import lru_cache
+from itertools import repeat
+from operator import sub
+from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -18,6 +21,7 @@ import numpy as np
 
 from bowstring.datatypes.types import Date, Duration, Interval, Time, Timestamp
 from bowstring.errors import UnsupportedError
+from bowstring.layouts.plain import are_all, attributes
 from bowstring.layouts.scalars.base import Scalars, as_words, words_differ
 
 if TYPE_CHECKING:
@@ -27,10 +31,12 @@ if TYPE_CHECKING:
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 DAY_S = 86_400
 _EPOCH = datetime(1970, 1, 1)
+_EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = _EPOCH.toordinal()
 _FIRST_US = -62_135_596_800_000_000
 _LAST_US = 253_402_300_799_999_999
 _LONGEST_US = (1 << 63) - 1
+_MOST_DAYS = 10**8
 _NAT = np.iinfo(np.int64).min
 
 
@@ -81,6 +87,13 @@ class _Temporal(Scalars):
     @abstractmethod
     def _count(self, value: Any) -> int:
         """A Python value as a number of units."""
+
+    def plain_ways(self) -> tuple[Callable[[list[Any]], Values | None], ...]:
+        return (self._plain,)
+
+    @abstractmethod
+    def _plain(self, values: list[Any]) -> Values | None:
+        """Values of exactly Python's own type as slots; None where others are among them, and such as do not fit."""
 
     def encode(self, values: Sequence[Any]) -> Values:
         units = [v if type(v) is int else self._count_any(v) for v in values]
@@ -156,6 +169,14 @@ class _Microseconds(_Temporal):
         super().__init__(dtype, unit, numpy_kind)
         self._first_us, self._last_us = bounds_us
 
+    def _slots(self, microseconds: Values) -> Values | None:
+        """Microseconds as slots; None where one is no whole number of units, or beyond what a slot holds."""
+        per_second = PER_SECOND[self._unit]
+        if per_second > 10**6:
+            return None if (np.abs(microseconds) > _LONGEST_US // 1000).any() else microseconds * 1000
+        units, rest = np.divmod(microseconds, 10**6 // per_second)
+        return None if rest.any() else units.astype(self.dtype)
+
     @abstractmethod
     def _from_us(self, microseconds: Values) -> list[Any]:
         """Microseconds within the bounds as Python values."""
@@ -187,6 +208,15 @@ def _units(span: timedelta, unit: str) -> int:
     return units
 
 
+def _microseconds_of(spans: list[timedelta]) -> Values | None:
+    """Python's timedeltas in microseconds; None where one is beyond 64 bits or nearly so."""
+    days, seconds, microseconds = attributes(spans, "days", "seconds", "microseconds")
+    if (np.abs(days) > _MOST_DAYS).any():
+        return None
+    found: Values = (days * DAY_S + seconds) * 10**6 + microseconds
+    return found
+
+
 class Timestamps(_Microseconds):
     """Python datetimes: aware, in the type's zone, or naive where it has none. Naive ones are taken as UTC."""
 
@@ -208,6 +238,18 @@ class Timestamps(_Microseconds):
                 raise ValueError(f"finer than the unit {self._unit}")
             return _units(datetime(*moment.timetuple()[:6], moment.microsecond) - _EPOCH, "ns") + int(nanoseconds)
         return _units(moment - _EPOCH, self._unit)
+
+    def _plain(self, values: list[Any]) -> Values | None:
+        if not values or not are_all(values, datetime):
+            return None
+        try:
+            spans = list(map(sub, values, repeat(_EPOCH if values[0].tzinfo is None else _EPOCH_UTC)))
+        except (TypeError, ValueError, OverflowError):  # some with a zone and some without, or a zone that says no
+            return None
+        found = _microseconds_of(spans)
+        if found is None or (found < _FIRST_US).any() or (found > _LAST_US).any():
+            return None
+        return self._slots(found)
 
     def _from_us(self, microseconds: Values) -> list[Any]:
         moments: list[datetime] = microseconds.view("M8[us]").tolist()
@@ -240,6 +282,10 @@ class Durations(_Microseconds):
             raise TypeError("not a timedelta")
         return _units(value, self._unit) + int(getattr(value, "nanoseconds", 0))
 
+    def _plain(self, values: list[Any]) -> Values | None:
+        found = _microseconds_of(values) if are_all(values, timedelta) else None
+        return None if found is None else self._slots(found)
+
     def _from_us(self, microseconds: Values) -> list[Any]:
         return list(microseconds.view("m8[us]").tolist())
 
@@ -257,6 +303,12 @@ class Times(_Microseconds):
             raise TypeError("not a time of day without zone")
         span = timedelta(hours=value.hour, minutes=value.minute, seconds=value.second, microseconds=value.microsecond)
         return _units(span, self._unit)
+
+    def _plain(self, values: list[Any]) -> Values | None:
+        if not are_all(values, time) or not are_all([value.tzinfo for value in values], NoneType):
+            return None
+        hours, minutes, seconds, microseconds = attributes(values, "hour", "minute", "second", "microsecond")
+        return self._slots(((hours * 60 + minutes) * 60 + seconds) * 10**6 + microseconds)
 
     def _from_us(self, microseconds: Values) -> list[Any]:
         return [moment.time() for moment in microseconds.view("M8[us]").tolist()]
@@ -278,6 +330,12 @@ class Dates(_Temporal):
         if not isinstance(value, date) or isinstance(value, datetime):
             raise TypeError("not a date")
         return (value.toordinal() - _EPOCH_DAY) * self._per_day
+
+    def _plain(self, values: list[Any]) -> Values | None:
+        if not are_all(values, date):
+            return None
+        days = np.fromiter(map(date.toordinal, values), np.int64, len(values)) - _EPOCH_DAY
+        return (days * self._per_day).astype(self.dtype)
 
     def decode(self, slots: Values) -> list[Any]:
         days, rest = np.divmod(slots.astype(np.int64), self._per_day)
