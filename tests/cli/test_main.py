@@ -48,6 +48,13 @@ def test_of_data_that_breaks_off_the_hint_is_how_to_save_what_is_there() -> None
     assert one_line(TruncatedError("the file is cut off")) == f"bowstring: the file is cut off {hint}"
 
 
+def test_of_another_format_the_hint_is_how_to_convert_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
+    assert main(["head", str(tmp_path / "x.csv")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("(bowstring convert makes Arrow data of Parquet, CSV and JSON lines)")
+
+
 def test_a_file_that_is_not_there_is_one_line_and_status_1(
     failing_with: Callable[[BaseException], None], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,10 +15,14 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from bowstring.cli.settings import FAILED, INTERRUPTED, Settings, failure_line
-from bowstring.errors import BowstringError, MissingExtraError, TruncatedError
+from bowstring.errors import BowstringError, FormatMismatchError, MissingExtraError, TruncatedError
 
 _CLI_PACKAGES = ("click", "rich")
-_HINTS = ((MissingExtraError, ""), (TruncatedError, "bowstring recover saves what is whole, if anything is"))
+_HINTS = (
+    (MissingExtraError, ""),
+    (TruncatedError, "bowstring recover saves what is whole, if anything is"),
+    (FormatMismatchError, "bowstring convert makes Arrow data of Parquet, CSV and JSON lines"),
+)
 _WORDLESS = {"MemoryError": "there is not enough memory"}
 
 

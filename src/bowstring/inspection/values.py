@@ -151,7 +151,7 @@ def text_of(value: Any) -> str | None:
     plain = json_value(value)
     if plain is None or isinstance(plain, str):
         return plain
-    return as_json(plain)
+    return repr(plain) if type(plain) in (int, float) else as_json(plain)
 
 
 def csv_line(cells: Sequence[str | None]) -> str:
