@@ -64,22 +64,33 @@ def flatten(values: Sequence[Any], type: DataType) -> tuple[list[Any], Indices, 
     return list(chain.from_iterable(values)), np.fromiter(map(len, values), np.int64, len(values)), mask
 
 
-def lists_of_numbers(elements: Array, starts: Indices, lengths: Values) -> list[list[Any]] | None:
-    """The elements from each start on, of each length, as lists of Python's numbers or booleans; None where they are no
-    such or null.
+def lists_of_numbers(
+    elements: Array, starts: Indices, lengths: Values, mask: Mask | None = None
+) -> list[list[Any] | None] | None:
+    """The elements from each start on, of each length, as lists of Python's numbers or booleans, None where the mask is
+    not True; None altogether where the elements are no such or null.
     """
     numbers = None if elements.null_count else elements.layout.numbers(elements)
     if numbers is None:
         return None
-    found: list[list[Any]] = []
+    found: list[list[Any] | None] = []
     for first in range(0, len(starts), _BLOCK_NUMBER_LISTS):
         own = slice(first, first + _BLOCK_NUMBER_LISTS)
-        found += _number_lists(numbers, starts[own], lengths[own])
+        own_starts, own_lengths = starts[own], lengths[own]
+        if mask is None:
+            lists, order = _number_lists(numbers, own_starts, own_lengths)
+        else:
+            kept = mask[own].nonzero()[0]
+            lists, order = _number_lists(numbers, own_starts[kept], own_lengths[kept])
+            order = kept[order]
+        found += spread(lists, order, len(own_starts))
     return found
 
 
-def _number_lists(numbers: Values, starts: Indices, lengths: Values) -> list[list[Any]]:
-    """Lists of one length are the rows of one array to NumPy, which makes Python lists of them by one call. Where they
+def _number_lists(numbers: Values, starts: Indices, lengths: Values) -> tuple[list[list[Any]], Indices]:
+    """The lists, the shorter ones first, and where each of them belongs.
+
+    Lists of one length are the rows of one array to NumPy, which makes Python lists of them by one call. Where they
     are few or long they are made one by one.
     """
     kinds = np.minimum(lengths, _LONG_LIST).astype(np.uint8)
@@ -94,7 +105,7 @@ def _number_lists(numbers: Values, starts: Indices, lengths: Values) -> list[lis
             shape, strides = (numbers.size - length + 1, length), (numbers.itemsize,) * 2
             rows: Values = np.ndarray(shape, numbers.dtype, numbers, strides=strides)
             lists += rows[starts[own]].tolist()
-    return spread(lists, order, len(order))
+    return lists, order
 
 
 _BLOCK_LISTS = 1 << 11
@@ -175,16 +186,15 @@ class ListLayout(Layout):
         return self.of(lengths, self.children[0].build(elements), validity_of(mask))
 
     def to_pylist(self, array: Array) -> list[Any]:
-        return with_nulls(array, self._lists)
+        offsets = self.cuts(array)
+        starts = offsets[:-1].astype(np.int64) - int(offsets[0])
+        found = lists_of_numbers(self.elements(array, offsets), starts, offsets[1:] - offsets[:-1], array.mask())
+        return with_nulls(array, self._lists) if found is None else found
 
     def _lists(self, array: Array) -> list[Any]:
         offsets = self.cuts(array)
         elements = self.elements(array, offsets)
-        starts = offsets[:-1].astype(np.int64) - int(offsets[0])
-        found = lists_of_numbers(elements, starts, offsets[1:] - offsets[:-1])
-        if found is not None:
-            return found
-        found = []
+        found: list[Any] = []
         step = _BLOCK_LISTS if self.children[0].is_local else max(array.length, 1)
         for first in range(0, array.length, step):
             cuts = offsets[first : first + step + 1]
