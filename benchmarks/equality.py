@@ -20,6 +20,7 @@ from benchmarks.timing import Contender, Effort, Outcome, compare, timed
 
 GROUP = "equality"
 _ROWS = 10_000_000
+_COLUMNS, _BATCHES, _BATCH_ROWS = 20, 10, 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Shape:
     dtype: type[Any] | None
     bound: float | None
     has_nulls: bool = False
+    rows: int = _ROWS
 
     def make(self, rows: int, under_nulls: int) -> Any:
         """So many of them, as a pyarrow array; always the same, never at the same address."""
@@ -52,25 +54,41 @@ SHAPES = (
     Shape("int32", np.int32, 0.8),
     Shape("int64 with nulls", np.int64, 0.8, has_nulls=True),
     Shape("float64 with nulls", np.float64, 0.8, has_nulls=True),
-    Shape("strings", None, None),
-    Shape("strings with nulls", None, None, has_nulls=True),
+    Shape("strings", None, None, rows=_ROWS // 5),
+    Shape("strings with nulls", None, None, has_nulls=True, rows=_ROWS // 5),
 )
 
 
 def run(_folder: Path, effort: Effort) -> Iterator[Outcome]:
-    """Measure each kind of values."""
+    """Measure each kind of values, then a table."""
     for shape in SHAPES:
-        rows = effort.rows(_ROWS // 5 if shape.dtype is None else _ROWS)
+        rows = effort.rows(shape.rows)
         theirs, others = shape.make(rows, 1), shape.make(rows, 2)
         ours, mine = bowstring.array(theirs), bowstring.array(others)
         changed = pa.concat_arrays([others.slice(0, rows - 1), pa.array([None], others.type)])
         for left, right, other in ((theirs, others, changed), (ours, mine, bowstring.array(changed))):
             assert left.equals(right), f"{shape.name}: not equal"
             assert not left.equals(other), f"{shape.name}: equal to others"
-        yield compare(
-            (GROUP, f"{rows:,} {shape.name}"),
-            shape.bound,
-            Contender("bowstring", timed(partial(ours.equals, mine))),
-            [Contender("pyarrow", timed(partial(theirs.equals, others)))],
-            effort,
-        )
+        yield _compared(f"{rows:,} {shape.name}", shape.bound, (ours, mine), (theirs, others), effort)
+    theirs, others = (_table(effort.rows(_BATCH_ROWS)) for _ in range(2))
+    left_table, right_table = bowstring.table(theirs), bowstring.table(others)
+    assert left_table.equals(right_table)
+    assert not left_table.equals(bowstring.table(others.slice(1)))
+    line = f"a table of {_COLUMNS} columns × {_BATCHES} batches of {effort.rows(_BATCH_ROWS):,} numbers"
+    yield _compared(line, None, (left_table, right_table), (theirs, others), effort)
+
+
+def _table(rows: int) -> Any:
+    random = np.random.default_rng(2028)
+    return pa.Table.from_batches([data.numbers(random, rows, _COLUMNS) for _ in range(_BATCHES)])
+
+
+def _compared(line: str, bound: float | None, ours: Any, theirs: Any, effort: Effort) -> Outcome:
+    """The time for two equal things of ours, and of theirs."""
+    return compare(
+        (GROUP, line),
+        bound,
+        Contender("bowstring", timed(partial(ours[0].equals, ours[1]))),
+        [Contender("pyarrow", timed(partial(theirs[0].equals, theirs[1])))],
+        effort,
+    )
