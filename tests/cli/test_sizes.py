@@ -71,3 +71,17 @@ def test_a_narrow_terminal_has_a_line_a_column_with_whole_numbers(tmp_path: Path
     assert len(lines) == 4
     assert max(map(len, lines)) <= 60
     assert all("987,648" in line and "33.3 %" in line for line in lines[1:])
+
+
+def test_a_narrow_terminal_has_whole_numbers_and_fewer_of_them(tmp_path: Path) -> None:
+    path = write(tmp_path / "data.arrow", pa.table({"identifier": range(300), "s": ["text"] * 300}))
+    for width, titles in (
+        (80, "column type encoding bytes size share"),
+        (44, "column type encoding size share"),
+        (34, "column type size share"),
+    ):
+        first, *lines = on_a_terminal(width, "sizes", path)
+        assert first.split() == titles.split()
+        assert max(map(len, [first, *lines])) <= width
+        assert [line.rstrip()[-6:] for line in lines] == ["50.0 %", "50.0 %"]
+        assert all("KiB" in line for line in lines)

@@ -15,7 +15,7 @@ from bowstring.inspection.text import human_bytes, percent, printable
 
 FORMAT_VERSION = 1
 _COLUMNS_SHOWN = 100
-_NAME_CHARACTERS = 60
+_NAME_CHARACTERS, _LEAST_CHARACTERS = 60, 6
 _TITLES = ("column", "type", "encoding", "bytes", "size", "share")
 
 
@@ -35,11 +35,11 @@ def sizes(file: str | None, *, as_json: bool, show_all: bool, max_piped_bytes: i
         click.echo(json.dumps(_document(named(file), found), indent=2))
         return
     limit = None if show_all else _COLUMNS_SHOWN
-    table = plain_table(*((title, title in _TITLES[3:]) for title in _TITLES))
-    rows = [_cells(column, found, show_all) for column in found.columns_by_size()[:limit]]
+    titles, rows = list(_TITLES), [_cells(column, found, show_all) for column in found.columns_by_size()[:limit]]
     room = terminal_width()
     if room is not None and not show_all:
-        rows = _narrowed(rows, room)
+        titles, rows = _narrowed(rows, room)
+    table = plain_table(*((title, title in _TITLES[3:]) for title in titles))
     for row in rows:
         table.add_row(*row)
     with page() as console:
@@ -61,13 +61,22 @@ def _cells(column: ColumnReport, found: Inspection, whole: bool) -> list[str]:
     ]
 
 
-def _narrowed(rows: list[list[str]], width: int) -> list[list[str]]:
-    """The rows with names and types cut so that the numbers have room in a terminal of so many columns."""
-    widths = [max(map(len, (title, *cells))) for title, *cells in zip(_TITLES, *rows, strict=True)]
-    room = width - sum(widths[2:]) - 2 * (len(widths) - 1)
-    types = max(6, min(widths[1], room // 3, room - 12))
-    names = max(6, room - types)
-    return [[printable(name, names), printable(kind, types), *others] for name, kind, *others in rows]
+def _narrowed(rows: list[list[str]], width: int) -> tuple[list[str], list[list[str]]]:
+    """The titles and rows for a terminal of so many columns: names and types cut so that the numbers have room; where
+    there is none, without the sizes in bytes and then without the encodings.
+    """
+    columns = {title: cells for title, *cells in zip(_TITLES, *rows, strict=True)}
+    for title in ("", "bytes", "encoding"):
+        columns.pop(title, None)
+        widths = {title: max(map(len, (title, *cells))) for title, cells in columns.items()}
+        room = width - sum(widths.values()) - 2 * (len(widths) - 1) + widths["column"] + widths["type"]
+        if room >= min(widths["column"], _LEAST_CHARACTERS) + min(widths["type"], _LEAST_CHARACTERS):
+            break
+    types = max(_LEAST_CHARACTERS, min(widths["type"], room // 3, room - 12))
+    names = max(_LEAST_CHARACTERS, room - types)
+    columns["column"] = [printable(name, names) for name in columns["column"]]
+    columns["type"] = [printable(kind, types) for kind in columns["type"]]
+    return list(columns), list(map(list, zip(*columns.values(), strict=True)))
 
 
 def encoding(column: ColumnReport, found: Inspection) -> str:
