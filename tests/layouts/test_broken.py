@@ -440,3 +440,18 @@ def test_a_map_of_broken_keys_tells_of_the_keys_and_of_its_own_offsets() -> None
         "entries → field 'key': the null count is 1, but the validity bitmap has 2 nulls",
         "the offsets run from 0 to 9, not within the child's length of 3",
     ]
+
+
+@pytest.mark.parametrize("place", [0, 8191, 8192, 19_998])
+def test_a_time_beyond_the_day_is_named_by_its_place_unless_it_is_null(place: int) -> None:
+    slots, valid = np.zeros(20_000, np.int32), np.ones(20_000, bool)
+    slots[[place, -1]] = 86_400
+    valid[-1] = False
+
+    def times() -> bs.Array:
+        return bs.Array.from_buffers(bs.time32("s"), 20_000, [np.packbits(valid, bitorder="little"), slots])
+
+    with pytest.raises(bs.errors.InvalidDataError, match=rf"values\[{place}\]: 86400 is no time of day"):
+        times().validate(full=True)
+    valid[place] = False
+    times().validate(full=True)

@@ -199,6 +199,16 @@ def test_tables_are_equal_however_they_are_cut() -> None:
     assert TABLE != 1
 
 
+def test_a_value_in_the_last_of_batches_that_are_cut_alike_counts() -> None:
+    first, last = (bs.record_batch([bs.array(values)], names=["n"]) for values in ([1, 2], [3]))
+    table, same = bs.Table.from_batches([first, last]), bs.Table.from_batches([first, last.slice()])
+    other = bs.Table.from_batches([first, bs.record_batch([bs.array([4])], names=["n"])])
+    assert table == same
+    assert table.column(0) == same.column(0)
+    assert table != other
+    assert table.column(0) != other.column(0)
+
+
 def test_tables_are_copied_shown_and_measured() -> None:
     assert pickle.loads(pickle.dumps(TABLE)) == TABLE
     assert repr(TABLE) == "<bowstring.Table 6 rows x 2 columns in 3 batches>\nn: int64\ns: string"
