@@ -31,7 +31,8 @@ from fuzz.promises import TOO_MUCH, promise
 schemas.MAX_FIELDS = 5000
 _STRIDE = 4 << 20
 _MOST_BUFFERS = 40
-_ARENA = mmap.mmap(-1, _STRIDE * (_MOST_BUFFERS + 8))
+_ARENA = mmap.mmap(-1, _STRIDE * (_MOST_BUFFERS + 8), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+"""A worker's own: shared memory would be that of all which are forked from the process that imports this."""
 _BASE = ctypes.addressof(ctypes.c_char.from_buffer(_ARENA))
 _COUNTS = (0, 1, 2, 3, 5, 8, 64, 1 << 10, 1 << 17, -1, -2, -(1 << 63), 1 << 59, 1 << 62, (1 << 63) - 1)
 _SMALL = (0, 1, 2, 3, 4, 5, 9, 64, 1000, 1 << 16, -1, -2, -(1 << 31), -(1 << 63))
