@@ -255,7 +255,8 @@ def test_batches_whose_dictionaries_are_too_many_values_for_one_stay_apart() -> 
     assert [batch.to_pydict() for batch in bs.open_stream(sink.getvalue())] == [batch.to_pydict() for batch in held]
 
 
-def test_many_batches_become_one_although_some_are_joined_before() -> None:
+def test_many_batches_become_one_although_some_are_joined_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coalescing, "_MOST_APART", 128)
     count, sink = 3 * coalescing._MOST_APART + 5, io.BytesIO()
     held = [worded(str(number % 3), None) for number in range(count)]
     with bs.CoalescingWriter(bs.new_stream(sink, held[0].schema)) as writer:
@@ -268,7 +269,8 @@ def test_many_batches_become_one_although_some_are_joined_before() -> None:
     assert [one.values for one in bs.inspect(sink.getvalue()).dictionaries] == [3, 3]
 
 
-def test_dictionaries_that_grow_too_large_stay_as_few_batches() -> None:
+def test_dictionaries_that_grow_too_large_stay_as_few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coalescing, "_MOST_APART", 128)
     count, sink = 2 * coalescing._MOST_APART, io.BytesIO()
     held = [worded(f"{number // coalescing._MOST_APART}-{number % 100}") for number in range(count)]
     with bs.CoalescingWriter(bs.new_stream(sink, held[0].schema)) as writer:
@@ -277,3 +279,25 @@ def test_dictionaries_that_grow_too_large_stay_as_few_batches() -> None:
     found = list(bs.open_stream(sink.getvalue()))
     assert [batch.num_rows for batch in found] == [coalescing._MOST_APART] * 2
     assert bs.Table.from_batches(found).to_pydict() == bs.Table.from_batches(held).to_pydict()
+
+
+def test_batches_that_cannot_be_packed_stay_in_their_place() -> None:
+    whole = bs.record_batch({"n": list(range(600)), "s": [str(value) for value in range(600)]})
+    pieces = [whole.slice(at, 1) for at in range(600)]
+    made = [bs.record_batch(piece.to_pydict(), schema=whole.schema) for piece in pieces]
+    mixed = [made[at] if at // 100 % 2 else pieces[at] for at in range(600)]
+    found = written(mixed)
+    assert [batch.to_pydict() for batch in found] == [whole.to_pydict()]
+
+
+def test_slices_of_much_do_not_count_as_all_of_it() -> None:
+    whole = bs.record_batch({"n": np.arange(100_000)})
+    found = written([whole.slice(at, 1) for at in range(100)], max_bytes=500_000)
+    assert [batch.num_rows for batch in found] == [100]
+
+
+def test_rows_that_grow_suddenly_are_found_before_they_are_many() -> None:
+    small, large = (bs.record_batch({"s": ["x" * length]}) for length in (1, 10_000))
+    found = written([small] * 1000 + [large] * 2000, max_bytes=100_000)
+    assert found[0].num_rows < 1000 + 1024, "as many again may be too many"
+    assert max(batch.num_rows for batch in found[1:]) <= 11

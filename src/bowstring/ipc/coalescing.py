@@ -20,7 +20,7 @@ from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.build import array, record_batch
 
 _MOST_WAITING_ROWS = 2048
-_MOST_APART = 512
+_MOST_APART = 2048
 """So many batches whose dictionaries are united, or that cannot be packed, are joined at once."""
 
 

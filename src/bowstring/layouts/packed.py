@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 BLOCK_ARRAYS = 5120
 """So many arrays, with what they are made of, are in the processor's cache at a time."""
+_SLACK_BYTES = 128
+"""What buffers may hold beyond the slots, one more offset and padding; those of a slice hold what it was cut from."""
 MANY = 32
 """From so many arrays on it is cheaper to look at what they are made of than to make a view of each."""
 
@@ -164,7 +166,8 @@ def pack(columns: Sequence[Packed], arrays: Sequence[Array]) -> int | None:
     How many bytes they have.
 
     None, and nothing is taken, where one is no whole: it begins at an offset, or one of its buffers is a stretch of
-    another; or where it has not the buffers and children that its layout declares, as those with any number of them.
+    another, or much longer than its slots; or where it has not the buffers and children that its layout declares, as
+    those with any number of them.
     """
     taken = _taken(columns, arrays)
     if taken is None:
@@ -187,8 +190,13 @@ def _taken(columns: Sequence[Packed], arrays: Sequence[Array]) -> list[_Taken] |
     found, stride, end = [], len(buffers) * width // len(arrays), 0
     for at, layout in enumerate(layouts):
         first, end = end, end + len(layout.buffers)
+        own_sizes, slots = [sizes[own::stride] for own in range(first, end)], sum(lengths[at::width])
+        slack = _SLACK_BYTES * len(arrays) // width
+        for spec, some in zip(layout.buffers, own_sizes, strict=True):
+            if spec.per_slot and sum(some) > spec.size_bytes(slots) + slack:
+                return None
         try:
-            parts = [(sizes[own::stride], b"".join(wholes[own::stride])) for own in range(first, end)]
+            parts = [(some, b"".join(wholes[first + own :: stride])) for own, some in enumerate(own_sizes)]
         except (TypeError, ValueError):  # a stretch, or what is no buffer for once
             return None
         taken = _Taken(lengths[at::width], parts)
