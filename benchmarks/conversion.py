@@ -77,6 +77,7 @@ class Shape:
     is_inferred: bool = True
     """Whether the values alone say of which type they are."""
     cast_to: Any = None
+    from_bound: float | None = _FROM_BOUND
 
     def array(self, random: np.random.Generator, rows: int) -> Any:
         """So many of them as a pyarrow array."""
@@ -107,6 +108,65 @@ SHAPES = (
 )
 
 
+def _half_null(random: np.random.Generator, made: Any) -> Any:
+    return pa.compute.if_else(pa.array(random.random(len(made)) < 0.5), made, None)
+
+
+def _cast(high: int, *types: Any) -> Callable[[np.random.Generator, int], Any]:
+    """What whole numbers up to `high` become by casts to types, one after the other."""
+
+    def make(random: np.random.Generator, rows: int) -> Any:
+        made = pa.array(random.integers(0, high, rows))
+        for type_ in types:
+            made = made.cast(type_)
+        return made
+
+    return make
+
+
+def _words(random: np.random.Generator, rows: int) -> Any:
+    return pa.array([random.bytes(16) for _ in range(rows)], pa.binary(16))
+
+
+def _shown(name: str, make: Callable[[np.random.Generator, int], Any], cast_to: Any = None) -> Shape:
+    """A shape without a bound, made of Python values only."""
+    return Shape(name, make, 200_000, is_inferred=False, cast_to=cast_to, from_bound=None)
+
+
+SHAPES_MADE = (
+    Shape("integers, half of them null", lambda random, rows: _half_null(random, _integers(random, rows)), 500_000),
+    Shape("floats, half of them null", lambda random, rows: _half_null(random, _floats(random, rows)), 500_000),
+    Shape("strings of mixed scripts with nulls", data.strings_of_all_scripts, 500_000, has_nulls=True),
+    Shape("byte strings of 16 bytes", _words, 500_000),
+    Shape("moments", _cast(1 << 50, pa.timestamp("us")), 200_000),
+    Shape("moments of UTC", _cast(1 << 50, pa.timestamp("us", "UTC")), 200_000),
+    _shown("string views of mixed scripts", data.strings_of_all_scripts, pa.string_view()),
+    _shown("days", _cast(30_000, pa.int32(), pa.date32())),
+    _shown("spans of time", _cast(1 << 50, pa.duration("us"))),
+    _shown("times of day", _cast(86_400_000_000, pa.time64("us"))),
+    _shown("decimals", _cast(1 << 30, pa.decimal128(20, 0), pa.decimal128(22, 2))),
+)
+"""What is only made of Python values, its type given."""
+
+
+def _made(effort: Effort) -> Iterator[Outcome]:
+    for shape in SHAPES_MADE:
+        rows = effort.rows(shape.rows)
+        theirs = shape.array(np.random.default_rng(2031), rows)
+        ours, values = bowstring.array(theirs), theirs.to_pylist()
+        assert bowstring.array(values, ours.type).equals(ours), f"{shape.name}: array of a type gives other values"
+        line = f"array, type given, {rows:,} {shape.name}"
+        yield _array_line(line, (ours.type, theirs.type), values, None, effort, shape.from_bound)
+    rows = effort.rows(500_000)
+    numbers = np.random.default_rng(2032).random(rows).tolist()
+    numbers[5::10] = range(len(numbers[5::10]))
+    assert bowstring.array(numbers).to_pylist() == numbers
+    kinds: tuple[tuple[str, Any], ...] = (("given", (bowstring.float64(), pa.float64())), ("inferred", (None, None)))
+    for said, types in kinds:
+        line = f"array, type {said}, {rows:,} floats with integers among them"
+        yield _array_line(line, types, numbers, None, effort, None)
+
+
 def run(_folder: Path, effort: Effort) -> Iterator[Outcome]:
     """Measure each kind of values both ways, and then rows."""
     for shape in SHAPES:
@@ -123,10 +183,18 @@ def run(_folder: Path, effort: Effort) -> Iterator[Outcome]:
             yield _array_line(f"array, type {said}, {what}", types, values, None, effort)
             if shape.is_kept:
                 yield _array_line(f"array, type {said}, {what}, all new", types, values, theirs, effort)
+    yield from _made(effort)
     yield from _rows(effort)
 
 
-def _array_line(line: str, types: tuple[Any, Any], values: list[Any], source: Any, effort: Effort) -> Outcome:
+def _array_line(
+    line: str,
+    types: tuple[Any, Any],
+    values: list[Any],
+    source: Any,
+    effort: Effort,
+    bound: float | None = _FROM_BOUND,
+) -> Outcome:
     """Values become arrays; before each sample they are made anew out of `source`, if there is one."""
 
     def renew() -> None:
@@ -135,7 +203,7 @@ def _array_line(line: str, types: tuple[Any, Any], values: list[Any], source: An
 
     ours = Contender("bowstring", timed(lambda: bowstring.array(values, types[0]), renew))
     theirs = Contender("pyarrow", timed(lambda: pa.array(values, types[1]), renew))
-    return compare((GROUP, line), _FROM_BOUND, ours, [theirs], effort)
+    return compare((GROUP, line), bound, ours, [theirs], effort)
 
 
 def _rows(effort: Effort) -> Iterator[Outcome]:
