@@ -49,7 +49,8 @@ INLINE_BYTES = 12
 _SHORT = np.dtype([("length", "<i4"), ("value", np.void, INLINE_BYTES)])
 _DATA_BUFFER_BYTES = (1 << 31) - 1
 _DENSE = 0.75
-"""Values are left where they are, and short ones between them, if they are so much of the data."""
+_LITTLE_BYTES = 1 << 12
+"""Values are left where they are, and short ones between them, if they are so much of the data, and not little."""
 _BLOCK_HEADS = 1 << 12
 _MOST_BYTES_AT_ONCE = 256
 _WORD = np.dtype("<u8")
@@ -64,7 +65,7 @@ def _make_views(views: Values, data: Bytes, lengths: Values, number: int) -> Byt
     the long ones point to by its number.
     """
     long_bytes = int(lengths[lengths > INLINE_BYTES].sum(dtype=np.int64))
-    is_dense = long_bytes >= _DENSE * data.size
+    is_dense = long_bytes >= max(_DENSE * data.size, _LITTLE_BYTES)
     held = data if is_dense else np.empty(long_bytes, UINT8)
     start = place = 0
     for first in range(0, len(views), _BLOCK_HEADS):
