@@ -22,7 +22,7 @@ from bowstring.layouts.list_view import ListViewLayout
 from bowstring.layouts.null import NullLayout
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
-from bowstring.layouts.scalars import decimals, numbers, temporal
+from bowstring.layouts.scalars import decimals, intervals, numbers, temporal
 from bowstring.layouts.scalars.base import Scalars
 from bowstring.layouts.struct_ import StructLayout
 from bowstring.layouts.union import UnionLayout
@@ -36,7 +36,7 @@ _SCALARS: dict[type[DataType], Callable[[Any], Scalars]] = {
     types.Time: temporal.Times,
     types.Timestamp: temporal.Timestamps,
     types.Duration: temporal.Durations,
-    types.Interval: temporal.intervals,
+    types.Interval: intervals.scalars_of,
 }
 
 _LAYOUTS: dict[type[DataType], Callable[[Any, tuple[Layout, ...]], Layout]] = {

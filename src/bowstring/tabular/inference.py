@@ -17,7 +17,8 @@ from bowstring.layouts.array import Array
 from bowstring.layouts.base import Values, split_nulls, validity_of
 from bowstring.layouts.list_ import ListLayout
 from bowstring.layouts.registry import layout_of
-from bowstring.layouts.scalars.temporal import DayTime, MonthDayNano, zone_of
+from bowstring.layouts.scalars.intervals import DayTime, MonthDayNano
+from bowstring.layouts.scalars.temporal import zone_of
 from bowstring.layouts.struct_ import StructLayout, columns_of
 
 

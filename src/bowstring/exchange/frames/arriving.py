@@ -22,7 +22,7 @@ from bowstring.layouts.array import Array
 from bowstring.layouts.base import place, validity_of
 from bowstring.layouts.dictionary import DictionaryLayout
 from bowstring.layouts.registry import layout_of
-from bowstring.layouts.scalars.temporal import MonthDayNano
+from bowstring.layouts.scalars.intervals import MonthDayNano
 from bowstring.tabular import build, inference
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.chunked import ChunkedArray

@@ -26,7 +26,8 @@ from bowstring.layouts.array import Array
 from bowstring.layouts.base import Values, objects
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.dictionary import decode
-from bowstring.layouts.scalars.temporal import MonthDayNano, zone_of
+from bowstring.layouts.scalars.intervals import MonthDayNano
+from bowstring.layouts.scalars.temporal import zone_of
 from bowstring.tabular.chunked import ChunkedArray
 
 Mapper: TypeAlias = Callable[[t.DataType], Any]
