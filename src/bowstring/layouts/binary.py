@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from bowstring.memory.bitmap import Mask
 
 
-_JOINED_VALUES = 1 << 13
+_JOINED_VALUES = 1 << 12
 _TASTED_VALUES = 32
 
 

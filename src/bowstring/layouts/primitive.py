@@ -92,7 +92,7 @@ class PrimitiveLayout(Layout):
             if mask is None and (found := ways[0](some)) is not None:
                 slots[where] = found
                 continue
-            kept, valid = present(some)
+            kept, valid = present(some, self.scalars.fill if self.scalars.IS_NUMBER else None)
             while (found := ways[0](kept)) is None:
                 ways = ways[1:]
                 if not ways:
