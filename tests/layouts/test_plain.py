@@ -84,6 +84,7 @@ def some(kind: str, length: int, nulls: Callable[[int], bool]) -> tuple[bs.DataT
 
 NULLS: dict[str, Callable[[int], bool]] = {
     "no": lambda index: False,
+    "hardly any": lambda index: index % 100 == 3,
     "rare": lambda index: index % 10 == 3,
     "frequent": lambda index: index % 3 > 0,
     "only": lambda index: True,
@@ -335,7 +336,16 @@ MOMENTS = [
     datetime(2024, 2, 29, 1),
 ]
 SPANS = [timedelta(0), timedelta(microseconds=-1), timedelta(days=-9, seconds=3), timedelta(days=106_751)]
-TEMPORAL: dict[str, tuple[bs.DataType, list[Any]]] = {
+DECIMALS = [(32, 9, bs.decimal32), (64, 18, bs.decimal64), (128, 38, bs.decimal128), (256, 76, bs.decimal256)]
+
+
+def numbers(digits: int) -> list[int]:
+    """Numbers of up to so many digits, within 64 bits and beyond."""
+    most = 10**digits - 1
+    return [0, 1, -1, 100, most, -most, most // 3, -(most // 7)]
+
+
+OTHERS: dict[str, tuple[bs.DataType, list[Any]]] = {
     "days": (bs.date32(), [date(1970, 1, 1), date(1, 1, 1), date(9999, 12, 31), date(2024, 2, 29)]),
     "days in milliseconds": (bs.date64(), [date(1970, 1, 1), date(1, 1, 1), date(9999, 12, 31)]),
     "moments": (bs.timestamp("us"), MOMENTS),
@@ -346,14 +356,22 @@ TEMPORAL: dict[str, tuple[bs.DataType, list[Any]]] = {
     "spans in nanoseconds": (bs.duration("ns"), SPANS),
     "times of day": (bs.time64("us"), [time(0), time(23, 59, 59, 999999), time(12, 30, fold=1)]),
     "times of day in milliseconds": (bs.time32("ms"), [time(0), time(23, 59, 59, 999000)]),
+    **{
+        f"decimals of {width} bits": (made(digits, 2), [Decimal(f"{number}E-2") for number in numbers(digits)])
+        for width, digits, made in DECIMALS
+    },
+    "decimals of thousands": (
+        bs.decimal128(5, -3),
+        [Decimal("1E+3"), Decimal(-99999000), Decimal("0E+9"), Decimal(7000)],
+    ),
     "byte strings of one width": (bs.binary(3), [b"abc", b"\0\0\0", b"\xff\xfe\0"]),
 }
 
 
-@pytest.mark.parametrize("kind", TEMPORAL)
+@pytest.mark.parametrize("kind", OTHERS)
 @pytest.mark.parametrize("nulls", NULLS)
 def test_many_values_become_what_each_becomes_alone(kind: str, nulls: str) -> None:
-    type_, pattern = TEMPORAL[kind]
+    type_, pattern = OTHERS[kind]
     values = [None if NULLS[nulls](index) else pattern[index % len(pattern)] for index in range(70_000)]
     made = bs.array(values, type_)
     made.validate(full=True)
@@ -383,6 +401,14 @@ def test_many_values_become_what_each_becomes_alone(kind: str, nulls: str) -> No
         (bs.time64("us"), time(1), time(1, tzinfo=UTC)),
         (bs.time64("us"), time(1), time(1, tzinfo=Elsewhere())),
         (bs.time32("s"), time(1), time(1, microsecond=1)),
+        (bs.decimal128(5, 2), Decimal("1.5"), Decimal("1.005")),
+        (bs.decimal128(5, 2), Decimal("1.5"), Decimal("1000.00")),
+        (bs.decimal64(18, 0), Decimal(10**18 - 1), Decimal(10**18)),
+        (bs.decimal256(76, 2), Decimal("1.5"), Decimal("1E+1000000000")),
+        (bs.decimal32(9, 2), Decimal("1.5"), Decimal("NaN")),
+        (bs.decimal32(9, 2), Decimal("1.5"), Decimal("sNaN")),
+        (bs.decimal32(9, 2), Decimal("1.5"), Decimal("-Infinity")),
+        (bs.decimal32(9, 2), Decimal("1.5"), 1.5),
         (bs.binary(3), b"abc", b"abcd"),
         (bs.binary(3), b"abc", "abc"),
     ],
@@ -392,6 +418,13 @@ def test_what_does_not_fit_among_many_is_named_by_its_place(type_: bs.DataType, 
     for nulls in ([], [None]):
         with pytest.raises(DataTypeError, match="value 200"):
             bs.array([*nulls, *[value] * (200 - len(nulls)), stray, value], type_)
+
+
+def test_decimals_of_several_forms_are_the_numbers_that_they_are() -> None:
+    forms = [Decimal(1), Decimal("1.00"), Decimal("1.0000000000000000000000000000"), Decimal("1E+2"), 7, "2.5", None]
+    made = bs.array(forms * 100, bs.decimal128(5, 2))
+    shown = [Decimal("1.00")] * 3 + [Decimal("100.00"), Decimal("7.00"), Decimal("2.50"), None]
+    assert list(map(repr, made.to_pylist())) == list(map(repr, shown * 100))
 
 
 def test_moments_of_several_zones_and_types_are_the_moments_that_they_are() -> None:

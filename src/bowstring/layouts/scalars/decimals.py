@@ -2,33 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from decimal import Context, Decimal, Inexact
+import struct
+from collections.abc import Callable, Sequence
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bowstring.datatypes.types import Decimal as DecimalType
+from bowstring.layouts.plain import are_all
 from bowstring.layouts.scalars.base import Scalars, as_words, words_differ
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import Values
     from bowstring.memory.bitmap import Mask
 
-_EXACT = Context(prec=160, Emax=1 << 34, Emin=-(1 << 34), traps=[Inexact])
+_MOST_EXPONENT = 1 << 34
+_EXACT = Context(prec=160, Emax=_MOST_EXPONENT, Emin=-_MOST_EXPONENT, traps=[Inexact])
 _MOST_DIGITS = 76
+_ONE = Decimal(1)
 
 
 class Decimals(Scalars):
     """Python decimals, given as decimals, integers or strings that need no rounding."""
 
-    __slots__ = ("_bound", "_scale")
+    __slots__ = ("_bound", "_fitting", "_scale")
 
     def __init__(self, type: DecimalType) -> None:
         width = type.bit_width // 8
         super().__init__(np.dtype(f"i{width}") if width <= 8 else np.dtype((np.void, width)))
         self._scale = type.scale
         self._bound = 10**type.precision
+        self._fitting = Context(
+            prec=type.precision, Emax=_MOST_EXPONENT, Emin=-_MOST_EXPONENT, traps=[Inexact, InvalidOperation]
+        )
+
+    def plain_ways(self) -> tuple[Callable[[list[Any]], Values | None], ...]:
+        return (self._plain,)
+
+    def _plain(self, values: list[Any]) -> Values | None:
+        if not are_all(values, Decimal):
+            return None
+        fitting = self._fitting
+        try:
+            scaled = map(fitting.scaleb, values, repeat(self._scale))
+            numbers = list(map(int, map(fitting.quantize, scaled, repeat(_ONE))))
+        except (ArithmeticError, ValueError):
+            return None
+        try:
+            low = np.frombuffer(struct.pack(f"={len(numbers)}q", *numbers), np.int64)
+        except struct.error:
+            return self.from_integers(numbers)
+        if self.dtype.kind == "i":
+            return low.astype(self.dtype, copy=False)
+        words = np.empty((len(low), self.dtype.itemsize // low.itemsize), low.dtype)
+        words[:, 0], words[:, 1:] = low, (low >> 63)[:, None]
+        slots: Values = words.view(self.dtype)[:, 0]
+        return slots
 
     def encode(self, values: Sequence[Any]) -> Values:
         return self.from_integers([self._digits(v) for v in values])
