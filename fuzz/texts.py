@@ -17,13 +17,16 @@ FORMATS = (
     b"d:5,2", b"d:5,2,256", b"d:30,4,64", b"w:3", b"+w:2", b"+us:0,5", b"+ud:", b"tss:", b"tsm:+02:00", b"tsu:UTC",
     b"tsn:Europe/Paris", b"vu", b"+m", b"tDm",
 )  # fmt: skip
-"""Those that mutations begin with: of every kind with parameters, and some without."""
+"""Those that seeds are and mutations begin with: of every kind with parameters, and some without."""
 URIS = (
     b"unix:@bowstring-1f?want_data=1&free_data=2&ticket=t", b"unix:/run/x?want_data=1&remote_handle=AAEC",
     b"tcp://[::1]:80/x?want_data=0&free_data=1", b"unix:%40%00a?want_data=18446744073709551615",
 )  # fmt: skip
 KNOWN = {"format": (*FORMATS, *PLAIN.values(), *NESTED.values()), "uri": URIS, "extension": EXTENSIONS}
 """The kinds of input that this is for, and texts that are known of each."""
+_BEGINNINGS = {"format": FORMATS, "uri": URIS}
+_BEGUN_AGAIN = 0.25
+"""So often what is changed is one of those, as they become few among what a long run keeps."""
 
 _SIGNS = re.compile(rb"([^\w-]+)")
 _NUMBER = re.compile(rb"-?\d{1,40}")
@@ -33,6 +36,8 @@ def changed_text(chance: random.Random, kind: str, data: bytes) -> bytes:
     """A text of one of the `KNOWN` kinds with one to three changes."""
     if kind == "extension":
         return _changed_extension(chance, data)
+    if chance.random() < _BEGUN_AGAIN:
+        data = chance.choice(_BEGINNINGS[kind])
     for _ in range(chance.choice((1, 1, 2, 3))):
         data = _changed(chance, data, KNOWN[kind])
     return data
