@@ -16,6 +16,7 @@ from bowstring.errors import InvalidDataError
 from bowstring.layouts import text
 from bowstring.layouts.gather import copy_stretches, gather, ranges
 from bowstring.testing import strategies
+from tests.layouts.decoding import decodes
 
 
 def same(left: Any, right: Any) -> bool:
@@ -138,14 +139,6 @@ def named_by(attempt: Callable[[], object]) -> int | None:
     except InvalidDataError as error:
         return int(str(error).split("[")[1].split("]")[0])
     return None
-
-
-def decodes(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 @settings(max_examples=500)

@@ -11,17 +11,10 @@ from hypothesis import given, strategies as st
 import bowstring as bs
 from bowstring.errors import InvalidDataError
 from bowstring.layouts import utf8
+from tests.layouts.decoding import decodes
 
 EDGES = bytes.fromhex("0041 7f808f909fa0bfc0c1c2dfe0e1ecedeeeff0f1f3f4f5f8ff")
 """Bytes on both sides of every rule."""
-
-
-def decodes(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def is_utf8(data: bytes) -> bool:
