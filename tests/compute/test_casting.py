@@ -114,6 +114,9 @@ def test_a_cast_to_the_own_type_is_the_array_itself(case: Case) -> None:
         ([datetime(9999, 1, 1)], bs.timestamp("s"), bs.timestamp("ns"), "does not fit timestamp"),
         ([datetime(2020, 1, 1, 5)], bs.timestamp("s"), bs.date32(), "is finer than date32"),
         ([datetime(2020, 1, 1, 5)], bs.timestamp("s"), bs.date64(), "is no whole day"),
+        ([86_400, -1], bs.int32(), bs.time32("s"), "value 0: 86400 is no time of day"),
+        ([0, -1], bs.int8(), bs.time64("ns"), "value 1: -1 is no time of day"),
+        ([86_400_000, 1], bs.int64(), bs.date64(), "value 1: 1 is no whole day"),
         ([[1, 300]], bs.list_(bs.int64()), bs.list_(bs.int8()), "field 'item': value 1: 300"),
         ([1], bs.int8(), bs.list_(bs.int8()), "int8 is not cast to list"),
         ([1], bs.int8(), bs.duration("s"), None),
@@ -256,8 +259,20 @@ def test_an_unsafe_cast_cuts_off_and_wraps_around() -> None:
     assert before.cast(bs.int64()).to_pylist() == [-2, 1], "the second that has begun"
     spans = bs.array([-1500, 1500, -2000]).cast(bs.duration("ms")).cast(bs.duration("s"), safe=False)
     assert spans.cast(bs.int64()).to_pylist() == [-1, 1, -2], "as numbers are cut off"
+    milliseconds = bs.array([86_400_001, None, -1]).cast(bs.date64(), safe=False)
+    milliseconds.validate(full=True)
+    assert milliseconds.to_pylist() == [date(1970, 1, 2), None, date(1969, 12, 31)]
     decimals = bs.array([Decimal("1.55"), Decimal("-1.55")])
     assert decimals.cast(bs.decimal128(5, 1), safe=False).to_pylist() == [Decimal("1.5"), Decimal("-1.5")]
+
+
+def test_an_unsafe_cast_makes_no_values_that_are_none() -> None:
+    with pytest.raises(bs.errors.DataTypeError, match="value 1: 86400000 is no time of day"):
+        bs.array([0, 86_400_000]).cast(bs.time32("ms"), safe=False)
+    for source in (bs.int64(), bs.timestamp("ms")):
+        least = bs.Array.from_buffers(source, 1, [None, np.array([-(1 << 63)], np.int64)])
+        with pytest.raises(bs.errors.DataTypeError, match="does not fit date64"):
+            least.cast(bs.date64(), safe=False)
 
 
 THERE = [

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from bowstring.compute.number_casts import integers, made, refuse
-from bowstring.datatypes.types import DataType, Duration, Int, Time
+from bowstring.datatypes.types import DataType, Date, Duration, Int, Time
 from bowstring.errors import DataTypeError
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Values
 from bowstring.layouts.registry import primitive_layout
-from bowstring.layouts.scalars.temporal import DAY_S
+from bowstring.layouts.scalars.temporal import DAY_S, PER_SECOND
 
+_DAY_MS = DAY_S * 1000
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1, "day": DAY_S * 10**9}
 
 
@@ -55,13 +56,16 @@ def moments(array: Array, target: Any, safe: bool) -> Array:
     if type(source) is not type(target) and (_is_local(source) or _is_local(target)):
         raise DataTypeError(f"{source} is not cast to {target}: days begin elsewhere in its zone")
     out = _converted(array, array.values(1), (source.unit, target.unit), target, safe)
-    if str(target) == "date64[ms]":
-        slots = out.values(1)
-        days = slots // (DAY_S * 1000) * (DAY_S * 1000)
-        if safe:
-            refuse(array, days != slots, "is no whole day")
-        return made(target, days, array)
-    return out
+    return _in_whole_days(array, out.values(1), target, safe) if target == Date("ms") else out
+
+
+def _in_whole_days(array: Array, slots: Values, target: Any, safe: bool) -> Array:
+    """Milliseconds as dates, which are whole days of them; the time of day is cut off or refused."""
+    rests = slots % _DAY_MS
+    if safe:
+        refuse(array, rests != 0, "is no whole day")
+    refuse(array, slots < np.iinfo(np.int64).min + rests, f"does not fit {target}")
+    return made(target, slots - rests, array)
 
 
 def spans(array: Array, target: Any, safe: bool) -> Array:
@@ -85,6 +89,11 @@ def counts(array: Array, target: Int, safe: bool) -> Array:
 
 
 def from_counts(array: Array, target: DataType, safe: bool) -> Array:
-    """Integers as numbers of units."""
+    """Integers as numbers of units. What is no time of day is refused, safe or not."""
     width = primitive_layout(target).dtype.itemsize * 8
-    return made(target, integers(array, array.values(1), Int(width), safe), array)
+    slots = integers(array, array.values(1), Int(width), safe)
+    if target == Date("ms"):
+        return _in_whole_days(array, slots, target, safe)
+    if isinstance(target, Time):
+        refuse(array, (slots < 0) | (slots >= DAY_S * PER_SECOND[target.unit]), f"is no time of day ({target})")
+    return made(target, slots, array)
