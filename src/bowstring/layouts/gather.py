@@ -155,6 +155,19 @@ def heads(data: Bytes, starts: Indices, width: int) -> Values:
     return found
 
 
+def rows(values: Values, starts: Indices, width: int) -> Values:
+    """`width` values from each start on, shape (starts, width); they have to lie within `values`, which are contiguous.
+
+    Those of a row are one element to NumPy while it copies them, which takes a third of the time of a row of many.
+    """
+    shape = (len(starts), width)
+    if not width:
+        return np.empty(shape, values.dtype)
+    places, element = len(values) - width + 1, np.dtype((np.void, width * values.itemsize))
+    found = np.ndarray(places, element, values, strides=(values.itemsize,))[starts]
+    return found.view(values.dtype).reshape(shape)
+
+
 def lay(out: Bytes, targets: Indices, elements: Values) -> None:
     """Copy elements of NumPy's void type to rising targets, each over what of the one before reaches beyond its target.
 

@@ -37,7 +37,7 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.binary import check_ends, checked_offsets, cut, few_cuts, same_cuts
 from bowstring.layouts.equality import arrays_equal
-from bowstring.layouts.gather import take_stretches
+from bowstring.layouts.gather import rows, take_stretches
 from bowstring.layouts.identity import list_identity
 from bowstring.layouts.joining import children_of, joined_cuts, joined_validity, lengths_of
 from bowstring.layouts.packed import packed
@@ -102,9 +102,7 @@ def _number_lists(numbers: Values, starts: Indices, lengths: Values) -> tuple[li
             places = zip(starts[own].tolist(), (starts[own] + lengths[own]).tolist(), strict=True)
             lists += [numbers[start:stop].tolist() for start, stop in places]
         else:
-            shape, strides = (numbers.size - length + 1, length), (numbers.itemsize,) * 2
-            rows: Values = np.ndarray(shape, numbers.dtype, numbers, strides=strides)
-            lists += rows[starts[own]].tolist()
+            lists += rows(numbers, starts[own], length).tolist()
     return lists, order
 
 
