@@ -34,7 +34,8 @@ PARAMETERS = (
     b"", b"{}", b"[]", b"null", b"0", b'{"shape":[2]}', b'{"shape":[2,-1]}', b'{"shape":[1e999]}', b"{" * 3000,
     b'{"shape":[4611686018427387904,4611686018427387904]}', b'{"shape":[2,2],"permutation":[1,1]}',
     b'{"shape":["2"],"dim_names":[1]}', b'{"permutation":[0],"uniform_shape":[null]}', b"[" * 3000, b"\xff\xfe",
-    b'{"type_name":"x","vendor_name":"y"}', b'{"type_name":7}', b'{"uniform_shape":[9999999999999999999999]}',
+    b'{"type_name":"x","vendor_name":"y"}', b'{"type_name":7}', b'{"shape":[2,2],"dim_names":["x","y"]}',
+    b'{"dim_names":["x","y"],"permutation":[1,0]}', b'{"uniform_shape":[9999999999999999999999]}',
 )  # fmt: skip
 
 

@@ -68,6 +68,17 @@ def check_size(what: str, value: object) -> None:
         raise UsageError(f"{what} is an integer from 0 to 2147483647, not {value!r}")
 
 
+def check_text(what: str, value: object) -> None:
+    """Raise `UsageError` where a type's parameter is no string, or one that UTF-8 does not encode."""
+    if not isinstance(value, str):
+        raise UsageError(f"{what} is a string, not {value!r}")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"{what} has characters that UTF-8 does not encode (surrogates): {value!r}") from None
+
+
 def check_type(what: str, value: object) -> None:
     """Raise `UsageError` where a type's parameter is no data type itself."""
     if not isinstance(value, DataType):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import NoneType
 from typing import ClassVar, Literal, TypeAlias
 
-from bowstring.datatypes.base import DataType, check_one_of, check_size, is_within
+from bowstring.datatypes.base import DataType, check_one_of, check_size, check_text, is_within
 from bowstring.errors import UsageError
 
 TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
@@ -122,8 +121,8 @@ class Timestamp(DataType):
 
     def __post_init__(self) -> None:
         check_one_of("a timestamp's unit", self.unit, TIME_UNITS)
-        if not isinstance(self.timezone, (str, NoneType)):
-            raise UsageError(f"a timestamp's time zone is given by its name, not by {self.timezone!r}")
+        if self.timezone is not None:
+            check_text("a timestamp's time zone", self.timezone)
 
     def __str__(self) -> str:
         return f"timestamp[{self.unit}]" if self.timezone is None else f"timestamp[{self.unit}, tz={self.timezone}]"

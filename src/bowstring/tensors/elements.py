@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from bowstring.datatypes.base import check_text
 from bowstring.datatypes.types import DataType, Int
 from bowstring.errors import DataTypeError, InvalidDataError, LimitError, UnsupportedTypeError, UsageError
 from bowstring.layouts.primitive import PrimitiveLayout
@@ -148,8 +149,8 @@ def as_shape(shape: Iterable[Any]) -> tuple[int, ...]:
 def as_names(names: Iterable[str | None] | None, dimensions: int) -> tuple[str, ...]:
     """Dimension names, one for each dimension or none at all. Raises `UsageError` for another number."""
     made = () if names is None else tuple(name or "" for name in names)
-    if not all(isinstance(name, str) for name in made):
-        raise UsageError(f"dimensions are named by strings, not by {made}")
+    for name in made:
+        check_text("the name of a dimension", name)
     if made and len(made) != dimensions:
         raise UsageError(f"{len(made)} dimension names do not fit {dimensions} dimensions")
     return made if any(made) else ()

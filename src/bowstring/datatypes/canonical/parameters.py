@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 from bowstring.errors import InvalidDataError
+
+_Members: TypeAlias = Callable[[list[tuple[str, Any]]], Any]
 
 MAX_DIMENSIONS = 64
 """NumPy's own bound."""
@@ -22,19 +24,31 @@ def read_parameters(name: str, serialized: bytes, known: Sequence[str] = ()) -> 
         return {}
     if len(serialized) > _MAX_BYTES:
         raise InvalidDataError(f"{name}: expected up to {_MAX_BYTES} bytes of metadata, found {len(serialized)}")
-    found = read_json(f"{name}: its metadata {serialized[:60]!r}", serialized)
+    found = read_json(f"{name}: its metadata {serialized[:60]!r}", serialized, _each_key_once)
     if not isinstance(found, dict):
         raise InvalidDataError(f"{name}: expected a JSON object as metadata, found {serialized[:60]!r}")
     return {key: found[key] for key in known if found.get(key) is not None}
 
 
-def read_json(what: str, text: str | bytes) -> Any:
-    """The value that a text is the JSON of, by RFC 8259; raises `InvalidDataError`, which calls the text `what`."""
+def read_json(what: str, text: str | bytes, members: _Members | None = None) -> Any:
+    """The value that a text is the JSON of, by RFC 8259; raises `InvalidDataError`, which calls the text `what`.
+
+    `members` makes an object of its members, and raises ValueError where they do not make one.
+    """
     try:
-        return json.loads(text if isinstance(text, str) else text.decode(), parse_constant=_no_constant)
+        decoded = text if isinstance(text, str) else text.decode()
+        return json.loads(decoded, parse_constant=_no_constant, object_pairs_hook=members)
     except (ValueError, RecursionError) as error:
         reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
         raise InvalidDataError(f"{what} is no JSON: {reason}") from None
+
+
+def _each_key_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of two members of one name some readers take the first and some the last."""
+    made = dict(members)
+    if len(made) != len(members):
+        raise ValueError("a key comes twice in an object")
+    return made
 
 
 def _no_constant(text: str) -> None:

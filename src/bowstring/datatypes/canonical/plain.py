@@ -22,7 +22,7 @@ from uuid import UUID
 
 import numpy as np
 
-from bowstring.datatypes.base import check_type
+from bowstring.datatypes.base import check_text, check_type
 from bowstring.datatypes.canonical.parameters import read_json, read_parameters, text, write_parameters
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
 from bowstring.datatypes.types import DataType, FixedSizeBinary, Int, LargeUtf8, Utf8, Utf8View
@@ -135,8 +135,7 @@ class OpaqueType(ExtensionType):
     def __post_init__(self) -> None:
         check_type("an opaque type's storage", self.storage_type)
         for name in (self.type_name, self.vendor_name):
-            if not isinstance(name, str):
-                raise UsageError(f"an opaque type and its vendor are named by strings, not by {name!r}")
+            check_text("the name of an opaque type or its vendor", name)
 
     def serialize(self) -> bytes:
         """The two names as a JSON object."""

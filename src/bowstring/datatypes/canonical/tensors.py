@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from bowstring.datatypes.base import check_size
+from bowstring.datatypes.base import check_size, check_text
 from bowstring.datatypes.canonical.parameters import (
     MAX_DIMENSIONS,
     names,
@@ -88,6 +88,8 @@ def _check_dimensions(
         raise UsageError(f"{name}: a tensor has up to {MAX_DIMENSIONS} dimensions, not {count}")
     if dim_names is not None and len(dim_names) != count:
         raise UsageError(f"{name}: 'dim_names' has {len(dim_names)} names for {count} dimensions")
+    for each in dim_names or ():
+        check_text(f"{name}: the name of a dimension", each)
     if permutation is not None and sorted(permutation) != list(range(count)):
         raise UsageError(f"{name}: 'permutation' {list(permutation)} is none of {count} dimensions")
 

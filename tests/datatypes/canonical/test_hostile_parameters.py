@@ -1,0 +1,58 @@
+"""Parameters that JSON can say and that no honest writer does."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+
+import bowstring as bs
+from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY, resolve
+from bowstring.errors import InvalidDataError, UsageError
+
+PAIR = bs.list_(bs.int8(), 2)
+
+
+def claimed(name: str, parameters: bytes, storage: bs.DataType) -> bs.Field:
+    return bs.Field("x", storage, True, ((NAME_KEY, name.encode()), (METADATA_KEY, parameters)))
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "storage"),
+    [
+        ("arrow.fixed_shape_tensor", rb'{"shape":[2],"dim_names":["\ud800"]}', PAIR),
+        (
+            "arrow.variable_shape_tensor",
+            rb'{"dim_names":["a","\udfff"]}',
+            bs.struct({"data": bs.list_(bs.int8()), "shape": bs.list_(bs.int32(), 2)}),
+        ),
+        ("arrow.opaque", rb'{"type_name":"\ud800","vendor_name":"x"}', bs.binary()),
+        ("arrow.opaque", rb'{"type_name":"x","vendor_name":"\ud800"}', bs.binary()),
+    ],
+)
+def test_a_name_that_utf8_does_not_encode_is_refused_when_it_is_read(
+    name: str, parameters: bytes, storage: bs.DataType
+) -> None:
+    with pytest.raises(InvalidDataError, match="surrogates"):
+        resolve(claimed(name, parameters, storage))
+
+
+@pytest.mark.parametrize(
+    "parameters", [b'{"shape":[2],"shape":[1,2]}', b'{"shape":[2],"other":{"a":1,"a":2}}', b'{"shape":[2],"shape":[2]}']
+)
+def test_an_object_that_says_a_thing_twice_is_refused_as_readers_differ(parameters: bytes) -> None:
+    with pytest.raises(InvalidDataError, match="a key comes twice"):
+        resolve(claimed("arrow.fixed_shape_tensor", parameters, PAIR))
+
+
+def test_no_type_is_made_whose_names_could_not_be_written() -> None:
+    for make in (
+        lambda: bs.timestamp("s", "\ud800"),
+        lambda: bs.opaque(bs.binary(), "\ud800", "x"),
+        lambda: bs.fixed_shape_tensor(bs.int8(), (2,), dim_names=["\ud800"]),
+        lambda: bs.variable_shape_tensor(bs.int8(), 1, ["\ud800"]),
+        lambda: bs.write_tensor(bs.Tensor.from_numpy(np.zeros((2, 2)), ["a", "\ud800"]), io.BytesIO()),
+    ):
+        with pytest.raises(UsageError, match="surrogates"):
+            make()
