@@ -5,11 +5,9 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any
 
 import bowstring as bs
-from bowstring.ipc.places.sinks import Sink
-from bowstring.ipc.stream import Encoder
 
 _COLUMNS: dict[str, tuple[bs.DataType, list[Any]]] = {
     "int": (bs.int32(), [1, None, 3]),
@@ -55,7 +53,7 @@ def as_stream(*batches: bs.RecordBatch, **options: Any) -> bytes:
 
 
 class Unkept:
-    """A sink of its own kind, for what pyarrow is known not to read: `--keep-written` does not hear it."""
+    """A sink that `--keep-written` does not hear, for messages in an order on which readers disagree."""
 
     def __init__(self) -> None:
         self.held = bytearray()
@@ -77,14 +75,3 @@ class Unkept:
         """Nothing is left to do."""
 
     abandon = finish
-
-
-def unkept(write: Any, *batches: bs.RecordBatch, form: bs.WireForm | None = None) -> bytes:
-    """As `as_file` or `as_stream`, whichever `write` is, but not kept for other readers."""
-    sink = Unkept()
-    kind = bs.FileWriter if write is as_file else bs.StreamWriter
-    encoder = Encoder(batches[0].schema, 64, write is as_stream, form or bs.WireForm())
-    with kind(cast(Sink, sink), encoder) as writer:
-        for held in batches:
-            writer.write(held)
-    return bytes(sink.held)

@@ -20,7 +20,7 @@ from bowstring.ipc.codecs import compressor
 from bowstring.ipc.metadata.header import CODECS, V4_COMPRESSION_KEY, schema_message
 from bowstring.ipc.metadata.schema_tables import V4, V5
 from bowstring.ipc.written import written_schema
-from tests.ipc.samples import as_stream, unkept
+from tests.ipc.samples import as_stream
 
 NOISE = np.random.default_rng(17).integers(0, 1 << 62, 500)
 BATCH = bs.record_batch({"n": np.arange(500), "noise": NOISE, "word": ["three"] * 500})
@@ -82,7 +82,7 @@ def test_what_arrow_0_17_compressed_is_read_as_pyarrow_reads_it(codec: str, name
 def test_the_codec_is_no_custom_metadata_of_the_batch(codec: str, name: bytes) -> None:
     held = read(stream(codec, None, name))
     assert held.custom_metadata == {b"mine": b"too"}
-    again = read(unkept(as_stream, held, form=bs.WireForm(metadata_version="V4")))
+    again = read(as_stream(held, form=bs.WireForm(metadata_version="V4")))
     assert again.equals(BATCH)
     assert again.custom_metadata == held.custom_metadata
 
@@ -90,7 +90,7 @@ def test_the_codec_is_no_custom_metadata_of_the_batch(codec: str, name: bytes) -
 def test_pyarrow_refuses_any_other_metadata_of_a_batch_in_version_4() -> None:
     noted = BATCH.with_metadata(((b"mine", b"too"),))
     with pytest.raises(pa.ArrowInvalid, match="Only LZ4_FRAME and ZSTD compression allowed"):
-        pa.ipc.open_stream(unkept(as_stream, noted, form=bs.WireForm(metadata_version="V4"))).read_all()
+        pa.ipc.open_stream(as_stream(noted, form=bs.WireForm(metadata_version="V4"))).read_all()
 
 
 def test_a_user_s_metadata_of_that_name_does_not_make_a_body_unreadable() -> None:

@@ -14,7 +14,7 @@ import bowstring as bs
 from bowstring import errors
 from bowstring.datatypes.types import Dictionary
 from bowstring.ipc.stream import Decoder, Encoder
-from tests.ipc.samples import as_file, as_stream, unkept
+from tests.ipc.samples import as_file, as_stream
 
 WORDS = bs.dictionary(bs.int8(), bs.string())
 LISTS = bs.dictionary(bs.int16(), bs.list_(WORDS))
@@ -203,7 +203,7 @@ GROWN = [
 
 
 def test_inner_and_outer_dictionaries_grow_by_deltas_in_a_file() -> None:
-    data = unkept(as_file, *GROWN)
+    data = as_file(*GROWN)
     assert messages(data) == [(4, 3), (3, 2)]
     check(data, *GROWN, peer_reads=False)
 
@@ -215,7 +215,7 @@ def test_outer_dictionaries_are_replaced_in_a_stream_as_pyarrow_knows_no_deltas_
 
 
 def test_outer_dictionaries_grow_by_deltas_in_a_stream_where_that_is_asked_for() -> None:
-    data = unkept(as_stream, *GROWN, form=bs.WireForm(dictionary_deltas="always"))
+    data = as_stream(*GROWN, form=bs.WireForm(dictionary_deltas="always"))
     assert messages(data) == [(4, 3), (3, 2)]
     check(data, *GROWN, peer_reads=False)
     with pytest.raises(pa.ArrowNotImplementedError, match="nested dictionary"):
@@ -267,7 +267,7 @@ def test_dictionaries_with_others_inside_grow_in_every_layout(name: str, write: 
     type_ = bs.dictionary(bs.int16(), value_type)
     counts = range(1, len(values) + 1)
     held = [batch(coded([count - 1, 0], values[:count], type_)) for count in counts]
-    data = unkept(write, *held, form=bs.WireForm(dictionary_deltas=deltas))
+    data = write(*held, form=bs.WireForm(dictionary_deltas=deltas))
     first, *_ = messages(data)
     assert first == (len(values), 0 if deltas == "auto" and write is as_stream else len(values) - 1)
     read = list(open_(data))
@@ -550,7 +550,7 @@ def test_dictionaries_of_extension_values_come_back_and_grow(write: Any, form: b
         batch(coded([0, None], [FIRST], UUIDS), bs.array([[FIRST], []], bs.list_(UUIDS))),
         batch(coded([1, 0], [FIRST, SECOND], UUIDS), bs.array([[FIRST], [SECOND]], bs.list_(UUIDS))),
     ]
-    data = unkept(write, *held, form=form)
+    data = write(*held, form=form)
     read = list(open_(data))
     assert read[0].schema.equals(held[0].schema, check_metadata=True)
     for one, made in zip(read, held, strict=True):
@@ -568,7 +568,7 @@ def test_a_dictionary_of_extension_values_that_pyarrow_wrote_is_read() -> None:
     (read,) = bs.open_stream(sink.getvalue())
     assert read.schema.field("a").type == UUIDS
     assert read.column(0).to_pylist() == [SECOND, FIRST, None]
-    assert unkept(as_stream, read), "what pyarrow itself does not read again, we write as it does"
+    assert as_stream(read), "what pyarrow itself does not read again, we write as it does"
 
 
 @bs.register_extension_type

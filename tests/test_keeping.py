@@ -1,0 +1,135 @@
+"""`--keep-written` keeps all that is valid, and asks nobody about what that reader is known to read wrong."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import bowstring as bs
+from tests import keeping
+from tests.ipc.samples import as_file, as_stream
+
+BIG = bs.WireForm(byte_order="big")
+V4 = bs.WireForm(metadata_version="V4")
+NUMBERS = bs.record_batch({"n": [1, None, 3]})
+VIEWS = bs.record_batch({"v": bs.array(["a", None], bs.string_view())})
+UUIDS = bs.array([uuid.UUID(int=1)], bs.uuid())
+TWINS = bs.RecordBatch.from_arrays([bs.array([1]), bs.array([2])], ["a", "a"])
+WORDS = bs.dictionary(bs.int8(), bs.list_(bs.dictionary(bs.int8(), bs.string())))
+BEYOND_PYARROW = ("polars", "nanoarrow", "arro3")
+
+
+def nested(*rows: list[str]) -> bs.RecordBatch:
+    return bs.RecordBatch.from_arrays([bs.array(list(rows), WORDS)], ["w"])
+
+
+def no_batches() -> bytes:
+    sink = io.BytesIO()
+    with bs.new_stream(sink, TWINS.schema):
+        pass
+    return sink.getvalue()
+
+
+def runs_without_slots() -> bs.RecordBatch:
+    ends, words = bs.array([0, 3, 3], bs.int32()), bs.array(["a", "b", "c"])
+    runs = bs.Array.from_buffers(bs.run_end_encoded(bs.int32(), bs.string()), 0, [], [ends, words])
+    return bs.RecordBatch.from_arrays([runs], ["r"])
+
+
+WRITTEN: dict[str, tuple[Callable[[], bytes], tuple[str, ...]]] = {
+    "stream": (lambda: as_stream(NUMBERS), keeping.READERS),
+    "file": (lambda: as_file(NUMBERS), keeping.READERS),
+    "names twice": (lambda: as_file(TWINS), keeping.READERS),
+    "V4": (lambda: as_stream(NUMBERS, form=V4), keeping.READERS),
+    "big-endian file": (lambda: as_file(NUMBERS, form=BIG), keeping.READERS),
+    "big-endian stream": (lambda: as_stream(NUMBERS, form=BIG), ("pyarrow", "polars", "nanoarrow")),
+    "big-endian views": (lambda: as_file(VIEWS, form=BIG), BEYOND_PYARROW),
+    "views": (lambda: as_file(VIEWS), keeping.READERS),
+    "V4 with metadata": (lambda: as_stream(NUMBERS.with_metadata({"k": "v"}), form=V4), BEYOND_PYARROW),
+    "metadata": (lambda: as_stream(NUMBERS.with_metadata({"k": "v"})), keeping.READERS),
+    "nested dictionaries": (lambda: as_file(nested(["a"], ["b"])), keeping.READERS),
+    "deltas on them": (lambda: as_file(nested(["a"]), nested(["a"], ["a", "b"])), BEYOND_PYARROW),
+    "dictionary of uuids": (
+        lambda: as_file(bs.record_batch({"u": UUIDS.dictionary_encode()})),
+        ("nanoarrow", "arro3"),
+    ),
+    "runs without slots": (lambda: as_stream(runs_without_slots()), BEYOND_PYARROW),
+    "a NUL deep in a name": (
+        lambda: as_stream(bs.record_batch({"s": bs.array([{"a\0b": 1}], bs.struct({"a\0b": bs.int8()}))})),
+        ("pyarrow",),
+    ),
+    "names twice without batches": (no_batches, ("pyarrow", "nanoarrow", "arro3")),
+    "uuids": (lambda: as_stream(bs.record_batch({"u": UUIDS})), ("pyarrow", "nanoarrow", "arro3")),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_reader_is_asked_about_all_but_what_it_reads_wrong(name: str) -> None:
+    write, readers = WRITTEN[name]
+    data = write()
+    assert keeping.readers_of(data) == readers
+    if "pyarrow" in readers:
+        assert is_read_by_pyarrow(data)
+    else:
+        with pytest.raises((pa.ArrowInvalid, pa.ArrowNotImplementedError)):
+            is_read_by_pyarrow(data)
+
+
+def is_read_by_pyarrow(data: bytes) -> bool:
+    opened = pa.ipc.open_file if data.startswith(b"ARROW1") else pa.ipc.open_stream
+    opened(data).read_all().validate(full=True)
+    return True
+
+
+def test_what_is_not_valid_is_for_nobody() -> None:
+    data = as_file(bs.record_batch({"s": ["é"]}))
+    assert keeping.readers_of(data.replace("é".encode(), b"\xff\xff")) is None
+    assert keeping.readers_of(data[:-4]) is None
+
+
+TESTS = """
+import io
+import bowstring as bs
+
+def write(values, **form):
+    batch = bs.record_batch({"c": values})
+    sink = io.BytesIO()
+    with bs.new_stream(sink, batch.schema, form=bs.WireForm(**form)) as writer:
+        writer.write(batch)
+
+def test_all():
+    write([1, 2])
+    write([1, 2])
+    write([3])
+
+def test_some():
+    write([1, 2], byte_order="big")
+    write(bs.array(["a"], bs.string_view()), byte_order="big")
+"""
+
+
+@pytest.mark.parametrize("workers", ["-n0", "-n1"])
+def test_a_folder_is_for_all_readers_and_those_beside_it_for_some(
+    tmp_path: Path, repository: Path, workers: str
+) -> None:
+    (tmp_path / "test_made.py").write_text(TESTS)
+    kept = tmp_path / "kept"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.keeping", "-p", "no:cacheprovider", workers]
+    command += ["-c", "/dev/null", f"--rootdir={tmp_path}", f"--keep-written={kept}", str(tmp_path / "test_made.py")]
+    for _ in range(2):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=repository)
+        assert done.returncode == 0, done.stdout + done.stderr
+    folders = {path.name: len(list(path.iterdir())) for path in tmp_path.iterdir() if path.name.startswith("kept")}
+    assert folders == {"kept": 2, "kept.pyarrow,polars,nanoarrow": 1, "kept.not-pyarrow": 1}
+    assert all(path.name.startswith("test_made-py-test_all-") for path in kept.iterdir())
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["2", "peer_check.py", str(kept)] in lines
+    some = "pyarrow,polars,nanoarrow"
+    assert ["1", "peer_check.py", "--peers", some, f"{kept}.{some}"] in lines
