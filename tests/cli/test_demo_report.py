@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import StringIO
 from typing import Any
 
@@ -73,8 +74,34 @@ def test_what_spark_says_otherwise_is_told_column_by_column() -> None:
 
 def test_the_roads_stand_side_by_side_with_sizes_as_info_writes_them() -> None:
     out, written = console(80)
-    report.show_roads(out, {"ours": ARRIVAL, "theirs": ARRIVAL})
+    report.show_roads(out, {"ours": [ARRIVAL], "theirs": [ARRIVAL]})
     lines = [line.split() for line in written.getvalue().splitlines()]
     assert lines[0] == ["to", "another", "process", "ours", "theirs"]
     assert ["bytes", "1.53", "MiB", "1.53", "MiB"] in lines
-    assert ["all", "in", "all", "1.39", "s", "1.39", "s"] in lines
+    assert lines[-1] == ["all", "in", "all", "1.39", "s", "1.39", "s"]
+
+
+def test_several_rounds_are_medians_over_their_spread() -> None:
+    out, written = console(80)
+    rounds = [
+        replace(ARRIVAL, produced_s=produced, first_s=first) for produced, first in ((9, 0.5), (2, 0.1), (3, 0.2))
+    ]
+    report.show_roads(
+        out, {"bowstring publish": rounds, "driver: toArrow + IPC": rounds, "Parquet files": [ARRIVAL] * 3}
+    )
+    text = written.getvalue()
+    lines = [line.split("  ") for line in text.splitlines()]
+    cells = [[cell.strip() for cell in line if cell.strip()] for line in lines]
+    assert ["Spark hands it over", "3.00 s", "3.00 s", "1.25 s"] in cells
+    assert ["2.00–9.00 s", "2.00–9.00 s", "1.25–1.25 s"] in cells
+    assert ["time to first batch", "200.0 ms", "200.0 ms", "100.0 ms"] in cells
+    assert ["100.0–500.0 ms", "100.0–500.0 ms", "100.0–100.0 ms"] in cells
+    assert ["all in all", "3.14 s", "3.14 s", "1.39 s"] in cells
+    assert all(cell_len(line) <= 80 for line in text.splitlines())
+    assert "medians of 3 rounds" in text
+    assert "…" not in text
+
+
+def test_a_spread_has_the_unit_of_its_longest_time() -> None:
+    assert report.spread_text([0.9, 1.234]) == "0.90–1.23 s"
+    assert report.spread_text([0.0134, 0.9]) == "13.4–900.0 ms"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
@@ -25,6 +26,12 @@ _GAP = 2
 def time_text(seconds: float) -> str:
     """Seconds, or milliseconds for short times."""
     return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms"
+
+
+def spread_text(seconds: Sequence[float]) -> str:
+    """The least and the most of some times, in the unit of the most."""
+    least, most = min(seconds), max(seconds)
+    return f"{least:.2f}–{most:.2f} s" if most >= 1 else f"{least * 1000:.1f}–{most * 1000:.1f} ms"
 
 
 def show_sample(console: Console, sample: dict[str, Any]) -> None:
@@ -77,25 +84,38 @@ def show_check(console: Console, arrival: Arrival, differences: list[str]) -> No
     )
 
 
-def show_roads(console: Console, arrivals: dict[str, Arrival]) -> None:
-    """Print the roads side by side, a column each, ours first."""
+def show_roads(console: Console, arrivals: dict[str, list[Arrival]]) -> None:
+    """Print the roads side by side, a column each, ours first: medians of all rounds, over the spread of the times."""
+    rounds = len(next(iter(arrivals.values())))
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 3, 0, 0))
     table.add_column("to another process")
     for number, road in enumerate(arrivals):
         style = "" if number else "bold green"
         table.add_column(road, justify="right", style=style, header_style=f"bold {style}")
-    for title, value in _LINES:
-        table.add_row(title, *(value(arrival) for arrival in arrivals.values()))
+    for title, value, shown in _AMOUNTS:
+        table.add_row(title, *(shown(statistics.median_low(map(value, taken))) for taken in arrivals.values()))
+    for title, time in _TIMES:
+        times = [[time(arrival) for arrival in taken] for taken in arrivals.values()]
+        table.add_row(title, *(time_text(statistics.median(each)) for each in times))
+        if rounds > 1:
+            table.add_row("", *(Text(spread_text(each), style="not bold dim") for each in times))
     console.print(table)
+    if rounds > 1:
+        console.print(
+            f"[dim]medians of {rounds} rounds in which the roads took turns; the least and the most below[/dim]"
+        )
 
 
-_LINES: tuple[tuple[str, Callable[[Arrival], str]], ...] = (
-    ("rows", lambda a: f"{a.rows:,}"),
-    ("bytes", lambda a: human_bytes(a.size_bytes)),
-    ("Spark hands it over", lambda a: time_text(a.produced_s)),
-    ("time to first batch", lambda a: time_text(a.first_s)),
-    ("time until usable", lambda a: time_text(a.usable_s)),
-    ("time until summed", lambda a: time_text(a.summed_s)),
-    ("bytes copied there", lambda a: human_bytes(a.copied_bytes)),
-    ("all in all", lambda a: time_text(a.total_s)),
+_AMOUNTS: tuple[tuple[str, Callable[[Arrival], int], Callable[[int], str]], ...] = (
+    ("rows", lambda a: a.rows, lambda rows: f"{rows:,}"),
+    ("bytes", lambda a: a.size_bytes, human_bytes),
+    ("bytes copied there", lambda a: a.copied_bytes, human_bytes),
+)
+
+_TIMES: tuple[tuple[str, Callable[[Arrival], float]], ...] = (
+    ("Spark hands it over", lambda a: a.produced_s),
+    ("time to first batch", lambda a: a.first_s),
+    ("time until usable", lambda a: a.usable_s),
+    ("time until summed", lambda a: a.summed_s),
+    ("all in all", lambda a: a.total_s),
 )
