@@ -9,11 +9,11 @@ import socket
 import stat
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, Protocol, runtime_checkable
 
-from bowstring.errors import ClosedError, NotFoundError, UsageError
+from bowstring.errors import ClosedError, UsageError
 from bowstring.ipc.places import stores
+from bowstring.ipc.places.appearing import NewFile
 from bowstring.ipc.places.faults import fault, name_of
 from bowstring.memory.descriptors import IOV_MAX, reserve
 from bowstring.memory.parts import Parts, after, write_vectors
@@ -134,40 +134,16 @@ def _rest(parts: Sequence[Any], sent: int) -> list[Any]:
     return []
 
 
-def _mode_of(path: str) -> int | None:
-    """Who may do what with a regular file; None where there is none."""
-    try:
-        held = os.stat(path).st_mode
-    except OSError:
-        return None
-    return held & 0o777 if stat.S_ISREG(held) else None
-
-
 class PathSink(VectorSink):
-    """A file that appears under its name when it is complete, and not at all if something fails.
+    """A file that appears under its name when it is complete, and not at all if something fails."""
 
-    One that it replaces passes on who may read and write it, from the first byte on.
-    """
-
-    __slots__ = ("_descriptor", "_path", "_room", "_temporary")
+    __slots__ = ("_new", "_path", "_room")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = os.path.realpath(os.fspath(path))
-        folder, name = os.path.split(self._path)
+        self._new = new = NewFile(path)
+        self._path = new.path
         self._room = 0
-        self._temporary = os.path.join(folder, f".{name[:200]}.{os.getpid()}.{os.urandom(6).hex()}.part")
-        mode = _mode_of(self._path)
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            self._descriptor = os.open(self._temporary, flags, 0o666 if mode is None else mode)
-        except FileNotFoundError:
-            raise NotFoundError(f"{os.fspath(path)}: there is no folder {folder}") from None
-        except OSError as error:
-            raise fault(error, os.fspath(path), "created") from None
-        if mode is not None:
-            with suppress(OSError):  # on a file system that can't, the mask has made it stricter at the most
-                os.fchmod(self._descriptor, mode)
-        super().__init__(lambda parts: os.writev(self._descriptor, parts), os.fspath(path), self._descriptor)
+        super().__init__(lambda parts: os.writev(new.descriptor, parts), os.fspath(path), new.descriptor)
 
     def write(self, parts: Sequence[Any], size_bytes: int) -> None:
         """Take the parts, `size_bytes` in all."""
@@ -184,15 +160,15 @@ class PathSink(VectorSink):
         self._flush()
         sent = 0
         while sent < len(data):
-            sent += self._call(lambda start: os.pwrite(self._descriptor, data[start:], at + start), sent)
+            sent += self._call(lambda start: os.pwrite(self._new.descriptor, data[start:], at + start), sent)
 
     def leave_room(self, size_bytes: int) -> tuple[int, int]:
         """Go on after so many bytes, which the caller writes itself: the file's descriptor, and where they belong."""
         self._flush()
         at = self.position
         self.position += size_bytes
-        os.lseek(self._descriptor, self.position, os.SEEK_SET)
-        return self._descriptor, at
+        os.lseek(self._new.descriptor, self.position, os.SEEK_SET)
+        return self._new.descriptor, at
 
     def make_room(self, size_bytes: int) -> None:
         """Have a disk reserve room for what comes next, in large steps, where the file is a large one.
@@ -202,32 +178,22 @@ class PathSink(VectorSink):
         end = self.position + size_bytes
         if end > self._room and end >= _WORTH_RESERVING:
             length_bytes = size_bytes + _RESERVED_AT_ONCE
-            is_on_disk = os.major(os.fstat(self._descriptor).st_dev) != 0
-            is_reserved = is_on_disk and reserve(self._descriptor, self.position, length_bytes)
+            is_on_disk = os.major(os.fstat(self._new.descriptor).st_dev) != 0
+            is_reserved = is_on_disk and reserve(self._new.descriptor, self.position, length_bytes)
             self._room = self.position + length_bytes if is_reserved else sys.maxsize
 
     def finish(self) -> None:
         """Write what was gathered and put the file in its place."""
         super().finish()
-        descriptor, self._descriptor = self._descriptor, -1
         try:
-            if self._room > self.position:
-                os.ftruncate(descriptor, self.position)
-            os.close(descriptor)
-            os.replace(self._temporary, self._path)
+            self._new.put_in_place(self.position if self._room > self.position else None)
         except OSError as error:
-            raise fault(error, self._path, "put in its place") from None
+            raise fault(error, self.name, "put in its place") from None
 
     def abandon(self) -> None:
         """Remove the unfinished file."""
         super().abandon()
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
-        try:
-            os.unlink(self._temporary)
-        except OSError:
-            pass
+        self._new.drop()
 
 
 class ObjectSink:
