@@ -90,13 +90,50 @@ def test_what_is_broken_or_missing_is_one_line(tmp_path: Path) -> None:
     assert run_command("diff", "-", "-").returncode == 2
 
 
-def test_a_value_that_is_malformed_is_told_with_its_side_and_column(tmp_path: Path) -> None:
+def malformed(path: Path, before: bytes, after: bytes) -> Path:
+    path.write_bytes(path.read_bytes().replace(before, after))
+    return path
+
+
+def test_a_value_that_is_malformed_is_told_with_its_file_batch_column_and_slot(tmp_path: Path) -> None:
     left = write(tmp_path / "a.arrow", pa.table({"word": ["sound", "other", "xxyyzz"]}))
     right = write(tmp_path / "b.arrow", pa.table({"word": ["sound", "sound", "xxyyzz"]}))
-    right.write_bytes(right.read_bytes().replace(b"xxyyzz", b"xx\xffyzz"))
+    malformed(right, b"xxyyzz", b"xx\xffyzz")
     done = run_command("diff", left, right)
     assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
+    told = f"bowstring: {right}: record batch 0, column 'word': values[2] is no UTF-8"
+    assert done.stderr.decode().startswith(told)
+    assert b"--quick" in done.stderr
+    done = run_command("diff", "--quick", left, right)
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
     assert b"on the right, from row 2 on, column 'word': values[0] is no UTF-8" in done.stderr
+
+
+def test_files_that_are_malformed_alike_are_not_called_the_same(tmp_path: Path) -> None:
+    both = [write(tmp_path / name, pa.table({"word": ["sound", "xxyyzz"]})) for name in ("a.arrow", "b.arrows")]
+    for path in both:
+        malformed(path, b"xxyyzz", b"xx\xffyzz")
+    done = run_command("diff", "--json", *both)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert f"{both[0]}: record batch 0, column 'word': values[1] is no UTF-8" in done.stderr.decode()
+    assert run_command("diff", "--quick", *both).returncode == 0
+
+
+def test_a_malformed_column_that_is_not_compared_does_no_harm(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = write(tmp_path / "a.arrow", pa.table({"gone": ["xxyyzz", "x"], "n": [1, 2]}))
+    right = write(tmp_path / "b.arrow", pa.table({"n": [1, 2]}))
+    malformed(left, b"xxyyzz", b"xx\xffyzz")
+    assert output_of(capsys, 1, left, right) == ["schema: column 'gone' (string) is only on the left"]
+
+
+def test_without_common_columns_the_rows_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    left, right = (
+        write(tmp_path / "a.arrow", pa.table({"a": [1, 2]})),
+        write(tmp_path / "b.arrow", pa.table({"b": [1]})),
+    )
+    assert output_of(capsys, 1, left, right)[-1] == "rows: 2 on the left, 1 on the right"
 
 
 def test_golden_files_and_streams_of_one_case_do_not_differ(

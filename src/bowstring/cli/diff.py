@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
 import click
 
 from bowstring.cli.settings import FAILED
-from bowstring.cli.streams import PATH, counted, given, max_piped_option, named, progress
+from bowstring.cli.streams import PATH, counted, given, max_piped_option, named, progress, telling
 from bowstring.inspection.differences import (
     LengthDifference,
     RowDifference,
@@ -18,13 +19,16 @@ from bowstring.inspection.differences import (
     schema_differences,
 )
 from bowstring.inspection.text import printable
+from bowstring.inspection.validating import sound
 from bowstring.inspection.values import as_json, json_value
 from bowstring.ipc.opening import open_any
+from bowstring.tabular.batch import RecordBatch
 
 FORMAT_VERSION = 1
 _COLUMNS_SHOWN = 50
 _VALUE_CHARACTERS = 60
 _LINE_CHARACTERS = 400
+_HINT = "bowstring validate tells every fault, --quick compares values as they are"
 
 
 @click.command()
@@ -33,28 +37,43 @@ _LINE_CHARACTERS = 400
 @click.option("-n", "--rows", "count", type=click.IntRange(min=0), default=10, show_default=True, help="Most rows.")
 @click.option("--ignore-metadata", is_flag=True, help="Let custom metadata differ.")
 @click.option("--json", "as_document", is_flag=True, help="Write the result as JSON.")
+@click.option("--quick", is_flag=True, help="Compare values as they are, whether they are sound or not.")
 @max_piped_option
-def diff(left: str, right: str, *, count: int, ignore_metadata: bool, as_document: bool, max_piped_bytes: int) -> int:
+def diff(left: str, right: str, **options: Any) -> int:
     """Tell what two Arrow files or streams differ in: the schema first, then the first rows that differ.
 
     One of LEFT and RIGHT may be - for standard input. How the two are cut into batches, compressed or framed does not
-    count. The exit status is 1 where they differ.
+    count. Every value that is compared is looked at: a malformed one is refused with its place. The exit status is 1
+    where they differ.
     """
     if left == right == "-":
         raise click.UsageError("only one of the two can be standard input")
+    count, most_bytes = options["count"], options["max_piped_bytes"]
     with (
-        open_any(given(left), max_piped_bytes=max_piped_bytes) as mine,
-        open_any(given(right), max_piped_bytes=max_piped_bytes) as theirs,
+        open_any(given(left), max_piped_bytes=most_bytes) as mine,
+        open_any(given(right), max_piped_bytes=most_bytes) as theirs,
     ):
-        schema = list(schema_differences(mine.schema, theirs.schema, not ignore_metadata))
+        schema = list(schema_differences(mine.schema, theirs.schema, not options["ignore_metadata"]))
         columns = comparable(mine.schema, theirs.schema)
         with progress("comparing") as advance:
-            found = list(islice(row_differences(counted(mine, advance), theirs, columns), count + 1))
-    if as_document:
+            rows = row_differences(
+                _compared(left, counted(mine, advance), [here for here, _ in columns], options["quick"]),
+                _compared(right, theirs, [there for _, there in columns], options["quick"]),
+                [(index, index) for index in range(len(columns))],
+            )
+            found = list(islice(rows, count + 1))
+    if options["as_document"]:
         click.echo(json.dumps(_document((named(left), named(right)), schema, found, count), indent=2))
     else:
         _show(schema, found, count)
     return FAILED if schema or found else 0
+
+
+def _compared(file: str, batches: Iterable[RecordBatch], columns: list[int], is_quick: bool) -> Iterator[RecordBatch]:
+    """The columns of the batches that are compared, sound ones unless that is of no interest."""
+    chosen = (batch.select(columns) for batch in batches)
+    with telling(file):
+        yield from chosen if is_quick else sound(chosen, _HINT)
 
 
 def _show(schema: list[str], found: list[RowDifference | LengthDifference], count: int) -> None:
