@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from threading import RLock
 from typing import Any, Protocol
 
 from bowstring.datatypes.field import Metadata, Schema
@@ -234,7 +235,7 @@ class StreamReader(Closing):
 
     The schema is read at once. A stream ends with its end marker, or where the source ends between two messages. Raises
     `TruncatedError` where it ends within one, other `InvalidDataError`s for malformed messages. After an error it is
-    closed.
+    closed. Of several threads that read, each gets whole batches that no other one gets.
     """
 
     def __init__(
@@ -242,6 +243,7 @@ class StreamReader(Closing):
     ) -> None:
         self._source = source
         self._decoder = Decoder(columns, limits)
+        self._lock = RLock()
         self._ended = False
         self._closed = False
         try:
@@ -259,24 +261,25 @@ class StreamReader(Closing):
 
     def read_next_batch(self) -> RecordBatch:
         """The next batch; raises `StopIteration` at the end, as iterating does."""
-        if self._closed:
-            raise ClosedError(f"{self._source.name}: the reader is closed")
-        if self._ended:
-            raise StopIteration
-        try:
-            while True:
-                batch = self._message()
-                if batch is _END:
-                    self._ended = True
-                    raise StopIteration
-                if batch is not None:
-                    assert isinstance(batch, RecordBatch)
-                    return batch
-        except StopIteration:
-            raise
-        except BaseException:  # after an interrupt, too: what comes next would be the middle of a message
-            self.close()
-            raise
+        with self._lock:
+            if self._closed:
+                raise ClosedError(f"{self._source.name}: the reader is closed")
+            if self._ended:
+                raise StopIteration
+            try:
+                while True:
+                    batch = self._message()
+                    if batch is _END:
+                        self._ended = True
+                        raise StopIteration
+                    if batch is not None:
+                        assert isinstance(batch, RecordBatch)
+                        return batch
+            except StopIteration:
+                raise
+            except BaseException:  # after an interrupt, too: what comes next would be the middle of a message
+                self.close()
+                raise
 
     def _message(self) -> object:
         source, decoder = self._source, self._decoder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from threading import RLock
 from typing import TypeAlias
 
 import numpy as np
@@ -74,11 +75,12 @@ def batches_of(table: Table) -> list[RecordBatch]:
 
 
 class _Writer(BatchWriter):
-    """What writing a stream and a file have in common."""
+    """What writing a stream and a file have in common. Several threads may write: a batch after the other goes out."""
 
     def __init__(self, sink: Sink, encoder: Encoder) -> None:
         self._sink = sink
         self._encoder = encoder
+        self._lock = RLock()
         self._closed = False
         self._has_begun = False
 
@@ -107,16 +109,17 @@ class _Writer(BatchWriter):
         Raises `UsageError`, and writes nothing of the batch, where a dictionary would have to change in a way that the
         format or the form has no room for; it names the column.
         """
-        if self._closed:
-            raise ClosedError("the writer is closed")
         if not isinstance(batch, RecordBatch):
             raise UsageError(f"expected a record batch or a table, not {type(batch).__name__}")
-        if not self._has_begun:
-            self._encoder.share_dictionaries(batch)
-        messages = self._encoder.encode_batch(batch)
-        self._begin()
-        for message in messages:
-            self._put(message)
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the writer is closed")
+            if not self._has_begun:
+                self._encoder.share_dictionaries(batch)
+            messages = self._encoder.encode_batch(batch)
+            self._begin()
+            for message in messages:
+                self._put(message)
 
     def _put(self, message: EncodedMessage) -> tuple[int, int]:
         """Write a message; where it begins, and the length of its framed metadata."""
@@ -138,22 +141,24 @@ class _Writer(BatchWriter):
 
     def close(self) -> None:
         """Write the end; a file appears under its name now."""
-        if self._closed:
-            return
-        self._begin()
-        self._closed = True
-        try:
-            self._end()
-            self._sink.finish()
-        except BaseException:
-            self._sink.abandon()
-            raise
+        with self._lock:
+            if self._closed:
+                return
+            self._begin()
+            self._closed = True
+            try:
+                self._end()
+                self._sink.finish()
+            except BaseException:
+                self._sink.abandon()
+                raise
 
     def abandon(self) -> None:
         """Stop writing; a path is left as it was before."""
-        if not self._closed:
-            self._closed = True
-            self._sink.abandon()
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._sink.abandon()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{len(self.schema)} columns"
@@ -218,11 +223,15 @@ class FileWriter(_Writer):
     def write_batch(self, batch: RecordBatch) -> None:
         """As `StreamWriter.write_batch`; raises `InvalidDataError` where statistics are collected of invalid values."""
         collector, seen = self._collector, None
-        if collector is not None and getattr(batch, "schema", None) == self.schema:
-            seen = collector.look(batch)
-        super().write_batch(batch)
-        if collector is not None and seen is not None:
-            collector.take(seen)
+        if collector is None:
+            super().write_batch(batch)
+            return
+        with self._lock:
+            if getattr(batch, "schema", None) == self.schema:
+                seen = collector.look(batch)
+            super().write_batch(batch)
+            if seen is not None:
+                collector.take(seen)
 
     def _put(self, message: EncodedMessage) -> tuple[int, int]:
         start, framed_bytes = super()._put(message)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from io import BytesIO
+from threading import RLock
 from typing import Any
 
-from bowstring.errors import BowstringError, ClosedError, LimitError, TruncatedError, UsageError
+from bowstring.errors import ClosedError, LimitError, TruncatedError, UsageError
 from bowstring.ipc import framing
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.places.sinks import sink_for
@@ -26,29 +27,31 @@ class TensorReader(Closing):
     """Reads a stream of tensors: iterate over it. Made by `open_tensors`.
 
     Raises `TruncatedError` where the source ends within a message, other `InvalidDataError`s for malformed ones; after
-    an error it is closed.
+    an error it is closed. Of several threads that read, each gets whole tensors that no other one gets.
     """
 
     def __init__(self, source: Any, limits: Limits = DEFAULT_LIMITS) -> None:
         self._source = in_order(source)
         self._limits = limits
+        self._lock = RLock()
         self._count = 0
         self._ended = False
         self._closed = False
 
     def read_next_tensor(self) -> AnyTensor:
         """The next tensor; raises `StopIteration` at the end, as iterating does."""
-        if self._closed:
-            raise ClosedError(f"{self._source.name}: the reader is closed")
-        try:
-            made = None if self._ended else self._next()
-        except BowstringError:
-            self.close()
-            raise
-        if made is None:
-            self._ended = True
-            raise StopIteration
-        return made
+        with self._lock:
+            if self._closed:
+                raise ClosedError(f"{self._source.name}: the reader is closed")
+            try:
+                made = None if self._ended else self._next()
+            except BaseException:  # after an interrupt, too: what comes next would be the middle of a message
+                self.close()
+                raise
+            if made is None:
+                self._ended = True
+                raise StopIteration
+            return made
 
     def _exactly(self, size_bytes: int, what: str) -> bytes:
         held = self._source.read(size_bytes)
@@ -124,6 +127,7 @@ class TensorWriter(Completing):
             raise UsageError(f"alignment is 8, 16, 32 or 64 bytes, not {alignment!r}")
         self._sink = sink_for(sink)
         self._alignment = alignment
+        self._lock = RLock()
         self._closed = False
 
     def write(self, tensor: AnyTensor) -> int:
@@ -131,31 +135,35 @@ class TensorWriter(Completing):
 
         Raises `UnsupportedTypeError` for an element type that the format has no words for.
         """
-        if self._closed:
-            raise ClosedError("the writer is closed")
         message = encode(tensor, self._alignment)
-        head = framing.framed(message.metadata, self._sink.position, self._alignment)
-        size_bytes = len(head) + message.body_bytes
-        self._sink.write([head, *message.parts], size_bytes)
-        return size_bytes
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the writer is closed")
+            head = framing.framed(message.metadata, self._sink.position, self._alignment)
+            size_bytes = len(head) + message.body_bytes
+            self._sink.write([head, *message.parts], size_bytes)
+            return size_bytes
 
     def close(self) -> None:
         """Write the end marker and finish."""
-        if not self._closed:
-            self._sink.write([framing.END_OF_STREAM], len(framing.END_OF_STREAM))
-            self.finish()
+        with self._lock:
+            if not self._closed:
+                self._sink.write([framing.END_OF_STREAM], len(framing.END_OF_STREAM))
+                self.finish()
 
     def finish(self) -> None:
         """Finish without an end marker, so that more may follow."""
-        if not self._closed:
-            self._closed = True
-            self._sink.finish()
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._sink.finish()
 
     def abandon(self) -> None:
         """Give up; a path gets no file."""
-        if not self._closed:
-            self._closed = True
-            self._sink.abandon()
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._sink.abandon()
 
 
 def open_tensors(source: Any, limits: Limits = DEFAULT_LIMITS) -> TensorReader:

@@ -44,24 +44,32 @@ class MemorySource:
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
         """The bytes from byte `offset` on; the caller has checked that they are there."""
-        if self._descriptor >= 0:
-            return self._pread(offset, size_bytes)
+        descriptor = self._descriptor
+        if descriptor >= 0:
+            held = self._pread(descriptor, offset, size_bytes)
+            if held is not None:
+                return held
         return bytes(self.memory.bytes[offset : offset + size_bytes].data)
 
-    def _pread(self, offset: int, size_bytes: int) -> bytes:
+    def _pread(self, descriptor: int, offset: int, size_bytes: int) -> bytes | None:
+        """The bytes, read through the descriptor; None where another thread closes it, as it may lead elsewhere now."""
         try:
-            held = os.pread(self._descriptor, size_bytes, offset)
-            if len(held) == size_bytes:
-                return held
-            now_bytes = os.fstat(self._descriptor).st_size
+            held = os.pread(descriptor, size_bytes, offset)
+            now_bytes = self.size if len(held) == size_bytes else os.fstat(descriptor).st_size
         except OSError as error:
+            if self._descriptor < 0:
+                return None
             raise fault(error, self.name) from None
+        if self._descriptor < 0:
+            return None
+        if len(held) == size_bytes:
+            return held
         if now_bytes < offset + size_bytes:  # to touch the mapping there would end the process
             raise TruncatedError(
                 f"{self.name}: expected {size_bytes} bytes at byte {offset}, found a file that was cut to {now_bytes} "
                 f"bytes after it had been opened"
             )
-        return bytes(self.memory.bytes[offset : offset + size_bytes].data)
+        return None
 
     def peek(self, offset: int, size_bytes: int) -> bytes | memoryview | FarBytes:
         """The bytes from byte `offset` on, read in part if they are many; the caller has checked the bounds."""

@@ -1,0 +1,156 @@
+"""One reader or writer in several threads: whole batches, each once, and never the bytes of another file."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bowstring as bs
+from bowstring.errors import ClosedError
+from tests.ipc.samples import as_file, as_stream
+
+THREADS = 3
+WORDS = bs.dictionary(bs.int8(), bs.string())
+
+
+def batch(number: int) -> bs.RecordBatch:
+    words = bs.array([f"{number} {at % 3}" for at in range(20)], WORDS)
+    return bs.record_batch({"n": bs.array(np.full(20, number)), "words": words})
+
+
+BATCHES = [batch(number) for number in range(24)]
+
+
+class Slow(io.RawIOBase):
+    """A file object that lets another thread run before it gives or takes anything."""
+
+    def __init__(self, raw: bytes = b"") -> None:
+        self._held = io.BytesIO(raw)
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int:
+        time.sleep(0.0002)
+        return self._held.readinto(into)
+
+    def write(self, data: Any) -> int:
+        time.sleep(0.0002)
+        return self._held.write(data)
+
+    @property
+    def raw(self) -> bytes:
+        return self._held.getvalue()
+
+
+def in_threads(work: Callable[[int], object]) -> None:
+    """Run it in several threads at once; what one of them raises is raised here."""
+    begun, failed = threading.Barrier(THREADS), []
+
+    def run(number: int) -> None:
+        begun.wait(10)
+        try:
+            work(number)
+        except BaseException as error:  # noqa: BLE001 -- it is raised below
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    if failed:
+        raise failed[0]
+
+
+def test_threads_that_read_one_stream_get_whole_batches_and_each_once() -> None:
+    got: list[bs.RecordBatch] = []
+    with bs.open_stream(Slow(as_stream(*BATCHES))) as reader:
+        in_threads(lambda _: got.extend(reader))
+    got.sort(key=lambda held: held["n"].to_pylist())
+    assert [held.to_pydict() for held in got] == [held.to_pydict() for held in BATCHES]
+
+
+def test_threads_that_read_one_stream_of_tensors_get_whole_ones_and_each_once() -> None:
+    sink = io.BytesIO()
+    for number in range(30):
+        bs.write_tensor(bs.Tensor.from_numpy(np.full((3, 4), number)), sink)
+    got: list[Any] = []
+    with bs.open_tensors(Slow(sink.getvalue())) as reader:
+        in_threads(lambda _: got.extend(made.to_numpy() for made in reader))
+    assert sorted(made.ravel().tolist() for made in got) == [[number] * 12 for number in range(30)]
+
+
+@pytest.mark.parametrize("new", [bs.new_stream, bs.new_file])
+def test_batches_of_several_threads_are_written_one_after_the_other(new: Callable[..., Any]) -> None:
+    sink, plain = Slow(), [bs.record_batch({"n": np.full(50_000, number)}) for number in range(24)]
+    with new(sink, plain[0].schema) as writer:
+        in_threads(lambda thread: [writer.write(held) for held in plain[thread::THREADS]])
+    with (bs.open_stream if new is bs.new_stream else bs.open_file)(sink.raw) as reader:
+        got = sorted(list(set(held["n"].to_pylist())) for held in reader)
+    assert got == [[number] for number in range(24)]
+
+
+def test_tensors_of_several_threads_are_written_one_after_the_other() -> None:
+    sink = Slow()
+    with bs.new_tensors(sink) as writer:
+        in_threads(lambda thread: [writer.write(bs.Tensor.from_numpy(np.full(50_000, thread))) for _ in range(8)])
+    got = [made.to_numpy() for made in bs.open_tensors(sink.raw)]
+    assert sorted(int(held.min()) for held in got if held.min() == held.max()) == [0] * 8 + [1] * 8 + [2] * 8
+
+
+def test_a_tensor_reader_that_was_interrupted_within_a_message_is_not_read_further() -> None:
+    sink = io.BytesIO()
+    for _ in range(2):
+        bs.write_tensor(bs.Tensor.from_numpy(np.arange(5)), sink)
+
+    class Interrupted(Slow):
+        def readinto(self, into: Any) -> int:
+            if self._held.tell() > 8:
+                raise KeyboardInterrupt
+            return super().readinto(into)
+
+    reader = bs.open_tensors(Interrupted(sink.getvalue()))
+    with pytest.raises(KeyboardInterrupt):
+        next(reader)
+    with pytest.raises(ClosedError):
+        next(reader)
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["another file", "no file"])
+def test_what_a_closed_descriptor_leads_to_meanwhile_is_never_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_open: bool
+) -> None:
+    path, other = tmp_path / "own.arrow", tmp_path / "other"
+    path.write_bytes(as_file(*[held.select(["n"]) for held in BATCHES]))
+    other.write_bytes(b"\xff" * path.stat().st_size)
+    reader, real = bs.open_file(path), os.pread
+    taken: list[int] = []
+
+    def late(descriptor: int, size: int, offset: int) -> bytes:
+        if not taken:  # another thread closes the reader between two steps of this one, and opens a file
+            reader.close()
+            taken.append(os.open(other, os.O_RDONLY))
+            assert taken[0] == descriptor
+            if not is_open:
+                os.close(taken[0])
+        return real(descriptor, size, offset)
+
+    monkeypatch.setattr(os, "pread", late)
+    got = reader.get_batch(7)["n"].to_pylist()
+    monkeypatch.undo()
+    if is_open:
+        os.close(taken[0])
+    assert got == [7] * 20
