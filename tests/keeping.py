@@ -180,11 +180,13 @@ def _fields(fields: Iterable[bs.Field]) -> Iterator[bs.Field]:
 
 
 def _is_not_swapped(written: Written) -> bool:
-    return written.is_big_endian and not all(map(is_swapped_by_pyarrow, written.schema.types))
+    is_swapped = all(map(is_swapped_by_pyarrow, written.schema.types))
+    return written.is_big_endian and bool(written.batches) and not is_swapped
 
 
 def _has_metadata_under_v4(written: Written) -> bool:
-    return written.report.batches.with_metadata > 0 and written.report.encoding.metadata_version == "V4"
+    encoding, with_metadata = written.report.encoding, written.report.batches.with_metadata
+    return encoding.metadata_version == "V4" and with_metadata > encoding.compressed_batches
 
 
 def _has_deltas_on_nested_dictionaries(written: Written) -> bool:
@@ -228,7 +230,7 @@ def _is_big_endian_stream(written: Written) -> bool:
 
 MISREAD: dict[Callable[[Written], bool], tuple[str, ...]] = {
     _is_not_swapped: ("pyarrow",),
-    _has_metadata_under_v4: ("pyarrow",),  # taken for the codec of Arrow 0.17
+    _has_metadata_under_v4: ("pyarrow",),  # looked through for the codec of Arrow 0.17
     _has_deltas_on_nested_dictionaries: ("pyarrow",),
     _has_dictionaries_of_extensions: ("pyarrow",),  # the indices are taken for the extension's storage
     _has_runs_without_slots: ("pyarrow",),  # whose run ends are looked at all the same

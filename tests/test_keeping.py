@@ -16,6 +16,7 @@ import pytest
 import bowstring as bs
 from tests import keeping
 from tests.ipc.samples import as_file, as_stream
+from tests.ipc.test_version_4_compression import stream as compressed_under_v4
 
 BIG = bs.WireForm(byte_order="big")
 V4 = bs.WireForm(metadata_version="V4")
@@ -31,9 +32,9 @@ def nested(*rows: list[str]) -> bs.RecordBatch:
     return bs.RecordBatch.from_arrays([bs.array(list(rows), WORDS)], ["w"])
 
 
-def no_batches() -> bytes:
+def as_file_without_batches(schema: bs.Schema, form: bs.WireForm | None = None) -> bytes:
     sink = io.BytesIO()
-    with bs.new_stream(sink, TWINS.schema):
+    with bs.new_file(sink, schema, form=form or bs.WireForm()):
         pass
     return sink.getvalue()
 
@@ -52,8 +53,13 @@ WRITTEN: dict[str, tuple[Callable[[], bytes], tuple[str, ...]]] = {
     "big-endian file": (lambda: as_file(NUMBERS, form=BIG), keeping.READERS),
     "big-endian stream": (lambda: as_stream(NUMBERS, form=BIG), ("pyarrow", "polars", "nanoarrow")),
     "big-endian views": (lambda: as_file(VIEWS, form=BIG), BEYOND_PYARROW),
+    "no big-endian views": (lambda: as_file_without_batches(VIEWS.schema, BIG), keeping.READERS),
     "views": (lambda: as_file(VIEWS), keeping.READERS),
     "V4 with metadata": (lambda: as_stream(NUMBERS.with_metadata({"k": "v"}), form=V4), BEYOND_PYARROW),
+    "V4 with metadata, as Arrow 0.17 compressed it": (
+        lambda: compressed_under_v4("zstd", None, b"ZSTD"),
+        keeping.READERS,
+    ),
     "metadata": (lambda: as_stream(NUMBERS.with_metadata({"k": "v"})), keeping.READERS),
     "nested dictionaries": (lambda: as_file(nested(["a"], ["b"])), keeping.READERS),
     "deltas on them": (lambda: as_file(nested(["a"]), nested(["a"], ["a", "b"])), BEYOND_PYARROW),
@@ -66,7 +72,7 @@ WRITTEN: dict[str, tuple[Callable[[], bytes], tuple[str, ...]]] = {
         lambda: as_stream(bs.record_batch({"s": bs.array([{"a\0b": 1}], bs.struct({"a\0b": bs.int8()}))})),
         ("pyarrow",),
     ),
-    "names twice without batches": (no_batches, ("pyarrow", "nanoarrow", "arro3")),
+    "names twice without batches": (lambda: as_file_without_batches(TWINS.schema), ("pyarrow", "nanoarrow", "arro3")),
     "uuids": (lambda: as_stream(bs.record_batch({"u": UUIDS})), ("pyarrow", "nanoarrow", "arro3")),
 }
 

@@ -1,7 +1,7 @@
 """What we write, as other implementations read it: `../shared/tools/peer_check.py` over every type in every form.
 
 Each type is in one of three groups, by how many implementations know it, so that a peer that lacks one type still says
-something about the others. `--keep-written FOLDER` keeps what all tests write, to be checked in the same way.
+something about the others. `--keep-written=FOLDER` keeps what all tests write, to be checked in the same way.
 """
 
 from __future__ import annotations
