@@ -74,6 +74,10 @@ class Kind(IntEnum):
     RETIRE = 3
 
 
+_KINDS = tuple(Kind)
+_EXACT_BYTES = {Kind.REGION: REGION.size, Kind.RETIRE: 0}
+
+
 class _Inbound:
     """The frame that is arriving; kept between calls, so that a deadline in its middle loses nothing."""
 
@@ -276,16 +280,16 @@ class UnixTransport(Transport):
 
     def _read_head(self, frame: _Inbound) -> None:
         magic, kind, descriptors, reserved, frame.tag, frame.length_bytes = FRAME.unpack(frame.head)
-        if magic != MAGIC or reserved or kind > Kind.RETIRE:
+        if magic != MAGIC or reserved or kind >= len(_KINDS):
             raise ProtocolError(f"unix socket: expected a frame, found the bytes {frame.head.hex(' ')}")
-        frame.kind = Kind(kind)
+        frame.kind = _KINDS[kind]
         expected = int(frame.kind is Kind.REGION)
         if descriptors != expected or len(frame.descriptors) != expected:
             found = len(frame.descriptors)
             raise ProtocolError(
                 f"unix: {frame.kind.name} frame with {found} descriptors; {descriptors} announced, not {expected}"
             )
-        exact = {Kind.REGION: REGION.size, Kind.RETIRE: 0}.get(frame.kind)
+        exact = _EXACT_BYTES.get(frame.kind)
         if exact is not None and frame.length_bytes != exact:
             raise ProtocolError(f"unix socket: a {frame.kind.name} frame has {exact} bytes, found {frame.length_bytes}")
         if frame.kind is Kind.PLAIN and frame.tag:
@@ -329,7 +333,7 @@ class UnixTransport(Transport):
 
     def _take(self, lock: threading.Lock, deadline: Deadline, what: str) -> None:
         """Take a lock, which the caller releases. Raises where the connection is of no use any more."""
-        if not lock.acquire(timeout=deadline.remaining_s()):
+        if not lock.acquire(blocking=False) and not lock.acquire(timeout=deadline.remaining_s()):
             raise deadline.error(f"unix socket: {what} while another thread does the same")
         if self._is_closed:
             lock.release()
