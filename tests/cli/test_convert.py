@@ -14,6 +14,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.cli.main import main
+from bowstring.layouts import gather
 from bowstring.layouts.array import Array
 from bowstring.layouts.registry import layout_of
 from tests.cli.running import run_command, terminal, through_a_pipe, write
@@ -358,6 +359,18 @@ def test_what_is_read_whole_from_a_pipe_has_a_limit(tmp_path: Path, kind: str) -
     assert not target.exists()
     assert through_a_pipe(path, *command, size).returncode == 0
     assert pa.ipc.open_file(target.read_bytes()).read_all()["n"].to_pylist() == TABLE["n"].to_pylist()
+
+
+def test_json_lines_of_a_new_key_each_do_not_become_a_square_of_nulls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, target = tmp_path / "data.jsonl", tmp_path / "data.arrow"
+    path.write_text("".join(f'{{"k{number}": 1}}\n' for number in range(100)))
+    convert(path, target)
+    assert pa.ipc.open_file(target.read_bytes()).read_all().shape == (100, 100)
+    monkeypatch.setattr(gather, "MAX_VALUES", 99 * 99)
+    assert main(["convert", str(path), str(target)]) == 1
+    assert "data.jsonl: line 100: 10000 values are to be made out of 100" in capsys.readouterr().err
 
 
 def test_columns_of_one_name_do_not_become_json_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

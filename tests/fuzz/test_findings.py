@@ -130,6 +130,19 @@ def test_a_dictionary_that_no_batch_of_a_stream_uses_is_looked_at_all_the_same()
     assert "1099511627776 bytes" in fault
 
 
+def test_a_malformed_dictionary_that_no_batch_uses_may_be_refused_only_where_it_is_served() -> None:
+    def break_dictionary(anatomy: Anatomy) -> None:
+        batch = anatomy.pieces[1].batch
+        assert batch is not None
+        batch.slots["buffers"]["length"] = 1 << 34
+        del anatomy.pieces[2]
+
+    data = changed(written(bs.record_batch({"w": bs.array(["a"], WORDS)}), kind="stream"), break_dictionary)
+    with bs.open_stream(data) as reader:
+        assert list(reader) == []
+    assert {check(Input("served", data + bytes(odd))) for odd in range(0, 80, 8)} == {True, False}
+
+
 def test_runs_of_an_array_without_slots_may_end_anywhere() -> None:
     ends, words = bs.array([0, 3, 3], bs.int32()), bs.array(["a", "b", "c"])
     runs = bs.Array.from_buffers(bs.run_end_encoded(bs.int32(), bs.string()), 0, [], [ends, words])

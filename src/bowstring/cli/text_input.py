@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 from bowstring.datatypes.field import Field, Schema
 from bowstring.datatypes.types import DataType, Timestamp
 from bowstring.errors import InvalidDataError
+from bowstring.layouts import gather
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import place
 from bowstring.tabular.batch import RecordBatch
@@ -87,10 +88,10 @@ def read_json_lines(source: BinaryIO, name: str) -> RecordBatch:
     """An object a line; columns are the keys in the order in which they are first met, null where an object lacks one.
 
     Raises `InvalidDataError` for a line that is no object, `DataTypeError` for a column without one type: both name
-    the place.
+    the place. Raises `LimitError` where hardly an object has the keys of the others, so that nearly all would be null.
     """
     columns: dict[str, list[Any]] = {}
-    count = 0
+    count = held = 0
     for number, line in enumerate(source, 1):
         if not line.strip():
             continue
@@ -100,6 +101,7 @@ def read_json_lines(source: BinaryIO, name: str) -> RecordBatch:
             raise InvalidDataError(f"{name}: line {number}: expected a JSON object: {error}") from None
         if not isinstance(row, dict):
             raise InvalidDataError(f"{name}: line {number}: expected a JSON object, found {type(row).__name__}")
+        held += len(row)
         for key, value in row.items():
             column = columns.get(key)
             if column is None:
@@ -109,10 +111,14 @@ def read_json_lines(source: BinaryIO, name: str) -> RecordBatch:
             column.extend([None] * (count - len(column)))
             column.append(value)
         count += 1
+        if count * len(columns) > gather.MAX_VALUES:
+            with place(f"{name}: line {number}"):
+                gather.check_values(count * len(columns), held)
     arrays = []
     for key, values in columns.items():
         values.extend([None] * (count - len(values)))
         with place(f"{name}: column {key!r}"):
             arrays.append(array(values))
+        values.clear()
     schema = Schema(tuple(Field(key, made.type) for key, made in zip(columns, arrays, strict=True)))
     return RecordBatch(schema, count, arrays)  # rows may be all that there is: objects without a key
