@@ -421,6 +421,16 @@ def test_a_frame_comes_and_goes_as_through_pyarrow(name: str) -> None:
     assert_same(bs.RecordBatch.from_pandas(frame).to_pandas(), expected_frame)
 
 
+@pytest.mark.parametrize("labels", [["a", None], [1.0, float("nan")], [pd.Timestamp("2020"), pd.NaT]], ids=str)
+def test_a_label_that_is_missing_is_missing_still(labels: list[Any]) -> None:
+    frame = pd.DataFrame([[1, 2]], columns=labels)
+    ours = bs.Table.from_pandas(frame)
+    assert b"NaN" not in ours.schema.metadata[b"pandas"], "which is no JSON, though pyarrow writes it"
+    assert frame.columns.isna().tolist() == [False, True]
+    for back in (ours.to_pandas(), bs.table(pa.Table.from_pandas(frame)).to_pandas(), pa.table(ours).to_pandas()):
+        assert_same(back, frame)
+
+
 @pytest.mark.parametrize("preserve", [None, True, False])
 @pytest.mark.parametrize("name", ["plain", "text as index", "named range", "no columns"])
 def test_the_index_is_kept_or_left_as_wanted(name: str, preserve: bool | None) -> None:

@@ -52,7 +52,7 @@ def table(frame: Any, schema: Schema | None = None, preserve_index: bool | None 
         raise UsageError(f"a table comes from a DataFrame, not from {type(frame).__name__}")
     names = [described.label_text(label) for label in frame.columns]
     series = [frame.iloc[:, number] for number in range(len(names))]
-    shown: list[Any] = list(names)
+    shown: list[Any] = [described.name_of(label) for label in frame.columns]
     levels = _levels(frame.index, names, preserve_index)
     of_index: list[Any] = []
     for name, level in levels:
@@ -62,7 +62,7 @@ def table(frame: Any, schema: Schema | None = None, preserve_index: bool | None 
         of_index.append(name)
         names.append(name)
         series.append(level)
-        shown.append(None if level.name is None else described.label_text(level.name))
+        shown.append(described.name_of(level.name))
     if schema is not None:
         chosen = _chosen(names, schema)
         names, series, shown = ([part[number] for number in chosen] for part in (names, series, shown))
@@ -104,7 +104,7 @@ def _levels(index: Any, names: Sequence[str], preserve_index: bool | None) -> li
         if preserve_index is None and isinstance(level, pd.RangeIndex):
             found.append((None, level))
             continue
-        name = None if level.name is None else described.label_text(level.name)
+        name = described.name_of(level.name)
         if name is None or name in taken:
             at = number
             while f"__index_level_{at}__" in taken:

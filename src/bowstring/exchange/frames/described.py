@@ -92,6 +92,11 @@ def plain(name: Any) -> Any:
     return name if name is None or isinstance(name, (str, int, float)) else str(name)
 
 
+def name_of(label: Any) -> str | None:
+    """A label as the metadata has it: None where it is one of pandas' missing values, which differ from themselves."""
+    return None if label is None or label != label else label_text(label)
+
+
 def label_text(name: Any) -> str:
     """A label of a column as the name of a field."""
     if isinstance(name, tuple):
