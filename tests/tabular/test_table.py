@@ -233,3 +233,34 @@ def test_dictionaries_of_a_table_are_united() -> None:
     assert first.dictionary is not None
     assert first.dictionary.to_pylist() == ["a", "b", "c"]
     assert table.to_pydict() == {"w": ["a", "b", "b", "c", None]}
+
+
+def test_dictionaries_stay_where_no_row_does() -> None:
+    words = bs.array(["x", "y"], bs.dictionary(bs.int8(), bs.string()))
+    table = bs.table({"word": words, "n": [1, 2]})
+    empty = bs.table({"word": words[:0], "n": bs.array([], bs.int64())})
+    for found in (
+        empty,
+        table.slice(0, 0),
+        table.slice(2),
+        table.filter([False, False]),
+        bs.Table.from_arrays([words[:0]], ["word"]),
+        empty.append_column("word again", words[:0]),
+        empty.set_column("n", "m", bs.ChunkedArray([words[:0], words[:0]], words.type)),
+        bs.concat_tables([empty, empty]).add_column(0, "m", words[:0]),
+        bs.Table.from_pandas(table.to_pandas()[:0]),
+    ):
+        found.validate(full=True)
+        assert found.num_rows == 0
+        held = found.column("word").chunk(0).dictionary
+        assert held is not None
+        assert held.to_pylist() == ["x", "y"]
+        assert found.to_pandas()["word"].cat.categories.tolist() == ["x", "y"]
+
+
+def test_columns_without_chunks_make_a_table_without_batches() -> None:
+    none = bs.ChunkedArray([], bs.int8())
+    table = bs.Table.from_arrays([none], ["n"])
+    assert table.to_batches() == table.append_column("m", none).to_batches() == table.slice(0, 0).to_batches() == []
+    assert table.append_column("m", bs.array([], bs.int8())).to_batches() == []
+    assert bs.table({"n": bs.array([], bs.int8())}).append_column("m", none).num_rows == 0

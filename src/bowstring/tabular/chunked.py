@@ -233,7 +233,7 @@ class ChunkedArray:
         )
 
     def _within(self, start: int, stop: int) -> Array:
-        number = bisect_right(self._starts, start) - 1
+        number = min(bisect_right(self._starts, start), len(self.chunks)) - 1
         return self.chunks[number].slice(start - self._starts[number], stop - start)
 
     def __eq__(self, other: object) -> bool:

@@ -65,6 +65,8 @@ class Table(Columns):
         schema = fitting_schema(columns, names, schema)
         edges = np.unique(np.concatenate([column._starts for column in columns])).tolist() if columns else [0]
         spans = list(pairwise(edges))
+        if not spans and columns and all(column.chunks for column in columns):
+            spans = [(0, 0)]  # no rows, but maybe dictionaries
         return cls(schema, [RecordBatch.from_arrays([c._within(*s) for c in columns], schema=schema) for s in spans])
 
     @classmethod
@@ -143,7 +145,7 @@ class Table(Columns):
                 parts.append(batch.slice(offset, left))
                 left -= parts[-1].num_rows
             offset = max(offset - batch.num_rows, 0)
-        return Table(self.schema, parts)
+        return Table(self.schema, parts or self._without_rows())
 
     def take(self, indices: Sequence[int] | Values | Array | ChunkedArray) -> Table:
         """The rows at `indices`, copied into one batch, as `Array.take`."""
@@ -169,19 +171,21 @@ class Table(Columns):
 
     def filter(self, mask: MaskLike | ChunkedArray) -> Table:
         """The rows at which `mask` is true, copied batch by batch, as `Array.filter`; batches without any are left
-        out.
+        out, but for an empty one where all are.
         """
         chosen = selected(one_array(mask), self.num_rows)
         starts = self._starts()
         cuts = np.searchsorted(chosen, starts).tolist()
-        return Table(
-            self.schema,
-            [
-                batch if last - first == batch.num_rows else batch._taken(chosen[first:last] - start)
-                for batch, start, (first, last) in zip(self._batches, starts, pairwise(cuts), strict=False)
-                if last > first
-            ],
-        )
+        parts = [
+            batch if last - first == batch.num_rows else batch._taken(chosen[first:last] - start)
+            for batch, start, (first, last) in zip(self._batches, starts, pairwise(cuts), strict=False)
+            if last > first
+        ]
+        return Table(self.schema, parts or self._without_rows())
+
+    def _without_rows(self) -> list[RecordBatch]:
+        """What stays of the batches where no row does: an empty one, which has the dictionaries."""
+        return [batch.slice(0, 0) for batch in self._batches[:1]]
 
     def _starts(self) -> list[int]:
         return [0, *accumulate(batch.num_rows for batch in self._batches)]
@@ -194,10 +198,12 @@ class Table(Columns):
         if len(schema) == 1:
             return Table.from_arrays([chunked], schema=schema)
         starts = np.array(self._starts())
-        spans = pairwise(np.union1d(starts, chunked._starts).tolist())
+        spans = list(pairwise(np.union1d(starts, chunked._starts).tolist()))
+        if not spans and self._batches and chunked.chunks:
+            spans = [(0, 0)]
         batches = []
         for first, last in spans:
-            number = int(np.searchsorted(starts, first, "right")) - 1
+            number = min(int(np.searchsorted(starts, first, "right")), len(self._batches)) - 1
             batch = self._batches[number].slice(first - int(starts[number]), last - first)
             batches.append(batch._spliced(schema, at, dropped, chunked._within(first, last)))
         return Table(schema, batches)
