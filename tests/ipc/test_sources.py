@@ -9,6 +9,7 @@ import lzma
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
+from bowstring.ipc import framing
+from bowstring.ipc.opening import open_any
 from tests.ipc import samples
 
 OPEN: dict[str, Callable[..., Any]] = {"file": bs.open_file, "stream": bs.open_stream}
@@ -164,3 +167,55 @@ def test_the_dictionaries_of_a_batch_are_read_after_its_reader_was_closed(tmp_pa
     with pytest.raises(errors.ClosedError):
         reader.get_batch(0)
     assert os.path.exists(path)
+
+
+class Endless:
+    """A file object that never ends, and can't go back; how much was taken of it."""
+
+    def __init__(self, start: bytes) -> None:
+        self._start, self.taken = start, 0
+
+    def read(self, size: int) -> bytes:
+        part = self._start[self.taken : self.taken + size].ljust(size, b"\0")
+        self.taken += size
+        return part
+
+
+def test_of_an_endless_source_that_is_no_file_only_the_beginning_is_read() -> None:
+    for source, told in ((Endless(b""), "other bytes"), (Endless(framing.CONTINUATION), "an Arrow stream")):
+        with pytest.raises(errors.FormatMismatchError, match=told):
+            bs.open_file(source)
+        assert source.taken <= 64
+    with pytest.raises(errors.FormatMismatchError):
+        bs.open_file("/dev/zero")
+
+
+def test_what_an_endless_source_gives_as_a_file_is_kept_up_to_a_limit_that_an_option_raises() -> None:
+    source = Endless(framing.FILE_START)
+    with pytest.raises(errors.LimitError, match="max_piped_bytes"):
+        bs.open_file(source, max_piped_bytes=10_000)
+    assert source.taken <= 20_000
+    data = samples.as_file(samples.batch())
+
+    class Once(io.BytesIO):
+        getvalue = None  # type: ignore[assignment]  # a file object like others
+
+        def seekable(self) -> bool:
+            return False
+
+    with pytest.raises(errors.LimitError):
+        bs.open_file(Once(data), max_piped_bytes=len(data) - 1)
+    assert bs.open_file(Once(data), max_piped_bytes=len(data)).num_record_batches == 1
+
+
+@pytest.mark.parametrize("opened", [bs.open_file, open_any])
+def test_a_file_in_a_named_pipe_keeps_no_descriptor(tmp_path: Path, opened: Callable[[Path], Any]) -> None:
+    path, data = tmp_path / "pipe", samples.as_file(samples.batch())
+    os.mkfifo(path)
+    before = len(os.listdir("/proc/self/fd"))
+    writer = threading.Thread(target=path.write_bytes, args=(data,))
+    writer.start()
+    reader = opened(path)
+    writer.join(10)
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert reader[0] == samples.batch()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -10,29 +11,36 @@ from bowstring.datatypes.field import MetadataLike, Schema
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.form import CURRENT, WireForm
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
-from bowstring.ipc.places.ranges import RangeSource
+from bowstring.ipc.opening import MAX_PIPED_BYTES, file_reader, whole_file
+from bowstring.ipc.places.pulled import PulledSource
 from bowstring.ipc.places.sinks import sink_for
 from bowstring.ipc.places.sources import by_ranges, in_order
-from bowstring.ipc.ranged import RangedReader
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.ipc.writers import FileWriter, StreamWriter
 
 
-def open_file(source: Any, columns: Sequence[str | int] | None = None, limits: Limits = DEFAULT_LIMITS) -> FileReader:
+def open_file(
+    source: Any,
+    columns: Sequence[str | int] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    max_piped_bytes: int = MAX_PIPED_BYTES,
+) -> FileReader:
     """Open an Arrow file («IPC File Format») for random access.
 
     `source` is a path (mapped), bytes or anything with the buffer protocol (used as it is), a URL or what `fsspec.open`
     gives (read by ranges), a binary file object or a descriptor (mapped where it is a regular file, else read by ranges
-    if it can seek, else whole). `columns` are names or positions of the columns to read, in that order. Reads the
-    footer only. Raises `FormatMismatchError` for a stream or a foreign format, `TruncatedError` for a file that is cut
-    off, `NotFoundError` for a path or column that is not there; for URLs `MissingExtraError` where fsspec or the
-    store's package is missing, and `ResourceError`, `ConnectionLostError` or `DeadlineError` for what the store says.
+    if it can seek, else whole: `LimitError` for more than `max_piped_bytes`). `columns` are names or positions of the
+    columns to read, in that order. Reads the footer only. Raises `FormatMismatchError` for a stream or a foreign
+    format, `TruncatedError` for a file that is cut off, `NotFoundError` for a path or column that is not there; for
+    URLs `MissingExtraError` where fsspec or the store's package is missing, and `ResourceError`, `ConnectionLostError`
+    or `DeadlineError` for what the store says.
     """
     opened = by_ranges(source)
+    if isinstance(opened, PulledSource):
+        with closing(opened):
+            opened = whole_file(opened, max_piped_bytes)
     try:
-        if isinstance(opened, RangeSource):
-            return RangedReader(opened, columns, limits)
-        return FileReader(opened, columns, limits)
+        return file_reader(opened, columns, limits)
     except BaseException:
         opened.close()
         raise

@@ -22,6 +22,7 @@ from bowstring.memory.buffer import Memory
 
 MAX_PIPED_BYTES = 1 << 30
 _AT_ONCE = 1 << 20
+_HEAD_BYTES = 16
 
 
 def in_sequence(source: Any) -> MemorySource | PulledSource:
@@ -66,9 +67,9 @@ def recognised(
     than `max_piped_bytes`.
     """
     if isinstance(source, MemorySource | RangeSource):
-        head = source.read_at(source.position, max(0, min(16, source.size - source.position)))
+        head = source.read_at(source.position, max(0, min(_HEAD_BYTES, source.size - source.position)))
     else:
-        head = source.read(16)
+        head = source.read(_HEAD_BYTES)
     if framing.is_file(head):
         return True, kept_whole(source, max_piped_bytes, head) if isinstance(source, PulledSource) else source
     if not framing.looks_like_stream(head) and not _may_begin_a_stream(head):
@@ -90,6 +91,8 @@ def open_any(
         is_file, ready = recognised(opened, max_piped_bytes)
         if not is_file:
             return StreamReader(ready, columns, limits)
+        if isinstance(opened, PulledSource):
+            opened.close()  # all of it is here
         return file_reader(ready, columns, limits)
     except BaseException:
         opened.close()
@@ -120,6 +123,12 @@ def _no_arrow(name: str, head: bytes) -> FormatMismatchError | TruncatedError:
     )
     found = framing.foreign(head) or ("text, perhaps CSV" if is_text else "other bytes")
     return FormatMismatchError(f"{name}: expected {wanted}, found {found} (it begins with {head[:8]!r})")
+
+
+def whole_file(source: PulledSource, max_bytes: int) -> MemorySource:
+    """A file that comes through a pipe, as `kept_whole`; of what is no file only the beginning."""
+    head = source.read(_HEAD_BYTES)
+    return kept_whole(source, max_bytes, head) if framing.is_file(head) else MemorySource(Memory(head), source.name)
 
 
 def kept_whole(source: PulledSource | Replayed, max_bytes: int, head: bytes = b"") -> MemorySource:

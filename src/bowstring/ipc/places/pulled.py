@@ -45,9 +45,10 @@ class PulledSource:
         return Buffer.of(held[:filled])
 
     def close(self) -> None:
-        """Close what belongs to the source."""
-        if self._close is not None:
-            self._close()
+        """Close what belongs to the source; once more does nothing."""
+        close, self._close = self._close, None
+        if close is not None:
+            close()
 
 
 class Replayed:

@@ -29,9 +29,9 @@ _AT_ONCE = 1 << 20
 _DECOMPRESSORS = ("gzip", "bz2", "lzma", "_compression")
 
 
-def random_access(source: Any) -> MemorySource:
-    """A source for the file format: a path is mapped, a file object mapped or read whole, anything else taken as
-    memory.
+def random_access(source: Any) -> MemorySource | PulledSource:
+    """A source for the file format: a path is mapped, a file object, too, where it is a regular file, anything else
+    taken as memory. What can't be read at random is given to be read in order.
 
     Raises `NotFoundError` where a path does not exist, `UsageError` for an object that is no source, `ResourceError`
     where the system refuses.
@@ -39,13 +39,7 @@ def random_access(source: Any) -> MemorySource:
     if isinstance(source, MemorySource):
         return source
     if isinstance(source, str | os.PathLike) or stores.is_unopened(source):
-        opened = in_order(source)
-        if isinstance(opened, MemorySource):
-            return opened
-        try:
-            return MemorySource(Memory(_everything(opened)), opened.name)
-        finally:
-            opened.close()
+        return in_order(source)
     memory = _as_memory(source)
     if memory is not None:
         return memory
@@ -58,14 +52,14 @@ def random_access(source: Any) -> MemorySource:
         return mapped_descriptor(own, name_of(source))
     if callable(getattr(source, "seekable", None)) and source.seekable():
         source.seek(0)
-    return MemorySource(Memory(_everything(in_order(source))), name_of(source))
+    return in_order(source)
 
 
-def by_ranges(source: Any) -> MemorySource | RangeSource:
+def by_ranges(source: Any) -> MemorySource | PulledSource | RangeSource:
     """A source for the file format, as `random_access`; but URLs, and file objects that can seek and are no regular
     files, are read by ranges.
 
-    File objects that decompress are read whole, as they can't go back without beginning anew.
+    File objects that decompress are read in order, as they can't go back without beginning anew.
     """
     if isinstance(source, RangeSource):
         return source
@@ -233,10 +227,3 @@ def _guarded(pull: Callable[[memoryview], int], name: str) -> Callable[[memoryvi
             raise fault(error, name) from error
 
     return guarded
-
-
-def _everything(source: MemorySource | PulledSource) -> bytes:
-    parts = []
-    while part := source.read(_AT_ONCE):
-        parts.append(part)
-    return b"".join(parts)

@@ -100,6 +100,9 @@ def _locked(name: str) -> MemorySource:
         except (FileNotFoundError, ValueError):
             pass  # what opening it says is better
         source = random_access(name)
+        if not isinstance(source, MemorySource):
+            source.close()
+            continue  # it was replaced between the two calls
         try:
             fcntl.flock(source.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_same(name, source.descriptor):
