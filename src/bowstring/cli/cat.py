@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
-from itertools import islice
 
 import click
 
 from bowstring.cli.rows import (
     COLUMNS_SHOWN,
+    First,
+    by_batch,
     column_option,
-    limited,
     one_by_one,
     write_csv,
     write_json_lines,
     write_table,
 )
-from bowstring.cli.streams import PATH, counted, given, max_piped_option, progress, telling
+from bowstring.cli.streams import PATH, counted, given, max_piped_option, progress, quiet, telling
 from bowstring.ipc.opening import open_any
 
 _ROWS_SHOWN = 1000
@@ -50,15 +50,14 @@ def cat(file: str | None, *, form: str | None, columns: tuple[str, ...], whole: 
         open_any(source, columns or None, max_piped_bytes=max_piped_bytes) as reader,
         nullcontext() if is_terminal else progress("writing") as advance,  # a bar amid the rows would do no good
     ):
-        batches = reader if advance is None else counted(reader, advance)
         is_table = form == "table" or (form is None and is_terminal)
-        shown = COLUMNS_SHOWN if is_table and not whole else None
-        rows = limited(batches, None, shown) if limit is None else limited(one_by_one(reader), limit + 1, shown)
-        some = rows if limit is None else islice(rows, limit)
+        batches = reader if advance is None else counted(reader, advance)
+        first = First(batches if limit is None else one_by_one(reader), limit)
+        rows = by_batch(first, COLUMNS_SHOWN if is_table and not whole else None)
         if is_table:
-            write_table(reader.schema, some, whole)
+            write_table(reader.schema, rows, whole, quiet(file))
         else:
-            (write_csv if form == "csv" else write_json_lines)(reader.schema, some)
-        has_more = next(rows, None) is not None
+            (write_csv if form == "csv" else write_json_lines)(reader.schema, rows)
+        has_more = first.has_more()
     if has_more:
         click.echo(f"only the first {_ROWS_SHOWN:,} rows are shown: --all shows the rest", err=True)

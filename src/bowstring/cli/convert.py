@@ -281,10 +281,11 @@ def _write_text(sink: Sink, kind: str, schema: Schema, batches: Iterable[RecordB
     if kind == "jsonl" and len(set(names)) < len(names):
         raise UsageError("two columns have one name: a JSON object has one of them only; convert to CSV")
     if kind == "csv":
-        lines: Iterator[str] = iter([csv_line(names)])
-        rows = (csv_line(list(map(text_of, row))) for batch in batches for row in rows_of(batch))
-        lines = chain(lines, rows)
+        head = [[csv_line(names)]]
+        parts: Iterable[Iterable[str]] = ((csv_line(list(map(text_of, row))) for row in rows_of(b)) for b in batches)
     else:
-        lines = (json_line(names, row) for batch in batches for row in rows_of(batch))
-    for some in together(lines):
-        sink.write([some], len(some))
+        head = []
+        parts = ((json_line(names, row) for row in rows_of(batch)) for batch in batches)
+    for lines in chain(head, parts):
+        for some in together(lines):
+            sink.write([some], len(some))

@@ -6,14 +6,15 @@ import click
 
 from bowstring.cli.rows import (
     COLUMNS_SHOWN,
+    First,
+    by_batch,
     column_option,
-    limited,
     one_by_one,
     write_csv,
     write_json_lines,
     write_table,
 )
-from bowstring.cli.streams import PATH, given, max_piped_option, telling
+from bowstring.cli.streams import PATH, given, max_piped_option, quiet, telling
 from bowstring.ipc.opening import open_any
 
 
@@ -34,8 +35,9 @@ def head(
     """
     source = given(file)
     with telling(file), open_any(source, columns or None, max_piped_bytes=max_piped_bytes) as reader:
-        rows = limited(one_by_one(reader), count, COLUMNS_SHOWN if form == "table" and not whole else None)
-        if form == "table":
-            write_table(reader.schema, rows, whole)
+        is_table = form == "table"
+        rows = by_batch(First(one_by_one(reader), count), COLUMNS_SHOWN if is_table and not whole else None)
+        if is_table:
+            write_table(reader.schema, rows, whole, quiet(file))
         else:
             (write_csv if form == "csv" else write_json_lines)(reader.schema, rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import select
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -52,6 +53,11 @@ def named(file: str | None) -> str:
     return "standard input" if file is None or file == "-" else file
 
 
+def quiet(file: str | None) -> Callable[[], bool]:
+    """A function that tells whether a source that comes through standard input has nothing more to give just now."""
+    return lambda: file in (None, "-") and not select.select([sys.stdin], [], [], 0)[0]
+
+
 @contextmanager
 def telling(file: str | None) -> Iterator[None]:
     """Put a source's name before what is found wrong in its data, where the message does not begin with it."""
@@ -67,19 +73,25 @@ def telling(file: str | None) -> Iterator[None]:
 
 
 @contextmanager
-def binary_output(path: str) -> Iterator[str | BinaryIO]:
-    """Where binary data goes: the path, or standard output for "-", which must be no terminal."""
+def binary_output(path: str) -> Iterator[str | int | BinaryIO]:
+    """Where binary data goes: the path, or standard output for "-", which must be no terminal. It is given by its
+    descriptor, so that nothing waits in a buffer where it is a pipe.
+    """
     if path != "-":
         yield path
         return
     if sys.stdout.isatty():
         raise click.UsageError("standard output is a terminal: give a path, or send the bytes through a pipe")
-    yield sys.stdout.buffer
-    sys.stdout.buffer.flush()
+    sys.stdout.flush()
+    try:
+        out: int | BinaryIO = sys.stdout.fileno()
+    except OSError:  # it is no file: somebody's object in its place
+        out = sys.stdout.buffer
+    yield out
 
 
 @contextmanager
-def sink_to(out: str | BinaryIO) -> Iterator[Sink]:
+def sink_to(out: str | int | BinaryIO) -> Iterator[Sink]:
     """A sink for the bytes that the block makes: it is finished where the block ends well, else a path gets no file."""
     sink = sink_for(out)
     try:

@@ -19,13 +19,14 @@ from bowstring.errors import (
     UsageError,
 )
 
+_STANDARD = {0: "standard input", 1: "standard output", 2: "standard error"}
 _LOST = ("Connection", "Disconnect", "Payload", "Transport")
 
 
 def name_of(place: Any) -> str:
     """What a descriptor or a file object is called: by its own name where it has one, else by its kind."""
     if isinstance(place, int):
-        return f"descriptor {place}"
+        return _STANDARD.get(place, f"descriptor {place}")
     for stream, words in ((sys.stdin, "standard input"), (sys.stdout, "standard output")):
         if place is getattr(stream, "buffer", stream):
             return words

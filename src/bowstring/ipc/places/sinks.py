@@ -315,7 +315,7 @@ def sink_for(sink: Any) -> Sink:
         except OSError as error:
             raise fault(error, path, "opened") from None
     if isinstance(sink, int) and not isinstance(sink, bool):
-        return VectorSink(_writer(sink), f"descriptor {sink}", sink if _is_file(sink) else None)
+        return VectorSink(_writer(sink), name_of(sink), sink if _is_file(sink) else None)
     if isinstance(sink, socket.socket):
         return VectorSink(sink.sendmsg, "socket")
     sink = getattr(sink, "buffer", sink)  # standard output as text has its bytes behind it
@@ -351,7 +351,7 @@ def _is_file(descriptor: int) -> bool:
     try:
         return stat.S_ISREG(os.fstat(descriptor).st_mode)
     except OSError as error:
-        raise fault(error, f"descriptor {descriptor}", "written") from None
+        raise fault(error, name_of(descriptor), "written") from None
 
 
 def _writer(descriptor: int) -> Callable[[Sequence[Any]], int]:
