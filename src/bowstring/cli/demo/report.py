@@ -101,9 +101,8 @@ def show_roads(console: Console, arrivals: dict[str, list[Arrival]]) -> None:
             table.add_row("", *(Text(spread_text(each), style="not bold dim") for each in times))
     console.print(table)
     if rounds > 1:
-        console.print(
-            f"[dim]medians of {rounds} rounds in which the roads took turns; the least and the most below[/dim]"
-        )
+        note = f"medians of {rounds} rounds in which the roads took turns; the least and the most below"
+        console.print(note, style="dim", highlight=False)
 
 
 _AMOUNTS: tuple[tuple[str, Callable[[Arrival], int], Callable[[int], str]], ...] = (
