@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -116,7 +116,7 @@ def _afar(path: str, what: str, index: int, effort: Effort) -> Iterator[Outcome]
 
 def _mapped(path: str, size: str, index: int, effort: Effort) -> Iterator[Outcome]:
     name = _name(path, index)
-    ways: tuple[tuple[str, float | None, Callable[[], object], list[tuple[str, Callable[[], object]]]], ...] = (
+    ways: tuple[tuple[str, float | None, Callable[[], object], Sequence[tuple[str, Callable[[], object]]]], ...] = (
         (
             f"opening {size}",
             _OPEN_BOUND,
@@ -132,16 +132,30 @@ def _mapped(path: str, size: str, index: int, effort: Effort) -> Iterator[Outcom
                 ("pyarrow open_file, one field", partial(_peer_first, path, index, True)),
             ],
         ),
-        (
-            "opening it, and the whole schema",
-            None,
-            partial(_our_schema, path),
-            [("pyarrow open_file", partial(_peer_schema, path))],
+        *(
+            (
+                f"opening it, and of its schema {what}",
+                bound,
+                partial(_our_schema, path, use),
+                [("pyarrow open_file", partial(_peer_schema, path, use))],
+            )
+            for what, bound, use in _schema_uses(name, index)
         ),
     )
     for line, bound, ours, peers in ways:
         contenders = [Contender(who, timed(work)) for who, work in peers]
         yield compare((GROUP, line), bound, Contender("bowstring", timed(ours, _forget)), contenders, effort)
+
+
+def _schema_uses(name: str, index: int) -> tuple[tuple[str, float | None, Callable[[Any], object]], ...]:
+    """What may be asked of a schema, with its bound; both libraries have the same words for it."""
+    return (
+        ("how many fields", _OPEN_BOUND, len),
+        ("a field by position", _OPEN_BOUND, lambda schema: schema.field(index)),
+        ("a field by name", _OPEN_BOUND, lambda schema: schema.field(name)),
+        ("all names", None, lambda schema: schema.names),
+        ("all fields", None, list),
+    )
 
 
 def _forget() -> None:
@@ -176,9 +190,9 @@ def _our_first(path: str, name: str) -> object:
         return reader[0].column(0)
 
 
-def _our_schema(path: str) -> object:
+def _our_schema(path: str, use: Callable[[Any], object]) -> object:
     with bowstring.open_file(path) as reader:
-        return reader.schema
+        return use(reader.schema)
 
 
 def _peer_opening(path: str) -> object:
@@ -192,9 +206,9 @@ def _peer_first(path: str, index: int, chosen: bool) -> object:
         return pa.ipc.open_file(source, options=options).get_batch(0).column(0 if chosen else index)
 
 
-def _peer_schema(path: str) -> object:
+def _peer_schema(path: str, use: Callable[[Any], object]) -> object:
     with pa.memory_map(path) as source:
-        return pa.ipc.open_file(source).schema
+        return use(pa.ipc.open_file(source).schema)
 
 
 def _name(path: str, index: int) -> str:

@@ -49,15 +49,16 @@ def test_counts_names_and_fields_are_those_of_the_whole_schema(columns: list[tup
     ]
     assert (plan.node_count, plan.buffer_count) == (eager.node_count, eager.buffer_count)
     assert read.schema == schema
+    late = read.late()
     for index, (name, _) in enumerate(columns):
         assert read.entry(index)[0] == schema.fields[index]
         if schema.names.count(name) == 1:
-            assert read.index(name) == index
+            assert late.index(name) == index
         else:
             with pytest.raises(NotFoundError, match="columns are called"):
-                read.index(name)
+                late.index(name)
     with pytest.raises(NotFoundError, match="no column is called"):
-        read.index("a name that is not there")
+        late.index("a name that is not there")
 
 
 def test_flat_fields_of_both_writers_are_known_without_being_read() -> None:
@@ -112,7 +113,7 @@ def test_flipped_bytes_of_a_schema_give_the_same_or_a_clean_error() -> None:
             plan = SchemaPlan(read)
             for index in range(len(read)):
                 plan[index]
-            read.index("bc")
+            read.late().index("bc")
             eager = SchemaPlan(read.whole)
         except BowstringError:
             outcomes.add("error")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import operator
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field as _slot, replace
 from itertools import repeat
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, overload
 
 from bowstring.errors import DataTypeError, NotFoundError, UsageError
 
@@ -146,20 +147,69 @@ def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
         raise DataTypeError(f"expected fields or (name, type) pairs, not {fields!r:.80}") from None
 
 
+class LateFields(Sequence[Field], ABC):
+    """The fields of a schema that are made when they are asked for, one by one or all at once; as a value the tuple of
+    them. What is wrong with a field is told where it is asked for, or all are.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def names(self) -> Sequence[str]:
+        """The names of all."""
+
+    @abstractmethod
+    def named(self, name: str) -> list[int]:
+        """The positions of the fields of this name."""
+
+    @abstractmethod
+    def one(self, index: int) -> Field:
+        """The field at a position, which is there."""
+
+    @abstractmethod
+    def all(self) -> tuple[Field, ...]:
+        """All of them."""
+
+    @overload
+    def __getitem__(self, index: int) -> Field: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Field, ...]: ...
+    def __getitem__(self, index: int | slice) -> Field | tuple[Field, ...]:
+        return self.all()[index] if isinstance(index, slice) else self.one(range(len(self))[index])
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self.all())
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, tuple | LateFields) and self.all() == tuple(other))
+
+    def __hash__(self) -> int:
+        return hash(self.all())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (self.all(),)
+
+    def __repr__(self) -> str:
+        return repr(self.all())
+
+
 @dataclass(frozen=True, slots=True)
 class Schema:
     """An ordered sequence of fields, with custom metadata.
 
-    Equality and hash leave the custom metadata out; `equals` can take it in. Iterating gives the fields.
+    Equality and hash leave the custom metadata out; `equals` can take it in. Iterating gives the fields. `fields` is a
+    tuple; of what is read a sequence that makes each field when it is asked for, and counts as the tuple of them.
     """
 
-    fields: tuple[Field, ...]
+    fields: Sequence[Field]
     pairs: Metadata = _slot(default=(), compare=False)
 
     @property
     def names(self) -> list[str]:
         """The names of the fields, in order."""
-        return [f.name for f in self.fields]
+        fields = self.fields
+        return list(fields.names) if isinstance(fields, LateFields) else [f.name for f in fields]
 
     @property
     def types(self) -> list[DataType]:
@@ -177,7 +227,7 @@ class Schema:
         Raises `NotFoundError` where there is no such field or several have that name.
         """
         if isinstance(key, str):
-            found = [i for i, f in enumerate(self.fields) if f.name == key]
+            found = self._named(key)
             if len(found) == 1:
                 return found[0]
             if found:
@@ -190,6 +240,14 @@ class Schema:
         if -len(self.fields) <= key < len(self.fields):
             return key % len(self.fields)
         raise NotFoundError(f"there is no column {key}: the schema has {len(self.fields)}")
+
+    def _named(self, name: str) -> list[int]:
+        fields = self.fields
+        return (
+            fields.named(name)
+            if isinstance(fields, LateFields)
+            else [i for i, f in enumerate(fields) if f.name == name]
+        )
 
     def indices(self, keys: str | int | Iterable[str | int]) -> list[int]:
         """The positions of several fields, or of the one whose name or index is given; errors as `index`."""
@@ -224,7 +282,7 @@ class Schema:
 
     def __contains__(self, key: object) -> bool:
         """Whether there is a field of this name, or this field."""
-        return any(f.name == key for f in self.fields) if isinstance(key, str) else key in self.fields
+        return bool(self._named(key)) if isinstance(key, str) else key in self.fields
 
     def __len__(self) -> int:
         return len(self.fields)

@@ -135,7 +135,7 @@ class Validator:
         with reader:
             result.format = "file" if isinstance(reader, FileReader) else "stream"
             try:
-                result.columns = len(reader.schema)
+                result.columns = len(list(reader.schema))
             except InvalidDataError as error:
                 yield _fault(error)
                 return

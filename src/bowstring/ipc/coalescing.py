@@ -72,7 +72,7 @@ class CoalescingWriter(BatchWriter):
             raise ClosedError("the writer is closed")
         if not isinstance(batch, RecordBatch):
             raise UsageError(f"expected a record batch or a table, not {type(batch).__name__}")
-        if batch._schema is not self._schema and batch.schema != self._schema:
+        if batch.schema is not self._schema and batch.schema != self._schema:
             raise UsageError(f"a batch of another schema: expected {self._schema!r}, found {batch.schema!r}")
         if self._waiting_rows:
             self._make()

@@ -23,7 +23,7 @@ from bowstring.ipc.metadata.header import BatchHeader, HeaderBytes, HeaderReader
 from bowstring.ipc.metadata.schema_tables import DictionaryId, read_pairs
 from bowstring.ipc.places.near import MemorySource
 from bowstring.ipc.places.ranges import RangeSource
-from bowstring.ipc.schemas import KnownSchema, LateSchema, known_schema
+from bowstring.ipc.schemas import KnownSchema, known_schema
 from bowstring.ipc.statistics import FileStatistics, check_batch, read_statistics
 from bowstring.ipc.stream import make_batch
 from bowstring.layouts.array import Array
@@ -35,6 +35,7 @@ from bowstring.tabular.table import Table
 
 _BLOCK = struct.Struct("<qi4xq")
 _LENGTH = struct.Struct("<i")
+_READ_AT_ONCE = 256
 
 
 class FileReader(Closing):
@@ -58,8 +59,7 @@ class FileReader(Closing):
         self._headers = HeaderReader(limits)
         self._limits = limits
         self._known_schema: KnownSchema | None = None
-        self._schema: Schema | None = None
-        self._late_schema: LateSchema | None = None
+        self._late_schema: Schema | None = None
         self._selections: dict[int, Any] = {}
         self._listed = listed = read_footer(source, limits)
         self._raw, self.footer, self.footer_at = listed.raw, listed.table, listed.at
@@ -86,16 +86,20 @@ class FileReader(Closing):
 
     @property
     def schema(self) -> Schema:
-        """The schema of the chosen columns."""
-        schema = self._schema
-        if schema is None:
-            schema = self._schema = self._late()()
+        """The schema of the chosen columns.
+
+        Up to 256 fields are read at once, and what is malformed in them is told here. Of more than that each is read,
+        and told, when it is asked for, or something that needs all.
+        """
+        schema = self._late()
+        if len(schema) <= _READ_AT_ONCE:
+            tuple(schema)
         return schema
 
-    def _late(self) -> LateSchema:
+    def _late(self) -> Schema:
         late = self._late_schema
         if late is None:
-            late = self._late_schema = LateSchema(self.known, self._positions)
+            late = self._late_schema = self.known.schema(self._positions)
         return late
 
     @property
@@ -172,7 +176,7 @@ class FileReader(Closing):
         and extension types the plain values count. Raises `NotFoundError` for a column that is not there,
         `DataTypeError` for bounds of another type, `UsageError` for NaN.
         """
-        position = self.known.wire.index(column)
+        position = self.known.schema().index(column)
         if self.statistics is None:
             return list(range(self.num_record_batches))
         return self.statistics.find(position, low, high)
@@ -286,7 +290,7 @@ class FileReader(Closing):
         dictionaries = self._dictionaries or self._all_dictionaries()
         where = ("record batch", index)
         columns = kind(selected[0], header, body, dictionaries, where, selected[1])
-        return make_batch(self._schema or self._late(), header, columns)
+        return make_batch(self._late(), header, columns)
 
     def _all_dictionaries(self) -> FileDictionaries:
         if self._dictionaries is None:
@@ -309,9 +313,9 @@ class FileReader(Closing):
 
     def _field(self, key: str | int) -> tuple[int, Field]:
         """A chosen column's position among them and its field, without a look at all the others."""
-        late = self._late()
-        index = late.index(key)
-        return index, late.field(index)
+        schema = self._late()
+        index = schema.index(key)
+        return index, schema.field(index)
 
     def read_all(self) -> Table:
         """All batches as a table, without copying."""

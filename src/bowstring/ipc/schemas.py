@@ -29,12 +29,13 @@ class KnownSchema:
     `said` are the bytes that said it, `size_bytes` the length of those that it holds.
     """
 
-    __slots__ = ("_plans", "said", "size_bytes", "wire")
+    __slots__ = ("_all", "_plans", "said", "size_bytes", "wire")
 
     def __init__(self, wire: DeferredSchema, size_bytes: int, said: Sequence[Bytes] = ()) -> None:
         self.wire = wire
         self.size_bytes = size_bytes
         self.said = said
+        self._all: Schema | None = None
         self._plans: dict[bool, SchemaPlan] = {}
 
     def plan(self, version: int) -> SchemaPlan:
@@ -51,43 +52,20 @@ class KnownSchema:
             return None
         if isinstance(columns, str | int):
             raise UsageError(f"columns is a list of names or positions, not {columns!r}: write [{columns!r}]")
-        return tuple(self.wire.index(key) for key in columns)
+        return tuple(self.schema().indices(columns))
 
-    def schema(self, positions: tuple[int, ...] | None) -> Schema:
-        """The schema of the columns at these positions."""
-        return self.wire.schema if positions is None else self.wire.select(positions)
+    def schema(self, positions: tuple[int, ...] | None = None) -> Schema:
+        """The schema of the columns at these positions; by default of all, each read when it is asked for."""
+        if positions is not None:
+            return self.wire.select(positions)
+        if self._all is None:
+            self._all = self.wire.late()
+        return self._all
 
     def selected(self, positions: tuple[int, ...] | None, version: int) -> Sequence[ColumnPlan]:
         """The plans of the columns at these positions."""
         plan = self.plan(version)
         return plan if positions is None else tuple(plan[index] for index in positions)
-
-
-class LateSchema:
-    """The schema of the columns at some positions, read when it is called; one column is found without that."""
-
-    __slots__ = ("_held", "_known", "_positions")
-
-    def __init__(self, known: KnownSchema, positions: tuple[int, ...] | None) -> None:
-        self._known = known
-        self._positions = positions
-        self._held: Schema | None = None
-
-    def __call__(self) -> Schema:
-        """The schema."""
-        if self._held is None:
-            self._held = self._known.schema(self._positions)
-        return self._held
-
-    def index(self, key: str | int) -> int:
-        """The position of a column, by name or position; raises `NotFoundError`."""
-        if self._held is None and self._positions is None:
-            return self._known.wire.index(key)
-        return self().index(key)
-
-    def field(self, index: int) -> Field:
-        """One field."""
-        return self._known.wire.entry(index if self._positions is None else self._positions[index])[0]
 
 
 _known: dict[tuple[object, ...], KnownSchema] = {}

@@ -8,7 +8,7 @@ writes a stream.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any, Protocol
@@ -185,6 +185,7 @@ class Decoder:
         self._positions = known.positions(self._wanted)
         self._known = known
         self._schema = known.schema(self._positions)
+        tuple(self._schema)  # what is malformed is told here
         self.messages += 1
         return None
 
@@ -209,7 +210,7 @@ class Decoder:
         return None if header is None else self.finish(header, body)
 
 
-def make_batch(schema: Schema | Callable[[], Schema], header: BatchHeader, columns: BatchColumns) -> RecordBatch:
+def make_batch(schema: Schema, header: BatchHeader, columns: BatchColumns) -> RecordBatch:
     """A record batch over columns that are made when they are asked for."""
     return RecordBatch(schema, header.length, columns, header.shape.pairs)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from bowstring.compute.nulls import refuse_nulls
@@ -24,17 +24,16 @@ if TYPE_CHECKING:
 class RecordBatch(Columns):
     """Columns of one length, with a schema; immutable.
 
-    `schema` may be a function that gives it (one with an `index` of its own is asked for names), and `columns` any
-    sequence: a reader hands in those that read the schema, and make an array, when they are asked for. `pairs` is the
-    custom metadata of the message that the batch came in or will go out with.
+    `columns` may be any sequence: a reader hands in one that makes an array when it is asked for. `pairs` is the custom
+    metadata of the message that the batch came in or will go out with.
     """
 
-    __slots__ = ("_schema", "num_rows", "pairs", "source")
+    __slots__ = ("num_rows", "pairs", "schema", "source")
 
-    def __init__(
-        self, schema: Schema | Callable[[], Schema], num_rows: int, columns: Sequence[Array], pairs: Metadata = ()
-    ) -> None:
-        self._schema = schema
+    schema: Schema
+
+    def __init__(self, schema: Schema, num_rows: int, columns: Sequence[Array], pairs: Metadata = ()) -> None:
+        self.schema = schema
         self.num_rows = num_rows
         self.source = columns
         """The columns as they were handed in: a reader's are made when they are asked for."""
@@ -63,14 +62,6 @@ class RecordBatch(Columns):
         from bowstring.exchange.frames import arriving
 
         return arriving.batch(df, schema, preserve_index)
-
-    @property
-    def schema(self) -> Schema:
-        """The names and types of the columns."""
-        schema = self._schema
-        if not isinstance(schema, Schema):
-            schema = self._schema = schema()
-        return schema
 
     @property
     def num_columns(self) -> int:
@@ -104,18 +95,14 @@ class RecordBatch(Columns):
 
     def column(self, key: int | str) -> Array:
         """A column, by index or name; raises `NotFoundError`."""
-        if isinstance(key, int) and 0 <= key < len(self.source):
-            return self.source[key]
-        schema: Any = self._schema
-        find = schema.index if hasattr(schema, "index") else self.schema.index
-        return self.source[find(key)]
+        return self.source[self.schema.index(key)]
 
     def with_metadata(self, metadata: MetadataLike) -> RecordBatch:
         """The same batch with other custom metadata for its message: a mapping or pairs of strings or bytes.
 
         Raises `UsageError` for anything else.
         """
-        return RecordBatch(self._schema, self.num_rows, self.source, as_metadata(metadata))
+        return RecordBatch(self.schema, self.num_rows, self.source, as_metadata(metadata))
 
     def select(self, keys: str | int | Iterable[str | int]) -> RecordBatch:
         """The batch of some of the columns, in the order given; nothing is copied."""
@@ -125,7 +112,7 @@ class RecordBatch(Columns):
     def slice(self, offset: int = 0, length: int | None = None) -> RecordBatch:
         """The `length` rows from row `offset` on (to the end by default); nothing is copied."""
         offset, length = span_within(offset, length, self.num_rows)
-        return RecordBatch(self._schema, length, _Sliced(self.source, offset, length), self.pairs)
+        return RecordBatch(self.schema, length, _Sliced(self.source, offset, length), self.pairs)
 
     def take(self, indices: Sequence[int] | Values | Array) -> RecordBatch:
         """The rows at `indices`, copied, as `Array.take`."""

@@ -2,20 +2,22 @@
 
 Of a file with a thousand columns mostly one is wanted, and reading all of its fields takes longer than all the rest. So
 one vectorised pass over the `Field` tables finds out how many nodes and buffers each column has, which is all that the
-others need to know of it. What the pass is not sure of is left to the reading of the field itself, which checks
-everything.
+others need to know of it, and another one finds names. What a pass is not sure of is left to the reading of the field
+itself, which checks everything. Who asks for one field after the other has all of them read at once.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import cast
 
-from bowstring.datatypes.field import Field, Metadata, Schema
+from bowstring.datatypes.field import Field, LateFields, Metadata, Schema
 from bowstring.flatbuf.codec import Table
 from bowstring.ipc.limits import Limits
-from bowstring.ipc.metadata.field_tables import Counts, FieldTables
+from bowstring.ipc.metadata.field_tables import Counts, FieldTables, Nodes
 from bowstring.ipc.metadata.schema_tables import DictionaryId, WireSchema, read_endianness, read_field, read_pairs
+
+_ONE_BY_ONE = 16
+"""So many fields are read by themselves before all are."""
 
 
 class DeferredSchema:
@@ -27,18 +29,38 @@ class DeferredSchema:
         self.limits = limits
         self._table = table
         self._places = FieldTables.of(table, limits.max_nesting)
-        self._entries: dict[int, tuple[Field, tuple[DictionaryId, ...]]] = {}
+        self._fields: list[Field | None] = [None] * len(self._places)
+        self._nodes: Nodes = {}
+        self._asked = 0
+        self._is_read_at_once = False
 
     def __len__(self) -> int:
         return len(self._places)
 
     def entry(self, index: int) -> tuple[Field, tuple[DictionaryId, ...]]:
         """One field, and the dictionaries that a walk over its array meets."""
-        entry = self._entries.get(index)
-        if entry is None:
-            table = self._table.child_at("fields", index)
-            entry = self._entries[index] = read_field(table, self.limits.max_nesting)
-        return entry
+        field = self._fields[index]
+        if field is None:
+            self._asked += 1
+            if self._asked > _ONE_BY_ONE:
+                self._read_at_once()
+            field = self._fields[index] or self._read(index)
+        return field, self._nodes.get(index, ())
+
+    def _read(self, index: int) -> Field:
+        field, nodes = read_field(self._table.child_at("fields", index), self.limits.max_nesting)
+        if nodes:
+            self._nodes[index] = nodes
+        self._fields[index] = field  # at last: other threads look for it
+        return field
+
+    def _read_at_once(self) -> None:
+        """Read all fields that can be read at once; the first time."""
+        if not self._is_read_at_once:
+            self._is_read_at_once = True
+            known, nodes = self._places.read()
+            self._nodes.update(nodes)
+            self._fields = [held or found for held, found in zip(self._fields, known, strict=True)]
 
     @cached_property
     def pairs(self) -> Metadata:
@@ -48,15 +70,12 @@ class DeferredSchema:
     @cached_property
     def whole(self) -> WireSchema:
         """All of it."""
-        known, found = self._places.read()
-        nodes: list[tuple[DictionaryId, ...]] = [()] * len(known)
-        for index, held in found.items():
+        self._read_at_once()
+        fields = tuple([field or self._read(index) for index, field in enumerate(self._fields)])
+        nodes: list[tuple[DictionaryId, ...]] = [()] * len(self)
+        for index, held in self._nodes.items():
             nodes[index] = held
-        if not all(known):
-            for index in [index for index, field in enumerate(known) if field is None]:
-                known[index], nodes[index] = self.entry(index)
-        schema = Schema(tuple(cast("list[Field]", known)), self.pairs)
-        return WireSchema(schema, tuple(nodes), self.is_big_endian, self.limits)
+        return WireSchema(Schema(fields, self.pairs), tuple(nodes), self.is_big_endian, self.limits)
 
     @property
     def schema(self) -> Schema:
@@ -72,16 +91,46 @@ class DeferredSchema:
         """Nodes, buffers and variadic counts of each field, shape (fields, 3); -1 for what only its reading tells."""
         return self._places.counts
 
-    def index(self, key: str | int) -> int:
-        """The position of a field, by name or position; raises `NotFoundError`."""
-        if isinstance(key, str):
-            found = self._places.named(key.encode(errors="surrogatepass"))
-            if found is not None and len(found) == 1:
-                return int(found[0])
-        elif 0 <= key < len(self):
-            return key
-        return self.schema.index(key)
+    @cached_property
+    def names(self) -> list[str]:
+        """The names of all fields."""
+        found = self._places.texts()
+        return self.schema.names if found is None else found
+
+    def named(self, name: str) -> list[int]:
+        """The positions of the fields of this name."""
+        found = self._places.named(name.encode(errors="surrogatepass"))
+        return [at for at, other in enumerate(self.names) if other == name] if found is None else found.tolist()
 
     def select(self, positions: tuple[int, ...]) -> Schema:
         """The fields at these positions."""
         return Schema(tuple(self.entry(index)[0] for index in positions), self.pairs)
+
+    def late(self) -> Schema:
+        """All fields, each of which is read when it is asked for."""
+        return Schema(_Fields(self), self.pairs)
+
+
+class _Fields(LateFields):
+    """The fields of a deferred schema."""
+
+    __slots__ = ("_wire",)
+
+    def __init__(self, wire: DeferredSchema) -> None:
+        self._wire = wire
+
+    def __len__(self) -> int:
+        return len(self._wire)
+
+    @property
+    def names(self) -> list[str]:
+        return self._wire.names
+
+    def named(self, name: str) -> list[int]:
+        return self._wire.named(name)
+
+    def one(self, index: int) -> Field:
+        return self._wire.entry(index)[0]
+
+    def all(self) -> tuple[Field, ...]:
+        return tuple(self._wire.schema.fields)

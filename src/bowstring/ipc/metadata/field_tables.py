@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -78,21 +77,18 @@ _ENCODED_COUNTS = (1, 2, 0)
 """Of a dictionary-encoded field, whatever its values: validity and indices."""
 
 
-@dataclass(frozen=True, slots=True)
 class FieldTables:
-    """The `Field` tables of one level of a schema, and what is sure of them."""
+    """The `Field` tables of one level of a schema, and what is sure of them; each step is taken when it is asked for.
 
-    message: Message
-    words: Words
-    tables: Tables
-    below: FieldTables | None
-    """The children of all of them, one after the other."""
-    child_counts: Positions
-    """How many children each has, -1 where that is not sure."""
-    names: Positions
-    """Where each name's offset is; 0 where that is not sure."""
-    counts: Counts
-    """Nodes, buffers and variadic counts of each field; -1 for what only its reading tells."""
+    `slots` is where the offsets of the tables are. So many levels of them may be there, and so many tables below.
+    """
+
+    def __init__(self, message: Message, words: Words, slots: Positions, depth: int, tables_left: int) -> None:
+        self.message = message
+        self.words = words
+        self._slots = slots
+        self._depth = depth
+        self._tables_left = tables_left
 
     @classmethod
     def of(cls, schema: Table, max_depth: int = 64) -> FieldTables:
@@ -101,40 +97,75 @@ class FieldTables:
         start, count = schema.children_span("fields")
         message.expect_tables(2 * count)  # a field and its type
         slots = start + 4 * np.arange(count, dtype=np.int64)
-        return cls._at(message, Words(message.data), slots, max_depth, message.tables_left - 2 * count)
+        return cls(message, Words(message.data), slots, max_depth, message.tables_left - 2 * count)
 
-    @classmethod
-    def _at(cls, message: Message, words: Words, slots: Positions, depth: int, tables_left: int) -> FieldTables:
-        tables = Tables(words, *words.followed(slots))
-        names, _ = tables.slot(_number("name"), 4)
-        kinds, _ = tables.slot(_number("type_type"), 1)
-        dictionaries, plain = tables.slot(_number("dictionary"), 4)
-        vectors, whole = tables.slot(_number("children"), 4)
-        starts, child_counts, sound = words.counts(vectors)
-        child_counts = np.where(whole & sound, child_counts, -1)
-        below = None
-        total = int(np.maximum(child_counts, 0).sum())
-        if total and depth > 1 and 2 * total <= tables_left:
-            _, inside = items(starts, np.maximum(child_counts, 0))
-            below = cls._at(message, words, inside, depth - 1, tables_left - 2 * total)
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    @cached_property
+    def tables(self) -> Tables:
+        """The tables themselves."""
+        return Tables(self.words, *self.words.followed(self._slots))
+
+    @cached_property
+    def names(self) -> Positions:
+        """Where each name's offset is; 0 where that is not sure."""
+        return self.tables.slot(_number("name"), 4)[0]
+
+    @cached_property
+    def _children(self) -> tuple[Positions, FieldTables | None]:
+        vectors, whole = self.tables.slot(_number("children"), 4)
+        starts, counts, sound = self.words.counts(vectors)
+        child_counts = np.where(whole & sound, counts, -1)
+        counts = np.maximum(child_counts, 0)
+        total = int(counts.sum())
+        if not total or self._depth <= 1 or 2 * total > self._tables_left:
+            return child_counts, None
+        _, slots = items(starts, counts)
+        tables_left = self._tables_left - 2 * total
+        return child_counts, FieldTables(self.message, self.words, slots, self._depth - 1, tables_left)
+
+    @property
+    def child_counts(self) -> Positions:
+        """How many children each has, -1 where that is not sure."""
+        return self._children[0]
+
+    @property
+    def below(self) -> FieldTables | None:
+        """The children of all of them, one after the other."""
+        return self._children[1]
+
+    @cached_property
+    def counts(self) -> Counts:
+        """Nodes, buffers and variadic counts of each field; -1 for what only its reading tells."""
+        kinds, _ = self.tables.slot(_number("type_type"), 1)
+        dictionaries, plain = self.tables.slot(_number("dictionary"), 4)
+        child_counts, below = self.child_counts, self.below
         flat, nested, wanted = _known_counts()
-        numbers = np.where(plain & (kinds > 0), words.bytes.take(kinds), 0)
-        counts = flat.take(np.where(child_counts == 0, numbers, 0), axis=0)
+        numbers = np.where(plain & (kinds > 0), self.words.bytes.take(kinds), 0)
+        counts: Counts = flat.take(np.where(child_counts == 0, numbers, 0), axis=0)
         if below is not None:
-            owners = np.repeat(np.arange(len(slots)), np.maximum(child_counts, 0))
+            owners = np.repeat(np.arange(len(self)), np.maximum(child_counts, 0))
             sums = np.zeros_like(counts)
             np.add.at(sums, owners, below.counts)
-            broken = np.bincount(owners[below.counts[:, 0] < 0], minlength=len(slots)) > 0
+            broken = np.bincount(owners[below.counts[:, 0] < 0], minlength=len(self)) > 0
             fits = (child_counts > 0) & ~broken & (nested[numbers, 0] > 0)
             fits &= (wanted[numbers] < 0) | (wanted[numbers] == child_counts)
             counts = np.where(fits[:, None], nested[numbers] + sums, counts)
         encoded = plain & (dictionaries > 0) & (kinds > 0)
         if encoded.any():
             counts = np.where(encoded[:, None], np.array(_ENCODED_COUNTS), counts)
-        return cls(message, words, tables, below, child_counts, names, counts)
+        return counts
 
-    def __len__(self) -> int:
-        return len(self.names)
+    def texts(self) -> list[str] | None:
+        """The names; None where it is not sure of every one."""
+        starts, lengths, sound = self.words.texts(self.names)
+        if not (sound.all() and self.names.all()) or int(lengths.sum()) > self.words.size:  # some share their name
+            return None
+        try:
+            return _names(self.words, starts, lengths)
+        except InvalidDataError:
+            return None
 
     def named(self, name: bytes) -> Positions | None:
         """The positions of the fields of this name; None where it is not sure of every name."""
