@@ -1,8 +1,8 @@
 """Python values told apart many at a time, without a step of Python for each.
 
-An array of objects holds their addresses, so that None, True and False are found by comparing numbers. Pickling writes
-each value behind a letter of its type, in C, and floats as they are: it tells their types and takes them in one pass.
-Only values of exactly one type are taken; whoever calls has a careful way for all others.
+An array of objects holds their addresses, so that None, True and False are found by comparing numbers. The module
+`struct` takes whatever gives itself as a number, by one call. Pickling writes each value behind a letter of its type,
+in C, and floats as they are: it takes only these. Whoever calls has a careful way for all other values.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FEW_VALUES = 64
 """For so few values the steps that make many quick take longer than they do."""
 _RARE = 4
 """Nulls are replaced in a list, one by one, where they are no more than one in so many."""
-_HARDLY_ANY = 16
+_HARDLY_ANY = 8
 """Where they are no more than one in so many, that is quicker than to take them out."""
 
 
@@ -75,20 +75,31 @@ def _addresses(filled: Values) -> Indices:
 _NONE, _TRUE, _FALSE = _addresses(object_array([None, True, False])).tolist()
 
 
-def present(values: list[Any], fill: Any = None) -> tuple[list[Any], Mask | None]:
-    """The values that are not None, and the mask of them (None where all are). Where hardly any is None and a `fill` is
-    given, all values come back with that in its place: the list is changed, as that takes less time.
+def present(values: list[Any]) -> tuple[list[Any], Mask | None]:
+    """The values that are not None, and the mask of them (None where all are).
 
     Nobody else changes the list meanwhile.
     """
     filled = object_array(values)
     mask: Mask = _addresses(filled) != _NONE
+    return (values, None) if mask.all() else (filled[mask].tolist(), mask)
+
+
+def present_numbers(values: list[Any], fill: Any) -> tuple[list[Any], Mask | None] | None:
+    """As `present`, but None altogether where truth values are there: to others than us, they are numbers. Where hardly
+    any is None, all values come back with `fill` in that place: the list is changed, as that takes less time.
+    """
+    filled = object_array(values)
+    addresses = _addresses(filled)
+    if (addresses == _TRUE).any() or (addresses == _FALSE).any():
+        return None
+    mask: Mask = addresses != _NONE
     nulls = np.flatnonzero(~mask)
-    if fill is not None and nulls.size * _HARDLY_ANY <= len(values):
-        for index in nulls.tolist():
-            values[index] = fill
-        return values, mask if nulls.size else None
-    return (filled[mask].tolist(), mask) if nulls.size else (values, None)
+    if nulls.size * _HARDLY_ANY > len(values):
+        return filled[mask].tolist(), mask
+    for index in nulls.tolist():
+        values[index] = fill
+    return values, mask if nulls.size else None
 
 
 def put_present(found: Values, mask: Mask | None, out: Values) -> None:
@@ -147,26 +158,13 @@ def attributes(values: list[Any], *names: str) -> list[Values]:
     return [np.fromiter(map(attrgetter(name), values), np.int64, len(values)) for name in names]
 
 
-def plain_integers(values: list[Any], dtype: np.dtype[Any]) -> Values | None:
-    """Python integers as those of a machine; None where other values are among them, and such as do not fit."""
-    if not are_all(values, int):
-        return None
+def packed_numbers(values: list[Any], dtype: np.dtype[Any]) -> Values | None:
+    """Whatever gives itself as a number as those of a machine; None where other values are among them, and such as do
+    not fit.
+    """
     try:
         return np.frombuffer(struct.pack(f"{len(values)}{dtype.char}", *values), dtype)
-    except struct.error:
-        return None
-
-
-def plain_reals(values: list[Any]) -> Values | None:
-    """Python floats and integers, these rounded, as 64-bit floats; None where other values are among them, and such as
-    do not fit.
-    """
-    kinds = list(map(type, values))
-    if kinds.count(float) + kinds.count(int) < len(values):
-        return None
-    try:
-        return np.frombuffer(struct.pack(f"{len(values)}d", *values), np.float64)
-    except (struct.error, OverflowError):
+    except (struct.error, TypeError, ValueError, OverflowError):
         return None
 
 

@@ -38,7 +38,14 @@ from bowstring.layouts.base import (
 from bowstring.layouts.equality import same, throughout
 from bowstring.layouts.joining import joined_validity, joined_values
 from bowstring.layouts.packed import packed
-from bowstring.layouts.plain import FEW_VALUES, blocks, few_nulls_filled, present, put_present
+from bowstring.layouts.plain import (
+    FEW_VALUES,
+    blocks,
+    few_nulls_filled,
+    present,
+    present_numbers,
+    put_present,
+)
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import EMPTY, Buffer
@@ -75,32 +82,31 @@ class PrimitiveLayout(Layout):
 
     def _of_few(self, values: Sequence[Any]) -> Array | None:
         """An array of numbers, quickly where they are few; None where others are among them."""
-        data, validity = self.scalars.pack_few(values), None
+        data, validity = self.scalars.plain_few(values), None
         if data is None:
             values, validity = few_nulls_filled(values, self.scalars.fill)
-            data = None if validity is None else self.scalars.pack_few(values)
+            data = None if validity is None else self.scalars.plain_few(values)
         return None if data is None else Array(self, len(values), (validity, Buffer.of(data)))
 
-    def build_plain(self, values: Sequence[Any]) -> Array | None:
-        ways = self.scalars.plain_ways()
-        if not ways:
-            return None
+    def build_plain(self, values: Sequence[Any], is_exact: bool = False) -> Array | None:
+        """With `is_exact`, None also where values are not of exactly the one Python type of the data type: others give
+        themselves as numbers, too.
+        """
         if len(values) <= FEW_VALUES and ((few := self._of_few(values)) is not None or not self.scalars.IS_NUMBER):
             return few
+        way = self.scalars.plain_exact if is_exact else self.scalars.plain
         slots, mask = np.zeros(len(values), self.dtype), None
         for where, some in blocks(values):
-            if mask is None and (found := ways[0](some)) is not None:
+            if is_exact and mask is None and (found := way(some)) is not None:
                 slots[where] = found
                 continue
-            kept, valid = present(some, self.scalars.fill if self.scalars.IS_NUMBER else None)
-            while (found := ways[0](kept)) is None:
-                ways = ways[1:]
-                if not ways:
-                    return None
-            put_present(found, valid, slots[where])
-            if valid is not None:
+            apart = present_numbers(some, self.scalars.fill) if self.scalars.IS_NUMBER else present(some)
+            if apart is None or (found := way(apart[0])) is None:
+                return None
+            put_present(found, apart[1], slots[where])
+            if apart[1] is not None:
                 mask = np.ones(len(values), np.bool_) if mask is None else mask
-                mask[where] = valid
+                mask[where] = apart[1]
         return self.of(slots, mask)
 
     def build(self, values: Sequence[Any]) -> Array:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 from itertools import chain
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from bowstring.errors import DataTypeError, UnsupportedError
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Values, split_nulls, validity_of
 from bowstring.layouts.list_ import ListLayout
-from bowstring.layouts.registry import layout_of
+from bowstring.layouts.registry import layout_of, primitive_layout
 from bowstring.layouts.scalars.intervals import DayTime, MonthDayNano
 from bowstring.layouts.scalars.temporal import zone_of
 from bowstring.layouts.struct_ import StructLayout, columns_of
@@ -31,18 +32,23 @@ def inferred(values: Sequence[Any]) -> Array:
     made = None
     if plain is not None:
         made = layout_of(plain).build_plain(values)
+    elif type(first) in _NUMBERS:
+        made = _inferred_numbers(values, type(first))
     elif type(first) is list or type(first) is dict:
         made = _inferred_lists(values) if type(first) is list else _inferred_structs(values)
     return layout_of(infer_type(values)).build(values) if made is None else made
 
 
-_PLAIN: dict[type, DataType] = {
-    bool: types.bool_(),
-    int: types.int64(),
-    float: types.float64(),
-    str: types.string(),
-    bytes: types.binary(),
-}
+_PLAIN: dict[type, DataType] = {bool: types.bool_(), str: types.string(), bytes: types.binary()}
+_NUMBERS: dict[type, DataType] = {int: types.int64(), float: types.float64()}
+
+
+def _inferred_numbers(values: Sequence[Any], kind: type) -> Array | None:
+    """An array of Python's numbers, of `kind` if all are, None where other values are among them."""
+    made = primitive_layout(_NUMBERS[kind]).build_plain(values, is_exact=True)
+    if made is None and {*map(type, values)} - {NoneType} == {int, float}:
+        made = layout_of(types.float64()).build_plain(values)
+    return made
 
 
 def _inferred_lists(values: Sequence[Any]) -> Array | None:

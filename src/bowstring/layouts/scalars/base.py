@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -41,14 +41,18 @@ class Scalars(ABC):
     def encode(self, values: Sequence[Any]) -> Values:
         """Python values as slots; raises TypeError, ValueError or OverflowError for one that does not fit exactly."""
 
-    def plain_ways(self) -> tuple[Callable[[list[Any]], Values | None], ...]:
-        """Ways to make slots of values of exactly one Python type, or of two, the quickest first. Each gives None where
-        other values are among them, None as well, and such as do not fit.
+    def plain(self, values: list[Any]) -> Values | None:
+        """As `encode` for values that are neither None nor truth values, but in the quickest way, and None where that
+        does not do: for values of other Python types than their own, and such as do not fit.
         """
-        return ()
+        return None
 
-    def pack_few(self, values: Sequence[Any]) -> bytes | None:
-        """As the first of `plain_ways`, quicker for few values: their slots as bytes."""
+    def plain_exact(self, values: list[Any]) -> Values | None:
+        """As `plain`, but None also where values, None too, are not of exactly the one Python type of the data type."""
+        return self.plain(values)
+
+    def plain_few(self, values: Sequence[Any]) -> bytes | None:
+        """As `plain_exact`, quicker for few values: their slots as bytes."""
         return None
 
     @abstractmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
@@ -38,10 +38,7 @@ class Decimals(Scalars):
             prec=type.precision, Emax=_MOST_EXPONENT, Emin=-_MOST_EXPONENT, traps=[Inexact, InvalidOperation]
         )
 
-    def plain_ways(self) -> tuple[Callable[[list[Any]], Values | None], ...]:
-        return (self._plain,)
-
-    def _plain(self, values: list[Any]) -> Values | None:
+    def plain(self, values: list[Any]) -> Values | None:
         if not are_all(values, Decimal):
             return None
         fitting = self._fitting

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from array import array as machine_array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from bowstring.datatypes.types import FixedSizeBinary, FloatingPoint, Int
 from bowstring.layouts.hashing import byte_identities
-from bowstring.layouts.plain import are_all, few_numbers, plain_floats, plain_integers, plain_reals
+from bowstring.layouts.plain import are_all, few_numbers, packed_numbers, plain_floats
 from bowstring.layouts.ranking import byte_ranks
 from bowstring.layouts.scalars.base import Scalars, is_bytes, words_differ
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bowstring.memory.bitmap import Mask
 
 
+_DOUBLE = np.dtype(np.float64)
 _MOST_JOINED_BYTES = 1 << 12
 """The width may come from outside, and slots are made before the first value is looked at."""
 
@@ -43,10 +44,13 @@ class Integers(Scalars):
         code = {8: "b", 16: "h", 32: "i", 64: "q"}[type.bit_width]
         self._code = code if type.is_signed else code.upper()
 
-    def plain_ways(self) -> tuple[Callable[[list[Any]], Values | None], ...]:
-        return (lambda values: plain_integers(values, self.dtype),)
+    def plain(self, values: list[Any]) -> Values | None:
+        return packed_numbers(values, self.dtype)
 
-    def pack_few(self, values: Sequence[Any]) -> bytes | None:
+    def plain_exact(self, values: list[Any]) -> Values | None:
+        return self.plain(values) if are_all(values, int) else None
+
+    def plain_few(self, values: Sequence[Any]) -> bytes | None:
         return few_numbers(values, int, self.dtype)
 
     def encode(self, values: Sequence[Any]) -> Values:
@@ -93,29 +97,27 @@ class Floats(Scalars):
         super().__init__(f"f{type.bit_width // 8}", fill=0.0)
         self._exact = 1 << (np.finfo(self.dtype).nmant + 1)
 
-    def plain_ways(self) -> tuple[Callable[[list[Any]], Values | None], ...]:
-        return self._floats, self._reals
+    def plain(self, values: list[Any]) -> Values | None:
+        numbers = packed_numbers(values, _DOUBLE)
+        if numbers is None:
+            return None
+        slots = self._rounded(numbers)
+        return None if (np.abs(slots) >= self._exact).any() and not are_all(values, float) else slots
 
-    def _floats(self, values: list[Any]) -> Values | None:
-        found = plain_floats(values)
-        return None if found is None else self._rounded(found)
-
-    def _reals(self, values: list[Any]) -> Values | None:
-        found = plain_reals(values)
-        slots = None if found is None else self._rounded(found)
-        return None if slots is None or (np.abs(slots) >= self._exact).any() else slots
+    def plain_exact(self, values: list[Any]) -> Values | None:
+        numbers = plain_floats(values)
+        return None if numbers is None else self._rounded(numbers)
 
     def _rounded(self, numbers: Values) -> Values:
         with np.errstate(over="ignore"):
             return numbers.astype(self.dtype, copy=False)
 
-    def pack_few(self, values: Sequence[Any]) -> bytes | None:
+    def plain_few(self, values: Sequence[Any]) -> bytes | None:
         return few_numbers(values, float, self.dtype)
 
     def encode(self, values: Sequence[Any]) -> Values:
         kinds = number_kinds(values)
-        with np.errstate(over="ignore"):
-            slots: Values = np.frombuffer(machine_array("d", values), np.float64).astype(self.dtype, copy=False)
+        slots = self._rounded(np.frombuffer(machine_array("d", values), _DOUBLE))
         if kinds != {float} and (np.abs(slots) >= self._exact).any():
             for value, slot in zip(values, slots.tolist(), strict=True):
                 if isinstance(value, (int, np.integer)) and int(value) != slot:
@@ -173,14 +175,11 @@ class FixedBytes(Scalars):
         """Zeros, made when they are wanted: the width may come from outside."""
         return bytes(self.dtype.itemsize)
 
-    def plain_ways(self) -> tuple[Callable[[list[Any]], Values | None], ...]:
-        return (self._joined,) if 0 < self.dtype.itemsize <= _MOST_JOINED_BYTES else ()
-
-    def _joined(self, values: list[Any]) -> Values | None:
+    def plain(self, values: list[Any]) -> Values | None:
         width = self.dtype.itemsize
-        if not are_all(values, bytes) or not {width}.issuperset(map(len, values)):
+        if not 0 < width <= _MOST_JOINED_BYTES or not are_all(values, bytes):
             return None
-        return np.frombuffer(b"".join(values), self.dtype)
+        return np.frombuffer(b"".join(values), self.dtype) if {width}.issuperset(map(len, values)) else None
 
     def encode(self, values: Sequence[Any]) -> Values:
         width = self.dtype.itemsize

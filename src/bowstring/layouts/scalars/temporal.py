@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from functools import lru_cache
 from itertools import repeat
@@ -72,13 +72,6 @@ class _Temporal(Scalars):
     @abstractmethod
     def _count(self, value: Any) -> int:
         """A Python value as a number of units."""
-
-    def plain_ways(self) -> tuple[Callable[[list[Any]], Values | None], ...]:
-        return (self._plain,)
-
-    @abstractmethod
-    def _plain(self, values: list[Any]) -> Values | None:
-        """Values of exactly Python's own type as slots; None where others are among them, and such as do not fit."""
 
     def encode(self, values: Sequence[Any]) -> Values:
         units = [v if type(v) is int else self._count_any(v) for v in values]
@@ -224,7 +217,7 @@ class Timestamps(_Microseconds):
             return _units(datetime(*moment.timetuple()[:6], moment.microsecond) - _EPOCH, "ns") + int(nanoseconds)
         return _units(moment - _EPOCH, self._unit)
 
-    def _plain(self, values: list[Any]) -> Values | None:
+    def plain(self, values: list[Any]) -> Values | None:
         if not values or not are_all(values, datetime):
             return None
         try:
@@ -267,7 +260,7 @@ class Durations(_Microseconds):
             raise TypeError("not a timedelta")
         return _units(value, self._unit) + int(getattr(value, "nanoseconds", 0))
 
-    def _plain(self, values: list[Any]) -> Values | None:
+    def plain(self, values: list[Any]) -> Values | None:
         found = _microseconds_of(values) if are_all(values, timedelta) else None
         return None if found is None else self._slots(found)
 
@@ -289,7 +282,7 @@ class Times(_Microseconds):
         span = timedelta(hours=value.hour, minutes=value.minute, seconds=value.second, microseconds=value.microsecond)
         return _units(span, self._unit)
 
-    def _plain(self, values: list[Any]) -> Values | None:
+    def plain(self, values: list[Any]) -> Values | None:
         if not are_all(values, time) or not are_all([value.tzinfo for value in values], NoneType):
             return None
         hours, minutes, seconds, microseconds = attributes(values, "hour", "minute", "second", "microsecond")
@@ -316,7 +309,7 @@ class Dates(_Temporal):
             raise TypeError("not a date")
         return (value.toordinal() - _EPOCH_DAY) * self._per_day
 
-    def _plain(self, values: list[Any]) -> Values | None:
+    def plain(self, values: list[Any]) -> Values | None:
         if not are_all(values, date):
             return None
         days = np.fromiter(map(date.toordinal, values), np.int64, len(values)) - _EPOCH_DAY
