@@ -13,6 +13,7 @@ that `share` gave, until it is closed, dropped or its process ends, and every ta
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -27,11 +28,15 @@ from bowstring.errors import (
     ResourceError,
     UsageError,
 )
+from bowstring.layouts.base import brief
 from bowstring.memory.closing import Closing
 from bowstring.memory.region import Region
 from bowstring.serving.processes import Process
 from bowstring.serving.storing import Batches, open_region, store_in_parts
 from bowstring.tabular.table import Table, concat_tables
+
+_TOKEN = re.compile("[0-9a-f]{32}")
+_MOST_PLACES = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,12 @@ class _Place:
     device: int
     inode: int
     size_bytes: int
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether all of it are numbers that can be."""
+        numbers = (self.descriptor, self.device, self.inode, self.size_bytes)
+        return all(type(number) is int and 0 <= number < 1 << 64 for number in numbers)
 
     @classmethod
     def of(cls, region: Region) -> _Place:
@@ -162,6 +173,8 @@ class Handle(Closing):
         return (self._process, self._places, self._token, self.num_rows)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
+        if not _is_sound(state):
+            raise InvalidDataError(f"a handle was altered on its way: {brief(state)}")
         self._regions, self._is_closed = None, False
         self._process, self._places, self._token, self.num_rows = state
 
@@ -169,6 +182,24 @@ class Handle(Closing):
         state = ", closed" if self._is_closed else ""
         size = f"{self.num_rows} rows, {self.nbytes} bytes"
         return f"<bowstring.Handle {self._token[:8]} of process {self._process.pid}: {size}{state}>"
+
+
+def _is_sound(state: Any) -> bool:
+    """Whether a handle may have this state: `Handle.__getstate__`."""
+    if not isinstance(state, tuple) or len(state) != 4:
+        return False
+    process, places, token, num_rows = state
+    return (
+        isinstance(process, Process)
+        and (type(process.pid), type(process.start_time), type(process.host)) == (int, int, str)
+        and isinstance(places, tuple)
+        and 0 < len(places) <= _MOST_PLACES
+        and all(isinstance(place, _Place) and place.is_sound for place in places)
+        and isinstance(token, str)
+        and _TOKEN.fullmatch(token) is not None
+        and type(num_rows) is int
+        and num_rows >= 0
+    )
 
 
 def share(data: Batches) -> Handle:
