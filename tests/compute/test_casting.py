@@ -266,6 +266,24 @@ def test_an_unsafe_cast_cuts_off_and_wraps_around() -> None:
     assert decimals.cast(bs.decimal128(5, 1), safe=False).to_pylist() == [Decimal("1.5"), Decimal("-1.5")]
 
 
+@pytest.mark.parametrize(
+    "inner", [bs.dictionary(bs.uint8(), bs.string()), bs.run_end_encoded(bs.int64(), bs.string()), bs.list_(bs.int8())]
+)
+@pytest.mark.parametrize("source", ["plain", "inner", "words", "runs"])
+def test_an_encoding_may_be_inside_another(source: str, inner: bs.DataType) -> None:
+    words, runs = bs.dictionary(bs.int16(), inner), bs.run_end_encoded(bs.int16(), inner)
+    values: list[Any] = [[1], [1], None, [2, 3]] if inner == bs.list_(bs.int8()) else ["a", "a", None, "b"]
+    array = bs.array(values)
+    if source != "plain":
+        array = array.cast({"inner": inner, "words": words, "runs": runs}[source])
+    rows = bs.Array.from_buffers(bs.list_(array.type), 1, [None, np.array([0, 4], np.int32)], [array])
+    for target in (words, runs):
+        made, inside = array.cast(target), rows.cast(bs.large_list(target))
+        made.validate(full=True)
+        inside.validate(full=True)
+        assert (made.to_pylist(), inside.to_pylist()) == (values, [values])
+
+
 def test_an_unsafe_cast_makes_no_values_that_are_none() -> None:
     with pytest.raises(bs.errors.DataTypeError, match="value 1: 86400000 is no time of day"):
         bs.array([0, 86_400_000]).cast(bs.time32("ms"), safe=False)

@@ -264,3 +264,10 @@ def test_columns_without_chunks_make_a_table_without_batches() -> None:
     assert table.to_batches() == table.append_column("m", none).to_batches() == table.slice(0, 0).to_batches() == []
     assert table.append_column("m", bs.array([], bs.int8())).to_batches() == []
     assert bs.table({"n": bs.array([], bs.int8())}).append_column("m", none).num_rows == 0
+
+
+def test_a_table_without_rows_may_have_another_schema_where_tables_are_joined() -> None:
+    table = bs.table({"n": [1, 2]})
+    assert bs.concat_tables([table, bs.table({"n": []}), table]).to_pydict() == {"n": [1, 2, 1, 2]}
+    with pytest.raises(bs.errors.UsageError, match="has another schema"):
+        bs.concat_tables([table, bs.table({"n": [None]})])

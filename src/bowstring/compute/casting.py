@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bowstring.compute import number_casts, text_casts, time_casts
-from bowstring.compute.encoding import dictionary_encode, run_end_decode, run_end_encode
+from bowstring.compute.encoding import in_runs, in_words, run_end_decode
 from bowstring.compute.nulls import refuse_nulls
 from bowstring.compute.text_casts import spread
 from bowstring.datatypes import types as t
@@ -190,12 +190,11 @@ def _from_runs(array: Array, target: t.DataType, safe: bool) -> Array:
 
 
 def _to_words(array: Array, target: t.Dictionary, safe: bool) -> Array:
-    made = dictionary_encode(cast(array, target.value_type, safe), target.index_type)
-    return made.seen_as(layout_of(target))
+    return in_words(cast(array, target.value_type, safe), target.index_type).seen_as(layout_of(target))
 
 
 def _to_runs(array: Array, target: t.RunEndEncoded, safe: bool) -> Array:
-    return run_end_encode(cast(array, target.value_type, safe), target.run_end_type).seen_as(layout_of(target))
+    return in_runs(cast(array, target.value_type, safe), target.run_end_type).seen_as(layout_of(target))
 
 
 _OPENED: dict[type[t.DataType], Cast] = {

@@ -17,7 +17,8 @@ from bowstring.layouts.registry import layout_of
 from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
 
 
-def _encoded(array: Array, index_type: Int) -> Array:
+def in_words(array: Array, index_type: Int) -> Array:
+    """The array as indices into its distinct values, whatever its type; errors as `dictionary_encode`."""
     layout = layout_of(dictionary(index_type, array.type))
     assert isinstance(layout, DictionaryLayout)
     keys = identities(array)
@@ -39,7 +40,7 @@ def dictionary_encode(array: Array, index_type: Int | None = None) -> Array:
     """
     if isinstance(array.type, Dictionary):
         return array
-    return _encoded(array, index_type or Int(32))
+    return in_words(array, index_type or Int(32))
 
 
 def unique(array: Array) -> Array:
@@ -54,7 +55,12 @@ def run_end_encode(array: Array, run_end_type: DataType | None = None) -> Array:
     """
     if isinstance(array.type, RunEndEncoded):
         return array
-    layout = layout_of(run_end_encoded(run_end_type or Int(32), array.type))
+    return in_runs(array, run_end_type or Int(32))
+
+
+def in_runs(array: Array, run_end_type: DataType) -> Array:
+    """The array as runs of the same value, whatever its type; errors as `run_end_encode`."""
+    layout = layout_of(run_end_encoded(run_end_type, array.type))
     assert isinstance(layout, RunEndEncodedLayout)
     keys = identities(array)
     starts = np.flatnonzero(edges(keys)) if keys and array.length else np.zeros(min(array.length, 1), np.int64)

@@ -298,14 +298,15 @@ def unified_batches(schema: Schema, batches: Sequence[RecordBatch]) -> Iterator[
 
 
 def concat_tables(tables: Iterable[Table]) -> Table:
-    """Tables of one schema, end to end; nothing is copied."""
+    """Tables of one schema, end to end; nothing is copied. Of those without rows the schema is no matter."""
     held = list(tables)
     if not held:
         raise UsageError("there are no tables to concatenate")
     for table in held:
         if not isinstance(table, Table):
             raise DataTypeError(f"expected tables, not {type(table).__name__}")
-    return Table.from_batches(chain.from_iterable(t._batches for t in held), held[0].schema)
+    schema = held[0].schema
+    return Table.from_batches(chain.from_iterable(t._batches for t in held if t.num_rows or t.schema == schema), schema)
 
 
 def concat_arrays(arrays: Iterable[Array]) -> Array:
