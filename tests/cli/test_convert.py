@@ -410,3 +410,38 @@ def test_rows_that_no_bytes_stand_for_are_not_spelled_out_without_end(
     assert capsys.readouterr().out == '{"n": null}\n' * 2
     convert(source, target, "--to", "stream")
     assert main(["diff", str(source), str(target)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--compression-level", "3"], "compression_level 3 without compression"),
+        (["--compression", "zstd", "--compression-level", "99"], "compression_level of zstd is"),
+        (["--compression", "lz4", "--metadata-version", "V4"], "bodies are compressed from metadata version V5 on"),
+    ],
+)
+def test_a_form_that_there_is_not_is_a_wrong_call(arguments: list[str], said: str, tmp_path: Path) -> None:
+    source = write(tmp_path / "x.arrow", TABLE)
+    done = run_command("convert", *arguments, source, tmp_path / "y.arrow")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode().startswith(f"bowstring: {said}")
+    assert done.stderr.endswith(b"(bowstring convert --help shows how)\n")
+    assert not (tmp_path / "y.arrow").exists()
+
+
+def test_of_another_format_on_a_pipe_the_hint_is_how_to_say_which(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n1,2\n")
+    done = through_a_pipe(path, "convert", "-", tmp_path / "y.arrow")
+    assert done.returncode == 1
+    assert done.stderr.endswith(b"(--from parquet, csv or jsonl says what else it is)\n")
+
+
+def test_empty_lines_of_csv_are_no_rows_unless_they_are_nulls_of_an_only_column(tmp_path: Path) -> None:
+    two, one = tmp_path / "two.csv", tmp_path / "one.csv"
+    two.write_text("a,b\n1,2\n\n3,4\n\n")
+    one.write_text("a\n1\n\n3\n")
+    assert run_command("convert", two, tmp_path / "two.arrow").returncode == 0
+    assert run_command("convert", one, tmp_path / "one.arrow").returncode == 0
+    assert pa.ipc.open_file(tmp_path / "two.arrow").read_all().to_pydict() == {"a": [1, 3], "b": [2, 4]}
+    assert pa.ipc.open_file(tmp_path / "one.arrow").read_all().to_pydict() == {"a": [1, None, 3]}

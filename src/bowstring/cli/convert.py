@@ -29,7 +29,7 @@ from bowstring.cli.streams import (
 )
 from bowstring.datatypes.field import Metadata, Schema
 from bowstring.datatypes.types import Dictionary
-from bowstring.errors import UsageError
+from bowstring.errors import FormatMismatchError, UsageError
 from bowstring.inspection.validating import sound
 from bowstring.inspection.values import check_rows, csv_line, json_line, rows_of, text_of, together
 from bowstring.ipc.api import new_file, new_stream
@@ -39,6 +39,7 @@ from bowstring.ipc.opening import open_any
 from bowstring.ipc.places.faults import fault
 from bowstring.ipc.places.sinks import Sink
 from bowstring.ipc.statistics import with_statistics
+from bowstring.ipc.stream import StreamReader
 from bowstring.layouts.array import Array
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.table import Table, has_dictionaries, unified_batches
@@ -104,7 +105,7 @@ def convert(source: str, target: str, **options: Any) -> None:
     kind = options["target_kind"] or _ENDINGS.get(Path(target).suffix.lower())
     if kind is None:
         raise click.UsageError(f"what is {target!r} to be? Give --to {'|'.join(TARGETS)}")
-    _check(kind, options)
+    form = _form(kind, options)
     with (
         telling(source),
         _reading(source, options) as found,
@@ -114,12 +115,13 @@ def convert(source: str, target: str, **options: Any) -> None:
         ready = _prepared(found, kind, options)
         batches = counted(ready.batches, advance, ready.count)
         if kind in _ARROW:
-            _write_arrow(out, kind, replace(ready, batches=batches), options)
+            _write_arrow(out, kind, replace(ready, batches=batches), form, int(options["alignment"]))
         else:
             _write_other(out, kind, ready.schema, batches, options)
 
 
-def _check(kind: str, options: dict[str, Any]) -> None:
+def _form(kind: str, options: dict[str, Any]) -> WireForm:
+    """How Arrow data is to be written. Raises `click.UsageError` for what can't be written so."""
     if kind not in _ARROW:
         given_forms = {
             "--alignment": options["alignment"] != "64",
@@ -134,6 +136,19 @@ def _check(kind: str, options: dict[str, Any]) -> None:
         odd = [name for name, is_given in given_forms.items() if is_given]
         if odd:
             raise click.UsageError(f"{', '.join(odd)}: {kind} has no such form")
+        return WireForm()
+    try:
+        return WireForm(
+            options["byte_order"],
+            options["metadata_version"],
+            options["legacy_framing"],
+            None if options["compression"] == "none" else options["compression"],
+            options["compression_level"],
+            options["dictionary_deltas"],
+            unify_dictionaries=options["unify_dictionaries"],
+        )
+    except UsageError as error:
+        raise click.UsageError(str(error)) from None
 
 
 # Reading
@@ -144,7 +159,7 @@ def _reading(path: str, options: dict[str, Any]) -> Iterator[_Input]:
     kind = options["source_kind"] or _source_kind(path)
     name = named(path)
     if kind == "arrow":
-        with open_any(given(path), max_piped_bytes=options["max_piped_bytes"]) as reader:
+        with _opened_as_arrow(path, options["max_piped_bytes"]) as reader:
             if isinstance(reader, FileReader):
                 footer = with_statistics(tuple(reader.metadata.items()), None, ())
                 yield _Input(reader.schema, reader, len(reader), True, footer, is_arrow=True)
@@ -160,6 +175,14 @@ def _reading(path: str, options: dict[str, Any]) -> Iterator[_Input]:
         batch = (text_input.read_csv if kind == "csv" else text_input.read_json_lines)(opened, name)
     cuts = range(0, max(batch.num_rows, 1), _AT_ONCE)
     yield _Input(batch.schema, (batch.slice(start, _AT_ONCE) for start in cuts), len(cuts))
+
+
+def _opened_as_arrow(path: str, max_piped_bytes: int) -> FileReader | StreamReader:
+    try:
+        return open_any(given(path), max_piped_bytes=max_piped_bytes)
+    except FormatMismatchError as error:
+        error.add_note("--from parquet, csv or jsonl says what else it is")
+        raise
 
 
 @contextmanager
@@ -246,18 +269,7 @@ def _recut(schema: Schema, batches: Iterable[RecordBatch], rows: int) -> Iterato
 # Writing
 
 
-def _write_arrow(out: Any, kind: str, ready: _Input, options: dict[str, Any]) -> None:
-    compression = None if options["compression"] == "none" else options["compression"]
-    form = WireForm(
-        options["byte_order"],
-        options["metadata_version"],
-        options["legacy_framing"],
-        compression,
-        options["compression_level"],
-        options["dictionary_deltas"],
-        unify_dictionaries=options["unify_dictionaries"],
-    )
-    alignment = int(options["alignment"])
+def _write_arrow(out: Any, kind: str, ready: _Input, form: WireForm, alignment: int) -> None:
     with (
         new_file(out, ready.schema, ready.footer, alignment, form=form)
         if kind == "file"

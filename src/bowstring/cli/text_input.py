@@ -43,7 +43,8 @@ _RULES: tuple[_Rule, ...] = (
 
 
 def read_csv(source: BinaryIO, name: str) -> RecordBatch:
-    """A line of names, then a line a row (RFC 4180, UTF-8). What is empty is null.
+    """A line of names, then a line a row (RFC 4180, UTF-8). What is empty is null, but of several columns an empty line
+    is no row.
 
     A column is int64, float64, boolean, date or timestamp where all of its values are written like that, else utf8.
     Raises `InvalidDataError`, which names the line.
@@ -57,6 +58,8 @@ def read_csv(source: BinaryIO, name: str) -> RecordBatch:
             raise InvalidDataError(f"{name}: expected a line of column names, found nothing")
         columns: list[list[str]] = [[] for _ in names]
         for row in rows:
+            if not row and len(names) > 1:
+                continue  # an empty line, as many files have at their end
             cells = row or [""]  # a null in the only column
             if len(cells) != len(names):
                 raise InvalidDataError(
