@@ -11,6 +11,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import InvalidDataError
+from bowstring.layouts import unpickled
 from bowstring.layouts.gather import gather, spaced
 from bowstring.memory.buffer import UINT8
 
@@ -219,3 +220,42 @@ def test_what_is_wrong_deep_within_lists_is_told_at_once(rows: int) -> None:
     with pytest.raises(InvalidDataError, match=rf"values\[{rows - 1}\] is no UTF-8"):
         array.to_pylist()
     assert time.monotonic() - start < 60
+
+
+@pytest.mark.parametrize("type", [bs.string(), bs.large_string(), bs.string_view(), bs.binary(), bs.binary_view()])
+@pytest.mark.parametrize("share", SHARES[:4])
+def test_a_few_long_values_stand_among_many_short_ones(type: Any, share: float) -> None:
+    random = np.random.default_rng(12)
+    values: list[Any] = ["x" * n for n in random.integers(0, 20, 40_000).tolist()]
+    for place, size in ((0, 65), (1, 64), (2, 255), (16_383, 256), (16_384, 70_000), (-2, 257), (-1, 300)):
+        values[place] = "long" + "y" * (size - 4)
+    if "binary" in str(type):
+        values = [value.encode() + b"\xff\0" for value in values]
+    values = [None if gone else v for v, gone in zip(values, (random.random(40_000) < share).tolist(), strict=True)]
+    array = bs.array(values, type)
+    assert array.to_pylist() == values
+    assert array.slice(1, 39_998).to_pylist() == values[1:-1]
+
+
+@pytest.mark.parametrize("type", [bs.string(), bs.string_view()])
+def test_strings_beyond_ascii_behind_many_of_ascii_come_out_whole(type: Any) -> None:
+    plain = [f"word {n}" for n in range(40_000)]
+    for last in ("é", "x" * 300 + "é", "\ud7ff", "a\0é\x1f"):
+        assert bs.array([*plain, last], type).to_pylist() == [*plain, last]
+
+
+def test_many_values_are_made_piece_by_piece_where_they_take_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpickled, "_ROOM_BYTES", 100_000)
+    values = [None if n % 11 == 0 else b"\xff" * (n % 90) for n in range(70_000)]
+    array = bs.array(values, bs.binary())
+    assert array.to_pylist() == values
+    assert array.cast(bs.binary_view()).to_pylist() == values
+
+
+@pytest.mark.parametrize("bad", [b"\xff", b"\xed\xa0\x80", b"x" * 300 + b"\xc3"])
+@pytest.mark.parametrize("at", [5, 30_000])
+def test_what_is_no_text_is_named_among_many_short_strings(bad: bytes, at: int) -> None:
+    words = [b"word"] * 40_000
+    words[at] = bad
+    with pytest.raises(InvalidDataError, match=rf"values\[{at}\] is no UTF-8"):
+        strings(words).to_pylist()

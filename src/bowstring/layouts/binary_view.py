@@ -242,10 +242,7 @@ class BinaryViewLayout(Layout):
     def _byte_strings(self, array: Array, views: Values, where: slice | Indices) -> list[bytes]:
         own = views[where]
         lengths = own["length"].astype(np.int64)
-        if not text.are_pascal_strings(lengths):
-            return text.long_byte_strings(*self._spaced(array, own, lengths, 0), lengths)
-        width = max(int(lengths.max()), INLINE_BYTES)
-        return text.pascal_strings(self._heads(array, own, width, 1), lengths)
+        return text.long_byte_strings(*self._spaced(array, own, lengths, 0), lengths)
 
     def rebase(self, array: Array) -> Array:
         views = array.buffers[1] or EMPTY

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import codecs
-import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bowstring.errors import InvalidDataError
+from bowstring.layouts import unpickled
 from bowstring.layouts.base import values_by_blocks
 from bowstring.layouts.gather import heads, spaced
 from bowstring.layouts.utf8 import is_utf8
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 _BLOCK_BYTES = 1 << 18
 _BLOCK_VALUES = 1 << 15
 BLOCK_STRINGS = 1 << 14
-_MOST_PASCAL_BYTES = 255
-_ROWS = 1 << 8
-_NARROW_BYTES = 64
 _MANY_BYTES = 1 << 15
 _SAMPLES = 1 << 10
 _SHORT_BYTES = 128
@@ -59,7 +56,8 @@ def slices(data: Bytes, offsets: Values, mask: Mask | None) -> list[str | None]:
         return _strings(data, starts, lengths)
 
     try:
-        return values_by_blocks(len(offsets) - 1, mask, make, BLOCK_STRINGS)
+        found = _short_slices(data, offsets, mask, make, is_text=True)
+        return values_by_blocks(len(offsets) - 1, mask, make, BLOCK_STRINGS) if found is None else found
     except UnicodeDecodeError:
         check(data, offsets, mask)
         raise
@@ -67,9 +65,36 @@ def slices(data: Bytes, offsets: Values, mask: Mask | None) -> list[str | None]:
 
 def byte_slices(data: Bytes, offsets: Values, mask: Mask | None) -> list[bytes | None]:
     """The bytes between consecutive offsets, which rise and lie within the data; None where the mask is not True."""
-    return values_by_blocks(
-        len(offsets) - 1, mask, lambda where: _byte_strings(data, *_spans(offsets, where)), BLOCK_STRINGS
-    )
+
+    def make(where: slice | Indices) -> list[bytes]:
+        return long_byte_strings(data, *_spans(offsets, where))
+
+    found = _short_slices(data, offsets, mask, make, is_text=False)
+    return values_by_blocks(len(offsets) - 1, mask, make, BLOCK_STRINGS) if found is None else found
+
+
+def _short_slices(
+    data: Bytes, offsets: Values, mask: Mask | None, make: Callable[[Indices], list[Any]], is_text: bool
+) -> list[Any] | None:
+    """The values where they are many and short, and strings ASCII; those that are long are made otherwise."""
+    count, size_bytes = len(offsets) - 1, int(offsets[-1]) - int(offsets[0])
+    if not unpickled.are_many_short(count, size_bytes, mask):
+        return None
+    return unpickled.values(_led(data, offsets, mask), make, (count, size_bytes), is_text)
+
+
+def _led(data: Bytes, offsets: Values, mask: Mask | None) -> Iterator[tuple[Values, Indices, Mask | None]]:
+    """The values as `unpickled` wants them."""
+    for first in range(0, len(offsets) - 1, unpickled.BLOCK_VALUES):
+        own = slice(first, first + unpickled.BLOCK_VALUES)
+        starts, lengths = _spans(offsets, own)
+        held = data
+        if starts[0] < unpickled.LEAD_BYTES:
+            held = np.concatenate((np.zeros(unpickled.LEAD_BYTES, UINT8), data[: starts[-1] + lengths[-1]]))
+            starts += unpickled.LEAD_BYTES
+        starts -= unpickled.LEAD_BYTES
+        elements = heads(held, starts, unpickled.LEAD_BYTES + unpickled.width_for(lengths))
+        yield elements, lengths, None if mask is None else mask[own]
 
 
 def _spans(offsets: Values, where: slice | Indices) -> tuple[Indices, Indices]:
@@ -128,43 +153,6 @@ def _pieces(data: Bytes, starts: Indices, lengths: Indices) -> Iterator[tuple[By
             yield data[own[0] : own[0] + stops[-1]], stops
         else:
             yield spaced(data, own, sizes, 0)[0], stops
-
-
-def _byte_strings(data: Bytes, starts: Indices, lengths: Indices) -> list[bytes]:
-    """The bytes from each of the rising starts on, of each length."""
-    first, past = int(starts[0]), int(starts[-1] + lengths[-1])
-    if not are_pascal_strings(lengths) or past - first > _most_bytes(lengths):
-        return long_byte_strings(data, starts, lengths)
-    longest = int(lengths.max())
-    held = np.concatenate((np.zeros(1, UINT8), data[first:past], np.zeros(longest, UINT8)))
-    return pascal_strings(heads(held, starts - first, longest + 1), lengths)
-
-
-def are_pascal_strings(lengths: Indices) -> bool:
-    """Whether values are so short, and so alike in length, that they are best put into one array."""
-    longest = int(lengths.max())
-    return longest <= _MOST_PASCAL_BYTES and longest * len(lengths) <= _most_bytes(lengths)
-
-
-def _most_bytes(lengths: Indices) -> int:
-    return _NARROW_BYTES * len(lengths) + 4 * int(lengths.sum())
-
-
-def pascal_strings(elements: Values, lengths: Values) -> list[bytes]:
-    """The byte strings, as `are_pascal_strings` wants them, that elements of NumPy's void type have behind their first
-    byte, which is overwritten.
-
-    With its length there, each is what the module `struct` calls a Pascal string: it makes byte strings of many by one
-    call.
-    """
-    rows = elements.view(UINT8).reshape(len(elements), -1)
-    rows[:, 0] = lengths
-    form, whole = f"{rows.shape[1]}p", len(rows) // _ROWS * _ROWS
-    found: list[bytes] = []
-    for some in struct.iter_unpack(form * _ROWS, rows[:whole].data):
-        found += some
-    found += struct.unpack(form * (len(rows) - whole), rows[whole:].data)
-    return found
 
 
 def long_byte_strings(data: Bytes, starts: Indices, lengths: Indices) -> list[bytes]:
