@@ -134,6 +134,43 @@ def test_offsets_lengths_and_rows_of_pointers_where_no_memory_can_be_are_not_loo
     assert producer.released == 3
 
 
+NOWHERE = (1, 64, (1 << 62) + 1, -1)
+POINTERS = {"format": abi.FORMAT, "name": abi.NAME, "metadata": abi.METADATA, "dictionary": abi.SCHEMA_DICTIONARY}
+
+
+@pytest.mark.parametrize("address", NOWHERE)
+@pytest.mark.parametrize("member", [*POINTERS, "child"])
+def test_pointers_of_a_schema_where_no_memory_can_be_are_not_followed(
+    producer: Producer, member: str, address: int
+) -> None:
+    made = producer.schema(b"i") if member == "dictionary" else producer.schema(b"+s", [producer.schema(b"l")])
+    words = abi.SchemaWords.from_address(made)
+    if member == "child":
+        ctypes.c_int64.from_address(words[abi.SCHEMA_CHILDREN]).value = address
+    else:
+        words[POINTERS[member]] = address
+    with pytest.raises(InvalidDataError, match="no memory of this process"):
+        cdata.import_field(producer.capsule(made, abi.SCHEMA_CAPSULE))
+
+
+@pytest.mark.parametrize("address", NOWHERE)
+def test_children_and_dictionaries_where_no_memory_can_be_are_not_followed(producer: Producer, address: int) -> None:
+    pair = producer.schema(b"+s", [producer.schema(b"l"), producer.schema(b"l")])
+    told = "no memory of this process"
+    refused(producer, pair, producer.array(3, [0], [ints(producer), address]), f"number 1 of 2 .*{told}")
+    coded = producer.schema(b"i", dictionary=producer.schema(b"l"))
+    codes = [0, producer.values([0, 0, 0], np.int32)]
+    refused(producer, coded, producer.array(3, codes, dictionary=address), told)
+    assert producer.released == 2
+
+
+@pytest.mark.parametrize("text", [b"w:1_0", b"w: 1", b"w:+1", b"d:1_0,2", b"+us:0_0", b"w:", b"d:", b"+us:,"])
+def test_only_digits_are_numbers_in_a_format(producer: Producer, text: bytes) -> None:
+    inner = [producer.schema(b"l")] if text.startswith(b"+") else []
+    with pytest.raises(InvalidDataError, match="does not describe a type"):
+        cdata.import_field(producer.capsule(producer.schema(text, inner), abi.SCHEMA_CAPSULE))
+
+
 @pytest.mark.parametrize("format", [b"l", b"u", b"b", b"w:3", b"tdD", b"d:5,2"])
 def test_buffers_of_no_bytes_may_be_null(producer: Producer, format: bytes) -> None:
     buffers = [0, 0, 0] if format == b"u" else [0, 0]

@@ -303,8 +303,20 @@ def _many(address: int, size: int) -> tuple[int, ...]:
 
 
 def pointers(address: int, size: int, what: str) -> Sequence[int]:
-    """The `size` pointers at an address; raises as `addresses`, and `InvalidDataError` where one of them is null."""
+    """The `size` pointers at an address; raises as `addresses`, and `InvalidDataError` where one of them is null, or
+    none of a process's.
+    """
     found = addresses(address, size, what)
-    if 0 in found:
-        raise InvalidDataError(f"number {found.index(0)} of {size} {what} is a null pointer")
+    if found and (min(found) < FIRST_ADDRESS or max(found) >= LAST_ADDRESS):
+        at = next(at for at, one in enumerate(found) if not FIRST_ADDRESS <= one < LAST_ADDRESS)
+        name = f"number {at} of {size} {what}"
+        if not found[at]:
+            raise InvalidDataError(f"{name} is a null pointer")
+        check_pointer(found[at], name)
     return found
+
+
+def check_pointer(address: int, what: str) -> None:
+    """Raise `InvalidDataError` where no process has memory at an address."""
+    if not FIRST_ADDRESS <= address < LAST_ADDRESS:
+        raise InvalidDataError(f"{what} is at address {address:#x}, which is no memory of this process")

@@ -199,6 +199,7 @@ class Import:
                 raise type(error)(f"{field.name or 'child'}: {error}") from None
         values = None
         if layout.dictionary is not None:
+            abi.check_pointer(dictionary, "a dictionary")
             with place("dictionary"):
                 values = self.read(dictionary, layout.dictionary)
         array = Array(layout, words[abi.LENGTH], held, tuple(children), values, nulls, words[abi.OFFSET])

@@ -6,6 +6,7 @@ parameters are a table; the others are a prefix, a colon and parameters.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -63,6 +64,7 @@ NESTED: dict[type[t.DataType], bytes] = {
 }
 """The types whose only parameters are their children (and a map's flag)."""
 
+_DIGITS = re.compile(rb"-?[0-9]{1,10}")
 _PLAIN_TYPES = {text: plain for plain, text in PLAIN.items()}
 _CHILDREN: dict[bytes, int | None] = {b"+s": None, b"+ud": None, b"+us": None, b"+r": 2} | dict.fromkeys(
     (b"+l", b"+L", b"+vl", b"+vL", b"+m", b"+w"), 1
@@ -96,8 +98,19 @@ def format_of(type: t.DataType) -> bytes:
     return text
 
 
+def _number(digits: bytes) -> int:
+    """What decimal digits say, and nothing else that Python takes for a number."""
+    if not _DIGITS.fullmatch(digits):
+        raise ValueError(f"expected decimal digits, found {digits[:20]!r}")
+    return int(digits)
+
+
+def _numbers(parameters: bytes) -> tuple[int, ...]:
+    return tuple(_number(part) for part in parameters.split(b",")) if parameters else ()
+
+
 def _decimal(parameters: bytes) -> t.DataType:
-    numbers = [int(part) for part in parameters.split(b",")]
+    numbers = _numbers(parameters)
     if len(numbers) not in (2, 3):
         raise ValueError("a precision, a scale and at most a bit width")
     return t.Decimal(*numbers)
@@ -109,19 +122,17 @@ def _timestamp(unit: t.TimeUnit) -> Callable[[bytes], t.DataType]:
 
 _READERS: dict[bytes, Callable[[bytes], t.DataType]] = {
     b"d": _decimal,
-    b"w": lambda parameters: t.FixedSizeBinary(int(parameters)),
+    b"w": lambda parameters: t.FixedSizeBinary(_number(parameters)),
     **{b"ts" + letter: _timestamp(unit) for letter, unit in _UNITS.items()},
 }
 
 
 def _union(mode: Any) -> Callable[[bytes, tuple[Field, ...]], t.DataType]:
-    return lambda parameters, children: t.Union(
-        mode, children, tuple(int(part) for part in parameters.split(b",")) if parameters else ()
-    )
+    return lambda parameters, children: t.Union(mode, children, _numbers(parameters))
 
 
 _NESTED_READERS: dict[bytes, Callable[[bytes, tuple[Field, ...]], t.DataType]] = {
-    b"+w": lambda parameters, children: t.FixedSizeList(children[0], int(parameters)),
+    b"+w": lambda parameters, children: t.FixedSizeList(children[0], _number(parameters)),
     b"+ud": _union("dense"),
     b"+us": _union("sparse"),
 }

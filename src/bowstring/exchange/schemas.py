@@ -27,6 +27,7 @@ MAX_METADATA_BYTES = 1 << 28
 _LONG = 200
 """Names from this many bytes on are not remembered."""
 _Text = ctypes.c_char_p
+_FIRST, _LAST = abi.FIRST_ADDRESS, abi.LAST_ADDRESS
 
 
 # Out
@@ -97,13 +98,18 @@ def read_field(address: int) -> Field:
 def _read(address: int, depth: int, left: Iterator[int]) -> Field:
     if next(left, None) is None:
         raise LimitError(f"a schema has more than {MAX_FIELDS} fields")
-    _, _, metadata, flags, n_children, children, dictionary, release, _ = abi.SchemaWords.from_address(address)[:]
-    format_text = _Text.from_address(address).value
-    name_text = _Text.from_address(address + 8).value or b""
+    words = abi.SchemaWords.from_address(address)[:]
+    text, name, metadata, flags, n_children, children, dictionary, release, _ = words
     if not release:
         raise InvalidDataError("a schema is released already")
-    if format_text is None:
+    if not text:
         raise InvalidDataError("a schema's format is a null pointer")
+    if not _FIRST <= text < _LAST:
+        abi.check_pointer(text, "a schema's format")
+    if name and not _FIRST <= name < _LAST:
+        abi.check_pointer(name, "a schema's name")
+    format_text = _Text.from_address(address).value or b""
+    name_text = _Text.from_address(address + 8).value or b""
     if not n_children and not dictionary and not metadata:
         make = _leaf if len(name_text) + len(format_text) < _LONG else _leaf.__wrapped__
         return make(format_text, name_text, flags)
@@ -116,6 +122,7 @@ def _read(address: int, depth: int, left: Iterator[int]) -> Field:
     if dictionary:
         if not isinstance(kind, Int):
             raise InvalidDataError(f"the indices of a dictionary-encoded type are integers, not {kind}")
+        abi.check_pointer(dictionary, "a schema's dictionary")
         kind = Dictionary(kind, _read(dictionary, depth + 1, left).type, bool(flags & DICTIONARY_ORDERED))
     pairs = _read_metadata(metadata) if metadata else ()
     field = Field(_name(name_text), kind, bool(flags & NULLABLE), pairs)
@@ -142,6 +149,7 @@ def _name(text: bytes) -> str:
 
 def _read_metadata(address: int) -> Metadata:
     position = address
+    abi.check_pointer(address, "a schema's metadata")
 
     def integer() -> int:
         nonlocal position
