@@ -259,3 +259,20 @@ def test_what_is_no_text_is_named_among_many_short_strings(bad: bytes, at: int) 
     words[at] = bad
     with pytest.raises(InvalidDataError, match=rf"values\[{at}\] is no UTF-8"):
         strings(words).to_pylist()
+
+
+@pytest.mark.parametrize("type", [bs.string_view(), bs.binary_view()])
+@pytest.mark.parametrize(
+    ("column", "value", "what"), [(0, -90_000, "length"), (2, 1, "buffer 1 of 1"), (3, -1, "bytes -1 to")]
+)
+def test_a_view_that_points_nowhere_is_named_among_many(type: Any, column: int, value: int, what: str) -> None:
+    made = bs.array(["a word of more than twelve bytes"] * 40_000, bs.string_view())
+    views = made.values(1).view(np.int32).reshape(-1, 4).copy()
+    views[30_000, column] = value
+    for mask in (None, np.packbits(np.arange(40_000) % 3 == 0, bitorder="little")):
+        array = bs.Array.from_buffers(type, 40_000, [mask, views.reshape(-1), *made.buffers[2:]])
+        with pytest.raises(InvalidDataError, match=rf"views\[30000\].*{what}"):
+            array.to_pylist()
+    hidden = np.packbits(np.arange(40_000) != 30_000, bitorder="little")
+    array = bs.Array.from_buffers(type, 40_000, [hidden, views.reshape(-1), *made.buffers[2:]])
+    assert array.to_pylist().count(None) == 1

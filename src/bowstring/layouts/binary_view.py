@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bowstring.errors import InvalidDataError, UsageError
-from bowstring.layouts import text
+from bowstring.layouts import text, unpickled
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import (
     VALIDITY,
@@ -48,6 +48,7 @@ VIEW = np.dtype([("length", "<i4"), ("prefix", "V4"), ("buffer", "<i4"), ("offse
 INLINE_BYTES = 12
 _SHORT = np.dtype([("length", "<i4"), ("value", np.void, INLINE_BYTES)])
 _DATA_BUFFER_BYTES = (1 << 31) - 1
+_ONE_DATA_BUFFER = 3
 _DENSE = 0.75
 _LITTLE_BYTES = 1 << 12
 """Values are left where they are, and short ones between them, if they are so much of the data, and not little."""
@@ -108,31 +109,31 @@ class BinaryViewLayout(Layout):
     def _checked(self, array: Array, mask: Mask | None, first: int, stop: int, sizes: Indices) -> Values:
         views = array.values(1)[first:stop]
         if mask is not None:
-            views = views.copy()
-            views[~mask[first:stop]] = np.zeros((), VIEW)
+            words, nulls = views.view(_WORD).reshape(-1, 2).copy(), np.flatnonzero(~mask[first:stop])
+            for column in words.T:
+                column[nulls] = 0
+            views = words.view(VIEW).reshape(-1)
         if views.size and views["length"].min() < 0:
             at = first_bad(views["length"] < 0)
             raise InvalidDataError(f"views[{first + at}] has the negative length {views['length'][at]}")
-        long = np.flatnonzero(views["length"] > INLINE_BYTES)
-        if long.size:
-            self._check_long(views, long, first, sizes)
+        is_long = views["length"] > INLINE_BYTES
+        if is_long.any():
+            self._check_long(views, is_long, first, sizes)
         return views
 
-    def _check_long(self, views: Values, long: Indices, first: int, sizes: Indices) -> None:
-        buffers = views["buffer"][long]
-        count = len(sizes)
-        bad = (buffers < 0) | (buffers >= count)
+    def _check_long(self, views: Values, is_long: Mask, first: int, sizes: Indices) -> None:
+        buffers, starts, count = views["buffer"], views["offset"], len(sizes)
+        bad = ((buffers < 0) | (buffers >= count)) & is_long
         if bad.any():
             at = first_bad(bad)
-            raise InvalidDataError(f"views[{first + long[at]}] points to data buffer {buffers[at]} of {count}")
-        ends = sizes[buffers]
-        starts = views["offset"][long].astype(np.int64)
-        bad = (starts < 0) | (starts + views["length"][long] > ends)
+            raise InvalidDataError(f"views[{first + at}] points to data buffer {buffers[at]} of {count}")
+        stops = starts + views["length"].astype(np.int64)
+        bad = ((starts < 0) | (stops > (sizes if count == 1 else sizes[buffers * is_long]))) & is_long
         if bad.any():
             at = first_bad(bad)
-            end = starts[at] + int(views["length"][long[at]])
             raise InvalidDataError(
-                f"views[{first + long[at]}] points to bytes {starts[at]} to {end} of a data buffer of {ends[at]} bytes"
+                f"views[{first + at}] points to bytes {starts[at]} to {stops[at]} of a data buffer of "
+                f"{sizes[buffers[at]]} bytes"
             )
 
     def flatten(self, array: Array) -> tuple[Values, Values]:
@@ -162,8 +163,8 @@ class BinaryViewLayout(Layout):
         return data[:total], starts
 
     def _heads(self, array: Array, views: Values, width: int, lead: int = 0) -> Values:
-        """The first bytes of all values, as elements of NumPy's void type, behind `lead` bytes of anything."""
-        rows = np.empty((len(views), lead + width), UINT8)
+        """The first bytes of all values, as elements of NumPy's void type, behind `lead` zeros."""
+        rows = np.zeros((len(views), lead + width), UINT8)
         inline, stride = np.dtype((np.void, INLINE_BYTES)), (lead + width,)
         own = np.ascontiguousarray(views)
         np.ndarray(len(own), inline, rows, lead, stride)[:] = np.ndarray(len(own), inline, own, 4, own.strides)
@@ -177,11 +178,10 @@ class BinaryViewLayout(Layout):
     ) -> Iterator[tuple[Bytes, Indices]]:
         """Each data buffer that views of values beyond a size point to, and the slots of these views."""
         long = np.flatnonzero(views["length"] > size_bytes)
-        numbers = views["buffer"][long]
         if not long.size:
             return
         groups = [long]
-        if (numbers != numbers[0]).any():
+        if len(array.buffers) > _ONE_DATA_BUFFER and ((numbers := views["buffer"][long]) != numbers[0]).any():
             order = np.argsort(numbers, kind="stable")
             groups = np.split(long[order], np.flatnonzero(np.diff(numbers[order])) + 1)
         for own in groups:
@@ -215,23 +215,45 @@ class BinaryViewLayout(Layout):
         return Array(self, len(lengths), (validity_of(mask), Buffer.of(views), *buffers))
 
     def to_pylist(self, array: Array) -> list[Any]:
-        mask, sizes = array.mask(), self._sizes(array)
-        wanted = int(array.values(1)["length"].sum(dtype=np.int64, where=True if mask is None else mask))
-        if wanted > (held := self._held_bytes(array)):
+        mask, lengths = array.mask(), array.values(1)["length"]
+        wanted = int(lengths.sum(dtype=np.int64, where=True if mask is None else mask))
+        held = self._held_bytes(array)
+        if wanted > held or lengths.min(initial=0) < 0:
             self.views(array)
             check_bytes(wanted, held)
-        found: list[Any] = []
+        try:
+            found = self._short_values(array, mask, wanted)
+            return self._any_values(array, mask) if found is None else found
+        except UnicodeDecodeError:
+            offsets, data = self.flatten(array)
+            text.check(data, offsets, mask)
+            raise
+
+    def _short_values(self, array: Array, mask: Mask | None, size_bytes: int) -> list[Any] | None:
+        """The values where they are many and short, and strings ASCII; those that are long are made otherwise."""
+        if not unpickled.are_many_short(array.length, size_bytes, mask):
+            return None
+        make = partial(self._strings if self.is_text else self._byte_strings, array, array.values(1))
+        return unpickled.values(self._led(array, mask), make, (array.length, size_bytes), self.is_text)
+
+    def _led(self, array: Array, mask: Mask | None) -> Iterator[tuple[Values, Indices, Mask | None]]:
+        """The values as `unpickled` wants them."""
+        sizes = self._sizes(array)
+        for first in range(0, array.length, unpickled.BLOCK_VALUES):
+            stop = min(first + unpickled.BLOCK_VALUES, array.length)
+            views = self._checked(array, mask, first, stop, sizes)
+            lengths = views["length"].astype(np.int64)
+            width = max(unpickled.width_for(lengths), INLINE_BYTES)
+            elements = self._heads(array, views, width, unpickled.LEAD_BYTES)
+            yield elements, lengths, None if mask is None else mask[first:stop]
+
+    def _any_values(self, array: Array, mask: Mask | None) -> list[Any]:
+        found, sizes = [], self._sizes(array)
         for first in range(0, array.length, text.BLOCK_STRINGS):
             stop = min(first + text.BLOCK_STRINGS, array.length)
             views = self._checked(array, mask, first, stop, sizes)
             make = partial(self._strings if self.is_text else self._byte_strings, array, views)
-            valid = None if mask is None else mask[first:stop]
-            try:
-                found += values_by_blocks(len(views), valid, make, len(views))
-            except UnicodeDecodeError:
-                offsets, data = self.flatten(array)
-                text.check(data, offsets, mask)
-                raise
+            found += values_by_blocks(len(views), None if mask is None else mask[first:stop], make, len(views))
         return found
 
     def _strings(self, array: Array, views: Values, where: slice | Indices) -> list[str]:
