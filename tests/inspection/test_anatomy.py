@@ -191,6 +191,14 @@ def test_two_buffers_over_the_same_bytes_are_drawn_once() -> None:
 # Damage
 
 
+def test_a_body_that_is_cut_off_is_told_once() -> None:
+    raw = written_by_pyarrow(TABLE, "stream", 40)
+    whole = bs.anatomy(raw)
+    last = [part for part in whole.parts if part.kind is Segment.RECORD_BATCH][-1]
+    (damage,) = bs.anatomy(raw[: last.stop - 1]).damages
+    assert damage.message.startswith(f"message at byte {last.start}: expected ")
+
+
 def test_a_file_that_is_cut_off_is_drawn_up_to_there() -> None:
     raw = written_by_pyarrow(TABLE, "file", 40)
     whole = bs.anatomy(raw)

@@ -146,7 +146,8 @@ class _Bodies:
         try:
             self._tally.add(span)
         except InvalidDataError as error:
-            self._walk.damaged(part.start, error)
+            if span.body_bytes == span.header.body_bytes:  # else the walk has told that it is cut off
+                self._walk.damaged(part.start, error)
             self._is_tally_of_all = False
             return -1
         if part.is_listed:
