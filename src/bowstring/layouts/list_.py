@@ -41,7 +41,7 @@ from bowstring.layouts.gather import rows, take_stretches
 from bowstring.layouts.identity import list_identity
 from bowstring.layouts.joining import children_of, joined_cuts, joined_validity, lengths_of
 from bowstring.layouts.packed import packed
-from bowstring.layouts.plain import FEW_VALUES, blocks, few_nulls_filled, lengths_of_values, nulls_filled
+from bowstring.layouts.plain import FEW_VALUES, blocks, few_nulls_filled, lengths_of_values, present, put_present
 from bowstring.memory.buffer import Buffer
 
 if TYPE_CHECKING:
@@ -145,12 +145,16 @@ class ListLayout(Layout):
         offsets = cut(lengths, self.offset_type, self.type)
         return Array(self, len(lengths), (validity, Buffer.of(offsets)), (child,))
 
+    def _elements_of(self, lists: list[Any]) -> Array | None:
+        """The elements of Python lists end to end, made in the quickest way; None where that does not do."""
+        if list(map(builtins.type, lists)).count(list) < len(lists):
+            return None
+        return self.children[0].build_plain(list(chain.from_iterable(lists)))
+
     def _of_few(self, values: Sequence[Any]) -> Array | None:
         """An array of lists, quickly where they are few; None where others are among them."""
         values, validity = few_nulls_filled(values, [])
-        if not {list}.issuperset(map(builtins.type, values)):
-            return None
-        child = self.children[0].build_plain(list(chain.from_iterable(values)))
+        child = self._elements_of(list(values))
         if child is None or child.length > np.iinfo(self.offset_type).max:
             return None
         return Array(self, len(values), (validity, Buffer.of(few_cuts(values, self.offset_type))), (child,))
@@ -159,16 +163,14 @@ class ListLayout(Layout):
         if len(values) <= FEW_VALUES and (few := self._of_few(values)) is not None:
             return few
         parts: list[Array] = []
-        lengths, mask = np.empty(len(values), np.int64), np.ones(len(values), np.bool_)
+        lengths, mask = np.zeros(len(values), np.int64), np.ones(len(values), np.bool_)
         for where, some in blocks(values, _TAKEN_LISTS):
-            filled, valid = nulls_filled(some, [])
-            if list(map(builtins.type, filled)).count(list) < len(filled):
-                return None
-            part = self.children[0].build_plain(list(chain.from_iterable(filled)))
+            lists, valid = present(some)
+            part = self._elements_of(lists)
             if part is None:
                 return None
             parts.append(part)
-            lengths[where] = lengths_of_values(filled)
+            put_present(lengths_of_values(lists), valid, lengths[where])
             if valid is not None:
                 mask[where] = valid
         if not parts:
@@ -269,10 +271,30 @@ class MapLayout(ListLayout):
         super().__init__(type, 32, entries)
         self._names = (type.key_field.name, type.item_field.name)
 
-    def build_plain(self, values: Sequence[Any]) -> Array | None:
-        return None
+    def _elements_of(self, lists: list[Any]) -> Array | None:
+        kinds = {*map(builtins.type, lists)}
+        if kinds == {dict}:
+            keys, items = list(chain.from_iterable(lists)), list(chain.from_iterable(map(dict.values, lists)))
+        elif kinds <= {list}:
+            pairs = list(chain.from_iterable(lists))
+            if list(map(builtins.type, pairs)).count(tuple) < len(pairs):
+                return None
+            try:
+                keys, items = [key for key, _ in pairs], [item for _, item in pairs]
+            except ValueError:  # more than two, or less
+                return None
+        else:
+            return None
+        entries = self.children[0]
+        key, item = (child.build_plain(side) for child, side in zip(entries.children, (keys, items), strict=True))
+        if key is None or item is None or key.null_count:
+            return None
+        return Array(entries, len(keys), (None,), (key, item))
 
     def build(self, values: Sequence[Any]) -> Array:
+        plain = self.build_plain(values)
+        if plain is not None:
+            return plain
         filled, mask = split_nulls(values, ())
         pairs, lengths, _ = flatten([v.items() if isinstance(v, Mapping) else v for v in filled], self.type)
         for index, pair in enumerate(pairs):
