@@ -11,7 +11,7 @@ b'joemark'
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 
 
 _JOINED_VALUES = 1 << 12
+_JOINED_BYTES = 1 << 16
+"""What takes 128 KB and more, glibc may get from the system each time, which takes longer than to fill it."""
 _TASTED_VALUES = 32
 
 
@@ -95,24 +97,35 @@ def encoded(values: Sequence[Any], is_text: bool) -> tuple[Bytes, Values, Mask |
     return np.frombuffer(out.getvalue(), UINT8), np.concatenate(lengths), mask
 
 
-def _write_bytes(out: BytesIO, values: Sequence[Any]) -> Values:
-    data, lengths = b"".join(values), lengths_of_values(values)
-    if len(data) != lengths.sum():  # a view of larger elements among the byte strings
+def _write_bytes(out: BytesIO, values: list[Any]) -> Values:
+    lengths, start = lengths_of_values(values), out.tell()
+    out.writelines(map(b"".join, _pieces(values, lengths)))
+    if out.tell() - start != lengths.sum():  # a view of larger elements among the byte strings
         raise TypeError
-    out.write(data)
     return lengths
 
 
-def _write_text(out: BytesIO, values: Sequence[str]) -> Values:
-    """Strings are encoded in one piece where all are ASCII; else one by one, as characters of several widths cost more
-    where they are joined first. Each is then written behind the others at once, which tells its length.
+def _write_text(out: BytesIO, values: list[str]) -> Values:
+    """Strings are encoded many at a time where all are ASCII; else one by one, as characters of several widths cost
+    more where they are joined first. Each is then written behind the others at once, which tells its length.
     """
     if all(map(str.isascii, values[:_TASTED_VALUES])):
-        text = "".join(values)
-        if text.isascii():
+        lengths, start = lengths_of_values(values), out.tell()
+        for some in _pieces(values, lengths):
+            text = "".join(some)
+            if not text.isascii():
+                out.seek(start)
+                break
             out.write(text.encode())
-            return lengths_of_values(values)
+        else:
+            return lengths
     return whole_numbers(map(out.write, map(str.encode, values)))
+
+
+def _pieces(values: list[Any], lengths: Values) -> Iterator[list[Any]]:
+    """So many values at a time that they are `_JOINED_BYTES` on average."""
+    step = 1 + _JOINED_BYTES * len(values) // (1 + int(lengths.sum()))
+    return (values[first : first + step] for first in range(0, len(values), step))
 
 
 def cut(lengths: Values, dtype: np.dtype[Any], what: DataType) -> Values:
