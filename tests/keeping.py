@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from importlib.abc import MetaPathFinder
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -201,12 +202,14 @@ def _has_dictionaries_of_extensions(written: Written) -> bool:
     return any(isinstance(type_, Dictionary) and isinstance(type_.value_type, ExtensionType) for type_ in types)
 
 
-def _has_runs_without_slots(written: Written) -> bool:
+def _has_odd_runs_without_slots(written: Written) -> bool:
     from bowstring.datatypes.types import RunEndEncoded
 
     def has(array: bs.Array) -> bool:
-        is_empty = isinstance(array.type, RunEndEncoded) and not array.length and array.children[0].length > 0
-        return is_empty or any(map(has, array.children))
+        if isinstance(array.type, RunEndEncoded) and not array.length:
+            ends = array.children[0].to_pylist()
+            return any(end <= before for before, end in pairwise([0, *ends]))
+        return any(map(has, array.children))
 
     return any(has(column) for batch in written.batches for column in batch.columns)
 
@@ -233,7 +236,7 @@ MISREAD: dict[Callable[[Written], bool], tuple[str, ...]] = {
     _has_metadata_under_v4: ("pyarrow",),  # looked through for the codec of Arrow 0.17
     _has_deltas_on_nested_dictionaries: ("pyarrow",),
     _has_dictionaries_of_extensions: ("pyarrow",),  # the indices are taken for the extension's storage
-    _has_runs_without_slots: ("pyarrow",),  # whose run ends are looked at all the same
+    _has_odd_runs_without_slots: ("pyarrow",),  # whose run ends, which mean nothing, have to ascend all the same
     _has_nul_in_names: ("polars", "nanoarrow", "arro3"),  # the tool has them hand on C strings, which end there
     _has_names_twice_and_no_batches: ("polars",),  # gives one column of each name
     _has_uuids: ("polars",),  # gives the bytes
