@@ -277,6 +277,9 @@ NESTED: dict[str, tuple[bs.DataType, list[Any]]] = {
     "large lists": (bs.large_list(bs.bool_()), [[True], [False, None], [], None]),
     "structs": (bs.list_(bs.struct({"a": bs.int64()})), [[{"a": 1}, None], [], None]),
     "long ones": (bs.list_(bs.int64()), [list(range(300)), [], None, [1]]),
+    "maps": (bs.map_(bs.string(), bs.int64()), [[("a", 1), ("b", None)], [], None, [("é", 4)]]),
+    "maps of lists": (bs.map_(bs.int8(), bs.list_(bs.string())), [[(1, ["a", None])], None, [(2, None), (3, [])]]),
+    "maps of structs": (bs.map_(bs.int8(), bs.struct({"a": bs.int8()})), [[(1, {"a": 2}), (2, None)], None, []]),
 }
 
 
@@ -306,6 +309,82 @@ def test_what_is_no_list_or_no_element_is_named_by_its_place(at: int) -> None:
     values[at] = {"a": 1}
     with pytest.raises(DataTypeError, match=rf"value {at}\b"):
         bs.array(values, bs.list_(bs.int64()))
+
+
+@pytest.mark.parametrize("length", [1, 64, 65, 4097, 9000])
+@pytest.mark.parametrize("nulls", NULLS)
+def test_dictionaries_become_the_maps_that_their_items_are(length: int, nulls: str) -> None:
+    type_ = bs.map_(bs.string(), bs.float64())
+    rows: list[dict[str, float | None]] = [{"a": 1.5, "é": None}, {}, {"b": -0.0}]
+    values = [None if NULLS[nulls](index) else rows[index % len(rows)] for index in range(length)]
+    wanted = [None if value is None else list(value.items()) for value in values]
+    made = bs.array(values, type_)
+    made.validate(full=True)
+    assert made.to_pylist() == wanted
+    mixed = [value if index % 2 else row for index, (value, row) in enumerate(zip(values, wanted, strict=True))]
+    assert bs.array(mixed, type_).equals(made)
+
+
+@pytest.mark.parametrize("at", [0, 4095, 4096, 8999])
+def test_what_is_no_map_and_no_pair_is_named_by_its_place(at: int) -> None:
+    type_ = bs.map_(bs.string(), bs.int64())
+    pairs: list[Any] = [("a", 1), ("b", None)]
+    values: list[Any] = [pairs] * 9000
+    for same_pairs in (tuple(pairs), [["a", 1], ("b", None)], dict(pairs), UserList(pairs)):
+        values[at] = same_pairs
+        assert bs.array(values, type_).to_pylist() == [pairs] * 9000
+    for stray in (("a",), ("a", 1, 2), "ab", b"ab", {"a", "b"}, None, 7, {"a": 1, "b": 2}, (None, 1)):
+        values[at] = [pairs[0], stray]
+        with pytest.raises(DataTypeError, match=rf"entry {2 * at + 1}\b"):
+            bs.array(values, type_)
+    values[at] = {"a": 1, None: 2}
+    with pytest.raises(DataTypeError, match=rf"entry {2 * at + 1}\b"):
+        bs.array(values, type_)
+    for stray in (7, "ab"):
+        values[at] = stray
+        with pytest.raises(DataTypeError, match=rf"value {at}\b|entry {2 * at}\b"):
+            bs.array(values, type_)
+    for key, item in ((7, 1), ("a", "1"), ("a", True)):
+        values[at] = [pairs[0], (key, item)]
+        with pytest.raises(DataTypeError, match=rf"value {2 * at + 1}\b"):
+            bs.array(values, type_)
+
+
+@pytest.mark.parametrize("first", [1, 1.5])
+@pytest.mark.parametrize(
+    "stray",
+    [Decimal("1.5"), Fraction(1, 2), True, np.bool_(True), np.array(1.5), Unwilling()],
+    ids=lambda v: type(v).__name__,
+)
+def test_a_type_is_inferred_of_numbers_only_and_not_of_what_gives_itself_as_one(first: Any, stray: Any) -> None:
+    for length in (2, 65, 40_000):
+        for nulls in ([], [None]):
+            with pytest.raises(DataTypeError):
+                bs.array([first, *nulls] * length + [stray])
+
+
+def test_the_type_of_integers_and_floats_is_inferred_in_whatever_order_they_stand() -> None:
+    for values in ([1, 2.5, None], [2.5, 1, None], [None, 1, 2.5]):
+        for count in (1, 100, 20_000):
+            made = bs.array(values * count)
+            assert made.type == bs.float64()
+            assert made.to_pylist() == values * count
+    for count in (1, 100):
+        assert bs.array([(1 << 64) - 1, None] * count).type == bs.uint64()
+        with pytest.raises(DataTypeError):
+            bs.array([1.5, (1 << 53) + 1] * count)
+
+
+def test_long_strings_lie_end_to_end_with_short_ones() -> None:
+    for odd in ("", "ä" * 70_000, "x" * 300_000):
+        values = ["a" * (index % 700) for index in range(5000)]
+        for at in (0, 33, 4095, 4999):
+            values[at] = odd
+        made = bs.array(values, bs.string())
+        made.validate(full=True)
+        assert made.to_pylist() == values
+        raw = [value.encode() for value in values]
+        assert bs.array(raw, bs.binary()).to_pylist() == raw
 
 
 class Moment(datetime):
