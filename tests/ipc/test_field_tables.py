@@ -224,3 +224,27 @@ def test_an_encoded_list_of_two_children_is_left_to_be_told() -> None:
     made.text("name", b"x")
     with pytest.raises(InvalidDataError, match="expected 1 children, found 2"):
         _ = bs.open_stream(made.framed()).schema
+
+
+def test_a_long_time_zone_that_many_fields_share_is_refused_in_bounded_memory() -> None:
+    made = Assembly()
+    made.schema_message("fields")
+    made.repeated("fields", "field", 100_000)
+    made.table("field", "Field", type_type=number("Timestamp"), type="timestamp", name="name")
+    made.table("timestamp", "Timestamp", unit=1, timezone="zone")
+    made.text("name", b"x")
+    made.text("zone", b"Z" * 1_000_000)
+    with pytest.raises(LimitError, match="text of more than 5600"):
+        _ = bs.open_stream(made.framed()).schema
+
+
+def test_names_that_are_all_over_a_message_are_found_where_they_are_names() -> None:
+    schema = bs.schema(
+        [bs.field("name", bs.int8(), metadata={"name": "name"}), *((f"c{i}", bs.int8()) for i in range(9))]
+    )
+    twice = bs.schema([bs.field("name", bs.int8(), metadata={"name": "name"}) for _ in range(9)])
+    raw = footer_of(schema)
+    assert DeferredSchema(schema_table(raw), DEFAULT_LIMITS).named("name") == [0]
+    raw = theirs(pa.schema(twice))
+    assert raw.count(struct.pack("<I", 4) + b"name") > 9
+    assert DeferredSchema(schema_table(raw), DEFAULT_LIMITS).named("name") == list(range(9))

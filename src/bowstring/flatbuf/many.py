@@ -67,6 +67,8 @@ class Words:
         """Where offsets lead, 0 for nowhere; and whether those that are there lead somewhere."""
         distances = self.u32(at)
         targets = at + distances
+        if len(at) and at.min() > 0 and distances.min() > 0 and targets.max() + 4 <= self.size:
+            return targets, np.ones(len(at), bool)
         sound = (distances > 0) & (targets + 4 <= self.size)
         there = at > 0
         return np.where(there & sound, targets, 0), sound | ~there
@@ -87,7 +89,7 @@ class Words:
         return targets + 4, np.where(sound, counts, 0), sound
 
     def equal(self, starts: Positions, lengths: Positions, text: bytes) -> Truths:
-        """Whether strings are this one."""
+        """Whether strings are this one; those of its length have no more bytes than the message, taken together."""
         same: Truths = (lengths == len(text)) & (starts + len(text) <= self.size)
         if text:
             rows = np.flatnonzero(same)
@@ -116,8 +118,7 @@ class Tables:
     def __init__(self, words: Words, at: Positions, sound: Truths) -> None:
         self._words, size = words, words.size
         at = at if sound.all() else np.where(sound, at, 0)
-        back = words.u32(at)
-        vtables = at - np.where(back >= 1 << 31, back - (1 << 32), back)
+        vtables = at - words.u32(at).astype(np.int32)  # signed
         self._shared = _shared_vtable(words, vtables, at) if sound.all() else None
         if self._shared is not None:
             self.at, self.sound = at, sound

@@ -159,11 +159,9 @@ class FieldTables:
 
     def texts(self) -> list[str] | None:
         """The names; None where it is not sure of every one."""
-        starts, lengths, sound = self.words.texts(self.names)
-        if not (sound.all() and self.names.all()) or int(lengths.sum()) > self.words.size:  # some share their name
-            return None
+        found = self._sure_names()
         try:
-            return _names(self.words, starts, lengths)
+            return None if found is None else _names(self.words, *found)
         except InvalidDataError:
             return None
 
@@ -180,8 +178,14 @@ class FieldTables:
             at = self.words.raw.find(text, at + 1)
         if at < 0 and sound.all():
             return np.concatenate(found) if found else np.empty(0, np.int64)
+        places = self._sure_names()
+        return None if places is None else np.flatnonzero(self.words.equal(*places, name))
+
+    def _sure_names(self) -> tuple[Positions, Positions] | None:
+        """Where names begin, and their lengths; None where that is not sure of all, or they have bytes in common."""
         starts, lengths, sound = self.words.texts(self.names)
-        return np.flatnonzero(self.words.equal(starts, lengths, name)) if sound.all() else None
+        is_sure = self.names.all() and sound.all() and int(lengths.sum()) <= self.words.size
+        return (starts, lengths) if is_sure else None
 
     def read(self) -> tuple[list[Field | None], Nodes]:
         """The fields, with their children; None for those that are left to be read by themselves. And by its position
@@ -326,6 +330,8 @@ class FieldTables:
         slots = [(slot, *tables.slot(slot.number, _size_bytes(slot))) for slot in _spec(kind).slots.values()]
         left = left[np.logical_and.reduce([whole[left] for _, _, whole in slots])] if slots else left
         keys = [_Key(self.words, slot, place) for slot, place, _ in slots]
+        if any(key.text_bytes(left) > self.words.size for key in keys):
+            return  # they share a text, which is counted where each is read
         met = 0
         while len(left) and met < _MAX_TYPES:
             met += 1
@@ -381,6 +387,10 @@ class _Key:
             self._values = np.where(places > 0, np.where(sound, lengths, -2), -1)
         else:
             self._values = np.where(places > 0, words.number(places, _size_bytes(slot)), -1)
+
+    def text_bytes(self, rows: Positions) -> int:
+        """The bytes of the texts at `rows`, shared or not."""
+        return 0 if self._starts is None else int(np.maximum(self._values[rows], 0).sum())
 
     def equal(self, rows: Positions, first: int) -> Truths:
         """Whether the slot says at `rows` what it says at `first`; an absent one is like none that is there."""
