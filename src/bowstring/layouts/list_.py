@@ -305,7 +305,8 @@ class MapLayout(ListLayout):
         return self.of(lengths, Array(entries, len(pairs), (None,), (key, item)), validity_of(mask))
 
     def _python_values(self, elements: Array) -> list[Any]:
-        keys, items = (child.to_pylist() for child in elements.rebased().children)
+        elements.layout.check(elements)
+        keys, items = (child.slice(elements.offset, elements.length).to_pylist() for child in elements.children)
         return list(zip(keys, items, strict=True))
 
     def check_full(self, array: Array) -> None:
