@@ -271,3 +271,26 @@ def test_a_table_without_rows_may_have_another_schema_where_tables_are_joined() 
     assert bs.concat_tables([table, bs.table({"n": []}), table]).to_pydict() == {"n": [1, 2, 1, 2]}
     with pytest.raises(bs.errors.UsageError, match="has another schema"):
         bs.concat_tables([table, bs.table({"n": [None]})])
+
+
+@pytest.mark.parametrize("index_type", [bs.int8(), bs.uint8()], ids=str)
+def test_chunks_are_read_together_whose_dictionaries_have_no_room_in_one(index_type: Any) -> None:
+    type_ = bs.dictionary(index_type, bs.string())
+    words = [[f"{number:03}" for number in range(start, start - 100, -1)] for start in (300, 200, 100)]
+    chunks = [bs.array([*part, None, part[0]], type_) for part in words]
+    column = bs.ChunkedArray(chunks, type_)
+    table = bs.Table.from_arrays([column, bs.array(range(306))], ["word", "n"])
+    values = column.to_pylist()
+    with pytest.raises(bs.errors.DataTypeError, match="too large for the indices"):
+        column.combine_chunks()
+
+    assert column.to_numpy().tolist() == values
+    assert column.unique().to_pylist() == list(dict.fromkeys(values))
+    order = column.sort_indices().to_pylist()
+    assert [values[at] for at in order] == [*sorted(filter(None, values)), None, None, None]
+    assert table.select(["n"]).take(order).column("n").to_pylist() == order
+    frame = table.to_pandas()
+    assert frame["word"].astype(object).where(frame["word"].notna(), None).tolist() == values
+    assert len(frame["word"].cat.categories) == 300
+    seen = table.__dataframe__().get_column_by_name("word")
+    assert seen.describe_categorical["categories"].size() == 300

@@ -25,6 +25,7 @@ from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.buffer import EMPTY, Buffer
 from bowstring.tabular.batch import RecordBatch
+from bowstring.tabular.chunked import joined
 from bowstring.tabular.table import Table
 
 
@@ -250,7 +251,7 @@ class InterchangeFrame:
             raise WouldCopyError(
                 f"column {key!r} has {column.num_chunks} chunks: take them one by one, or allow the copy"
             )
-        return InterchangeColumn(column.combine_chunks(), self._allow_copy)
+        return InterchangeColumn(joined(column), self._allow_copy)
 
     def get_columns(self) -> list[InterchangeColumn]:
         """All columns."""

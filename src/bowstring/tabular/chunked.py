@@ -14,7 +14,7 @@ from bowstring.compute.ordering import NullPlacement, Order
 from bowstring.compute.selection import MaskLike, selected
 from bowstring.compute.unifying import unified, united
 from bowstring.datatypes.field import field
-from bowstring.datatypes.types import bool_
+from bowstring.datatypes.types import Dictionary, bool_, int64
 from bowstring.errors import DataTypeError, WouldCopyError
 from bowstring.layouts.array import Array, as_array
 from bowstring.layouts.base import Indices, Values, place
@@ -71,7 +71,7 @@ class ChunkedArray:
             return self.chunks[0].to_numpy(zero_copy_only)
         if zero_copy_only:
             raise WouldCopyError(f"{len(self.chunks)} chunks do not make one NumPy array without copying")
-        return self.combine_chunks().to_numpy(zero_copy_only=False)
+        return joined(self).to_numpy(zero_copy_only=False)
 
     def to_pandas(self, **options: Unpack[ToPandas]) -> Any:
         """The values as a pandas series, as `Array.to_pandas`; several chunks are joined."""
@@ -160,8 +160,10 @@ class ChunkedArray:
         return ChunkedArray([chunk.fill_null(fill_value) for chunk in self.chunks], self.type)
 
     def unique(self) -> Array:
-        """The distinct values in one array, as `Array.unique`."""
-        return self.combine_chunks().unique()
+        """The distinct values in one array, as `Array.unique`; with wider indices where the union of the chunks'
+        dictionaries is too large for theirs.
+        """
+        return joined(self).unique()
 
     def unify_dictionaries(self) -> ChunkedArray:
         """The chunks over one dictionary, the union of theirs; raises `DataTypeError` where it is too large."""
@@ -177,7 +179,7 @@ class ChunkedArray:
 
     def sort_indices(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> Array:
         """The uint64 indices that put the column in order, as `Array.sort_indices`; several chunks are joined first."""
-        return self.combine_chunks().sort_indices(order, null_placement)
+        return joined(self).sort_indices(order, null_placement)
 
     def sort(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> ChunkedArray:
         """The values in order, copied, as `sort_indices`."""
@@ -265,3 +267,16 @@ class ChunkedArray:
         size = len(self)
         cut = f"{len(self.chunks)} chunk{'' if len(self.chunks) == 1 else 's'}"
         return f"<bowstring.ChunkedArray {self.type}[{size}] in {cut}>\n{listed(self, size)}"
+
+
+def joined(column: ChunkedArray) -> Array:
+    """All values in one array, as `combine_chunks`, for reading them: where the union of the chunks' dictionaries might
+    be too large for their indices, these are wider.
+    """
+    type_ = column.type
+    if column.num_chunks > 1 and isinstance(type_, Dictionary):
+        dictionaries = {id(chunk.dictionary): chunk.dictionary for chunk in column.chunks}.values()
+        words = sum(held.length for held in dictionaries if held is not None)
+        if words > np.iinfo(str(type_.index_type)).max:
+            column = column.cast(Dictionary(int64(), type_.value_type, type_.ordered))
+    return column.combine_chunks()

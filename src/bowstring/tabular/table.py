@@ -19,7 +19,7 @@ from bowstring.layouts.indexing import positions, span_within
 from bowstring.layouts.registry import layout_of
 from bowstring.tabular import display
 from bowstring.tabular.batch import RecordBatch, check_target, distinct_names, fitting_schema, one_array, sorting_of
-from bowstring.tabular.chunked import ChunkedArray
+from bowstring.tabular.chunked import ChunkedArray, joined
 from bowstring.tabular.editing import Columns
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class Table(Columns):
 
     def sort_by(self, sorting: str | Sequence[tuple[str, Order]], null_placement: NullPlacement = "at_end") -> Table:
         """The rows in the order of some columns, copied into one batch, as `RecordBatch.sort_by`."""
-        keys = [(self.column(name).combine_chunks(), order) for name, order in sorting_of(sorting)]
+        keys = [(joined(self.column(name)), order) for name, order in sorting_of(sorting)]
         return self._taken(sorted_positions(keys, null_placement))
 
     def cast(self, target_schema: Schema, safe: bool = True) -> Table:

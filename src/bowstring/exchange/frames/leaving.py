@@ -28,7 +28,7 @@ from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.dictionary import decode
 from bowstring.layouts.scalars.intervals import MonthDayNano
 from bowstring.layouts.scalars.temporal import zone_of
-from bowstring.tabular.chunked import ChunkedArray
+from bowstring.tabular.chunked import ChunkedArray, joined
 
 Mapper: TypeAlias = Callable[[t.DataType], Any]
 
@@ -174,7 +174,7 @@ def _column(column: ChunkedArray, options: Options, stored: Any = None) -> Any:
         return _of_dtype(column, dtype, options)
     if isinstance(type_, _TEXTS) and strings_dtype() is not None:
         return _text(column, strings_dtype())
-    return _default(column.combine_chunks(), options)
+    return _default(joined(column), options)
 
 
 _TEXTS = (t.Utf8, t.LargeUtf8, t.Utf8View)
