@@ -204,6 +204,7 @@ def test_from_a_pipe_into_a_pipe(tmp_path: Path) -> None:
         ("x.jsonl", b"[" * 100_000, b"line 1"),
         ("x.jsonl", b'{"a": 1}\n{"a": "x"}\n', b"column 'a'"),
         ("x.jsonl", b'{"\\ud800": 1}\n', b"x.jsonl: line 1: the key"),
+        ("x.jsonl", b'{"a": 1.5}\n{"a": -1e400}\n', b"line 2: expected a JSON object: -1e400 is beyond float64"),
         ("x.parquet", b"PAR1 and no more", b"Parquet"),
         ("x.arrow", b"ARROW1\0\0", b"8 bytes"),
     ],
@@ -359,6 +360,16 @@ def test_what_is_read_whole_from_a_pipe_has_a_limit(tmp_path: Path, kind: str) -
     assert not target.exists()
     assert through_a_pipe(path, *command, size).returncode == 0
     assert pa.ipc.open_file(target.read_bytes()).read_all()["n"].to_pylist() == TABLE["n"].to_pylist()
+
+
+def test_a_number_of_csv_that_no_float_holds_does_not_become_infinite(tmp_path: Path) -> None:
+    path, target = tmp_path / "data.csv", tmp_path / "data.arrow"
+    path.write_text("beyond,within\n1e400,1e300\n2,inf\n,-Infinity\n")
+    convert(path, target)
+    assert pa.ipc.open_file(target.read_bytes()).read_all().to_pydict() == {
+        "beyond": ["1e400", "2", None],
+        "within": [1e300, float("inf"), float("-inf")],
+    }
 
 
 def test_json_lines_of_a_new_key_each_do_not_become_a_square_of_nulls(

@@ -95,3 +95,12 @@ def test_any_text_is_a_uri_or_a_protocol_error(text: str) -> None:
 def test_our_own_uris_are_checked_too(tags: tuple[int, int | None]) -> None:
     with pytest.raises(UsageError, match=r"want_data|free_data"):
         StreamURI("unix", "@a", *tags)
+
+
+@pytest.mark.parametrize(
+    "rest", ["x?want_data=" + "9" * 20_000, "y" * 20_000, "x?want_data=1&remote_handle=%" + "_" * 20_000]
+)
+def test_an_error_shows_no_more_than_the_beginning_of_a_long_uri(rest: str) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        parse_uri(f"unix:@{rest}")
+    assert len(str(caught.value)) < 1000

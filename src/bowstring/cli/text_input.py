@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
+from math import isinf
 from typing import Any, BinaryIO
 
 from bowstring.datatypes.field import Field, Schema
@@ -31,10 +32,19 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _TRUTH = {"true": True, "false": False}
 _LARGEST_CELL = 1 << 28
 
+
+def _float(text: str) -> float:
+    """The nearest float64; raises OverflowError where a number is beyond all that are finite."""
+    value = float(text)
+    if isinf(value) and text[-1] in "0123456789.":
+        raise OverflowError(f"{text[:40]} is beyond float64")
+    return value
+
+
 _Rule = tuple[Callable[[str], Any], Callable[[str], Any], DataType | None]
 _RULES: tuple[_Rule, ...] = (
     (_INTEGER.fullmatch, int, None),
-    (lambda cell: _FLOAT.fullmatch(cell) and not _LONG_INTEGER.fullmatch(cell), float, None),  # else digits get lost
+    (lambda cell: _FLOAT.fullmatch(cell) and not _LONG_INTEGER.fullmatch(cell), _float, None),  # else digits get lost
     (lambda cell: cell in _TRUTH, _TRUTH.__getitem__, None),
     (_DATE.fullmatch, date.fromisoformat, None),
     (_MOMENT.fullmatch, datetime.fromisoformat, Timestamp("us")),
@@ -46,7 +56,8 @@ def read_csv(source: BinaryIO, name: str) -> RecordBatch:
     """A line of names, then a line a row (RFC 4180, UTF-8). What is empty is null, but of several columns an empty line
     is no row.
 
-    A column is int64, float64, boolean, date or timestamp where all of its values are written like that, else utf8.
+    A column is int64, float64, boolean, date or timestamp where all of its values are written like that, else utf8: a
+    number that is beyond all float64 is text, too.
     Raises `InvalidDataError`, which names the line.
     """
     csv.field_size_limit(_LARGEST_CELL)
@@ -90,17 +101,19 @@ def _typed(cells: Sequence[str]) -> Array:
 def read_json_lines(source: BinaryIO, name: str) -> RecordBatch:
     """An object a line; columns are the keys in the order in which they are first met, null where an object lacks one.
 
-    Raises `InvalidDataError` for a line that is no object, `DataTypeError` for a column without one type: both name
-    the place. Raises `LimitError` where hardly an object has the keys of the others, so that nearly all would be null.
+    Raises `InvalidDataError` for a line that is no object or has a number beyond float64, `DataTypeError` for a column
+    without one type: both name the place. Raises `LimitError` where hardly an object has the keys of the others, so
+    that nearly all would be null.
     """
     columns: dict[str, list[Any]] = {}
     count = held = 0
+    decode = json.JSONDecoder(parse_float=_float).decode
     for number, line in enumerate(source, 1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
+            row = decode(line.decode(json.detect_encoding(line), "surrogatepass"))
+        except (ValueError, OverflowError, RecursionError) as error:
             raise InvalidDataError(f"{name}: line {number}: expected a JSON object: {error}") from None
         if not isinstance(row, dict):
             raise InvalidDataError(f"{name}: line {number}: expected a JSON object, found {type(row).__name__}")

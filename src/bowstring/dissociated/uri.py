@@ -23,6 +23,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _DIGITS = re.compile(r"[0-9]{1,20}")
 _UNPRINTABLE = re.compile(r"[^\x21-\x7e]")
 _MOST_PARAMETERS = 1000
+_MOST_SHOWN = 200
 _SAFE_IN_ADDRESS = "/@:[],;=+~"
 
 
@@ -74,10 +75,10 @@ def parse_uri(text: str) -> StreamURI:
         raise ProtocolError(f"URI: expected at most {_MAX_URI_CHARACTERS} characters, found {len(text)}")
     odd = _UNPRINTABLE.search(text)
     if odd:
-        raise ProtocolError(f"URI {text!r}: character {odd.start()} ({odd.group()!r}) has to be percent-encoded")
+        raise ProtocolError(f"URI {_shown(text)}: character {odd.start()} ({odd.group()!r}) has to be percent-encoded")
     scheme, colon, rest = text.partition(":")
     if not colon or not _SCHEME.fullmatch(scheme):
-        raise ProtocolError(f"URI {text!r}: expected a scheme such as 'unix:' at its beginning")
+        raise ProtocolError(f"URI {_shown(text)}: expected a scheme such as 'unix:' at its beginning")
     address, _, query = rest.partition("#")[0].partition("?")
     if query.count("&") >= _MOST_PARAMETERS:
         raise ProtocolError(f"URI: expected at most {_MOST_PARAMETERS} parameters, found {query.count('&') + 1}")
@@ -87,23 +88,30 @@ def parse_uri(text: str) -> StreamURI:
         if key not in ("want_data", "free_data", "remote_handle"):
             others.append((key, value))
         elif key in known:
-            raise ProtocolError(f"URI {text!r}: parameter {key} is given twice")
+            raise ProtocolError(f"URI {_shown(text)}: parameter {key} is given twice")
         else:
             known[key] = value
     if "want_data" not in known:
-        raise ProtocolError(f"URI {text!r}: the required parameter want_data is missing")
+        raise ProtocolError(f"URI {_shown(text)}: the required parameter want_data is missing")
     want_data = _tag_value(text, "want_data", known["want_data"])
     free_data = _tag_value(text, "free_data", known["free_data"]) if "free_data" in known else None
     if want_data == free_data:
-        raise ProtocolError(f"URI {text!r}: parameters want_data and free_data are the same tag")
+        raise ProtocolError(f"URI {_shown(text)}: parameters want_data and free_data are the same tag")
     handle = _handle(text, known["remote_handle"]) if "remote_handle" in known else None
     decoded = unquote(address, errors="surrogateescape")
     return StreamURI(scheme.lower(), decoded, want_data, free_data, handle, tuple(others))
 
 
+def _shown(text: str) -> str:
+    """A text for a message, cut where it is long."""
+    return repr(text) if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]!r}…"
+
+
 def _tag_value(text: str, name: str, value: str) -> int:
     if not _DIGITS.fullmatch(value) or int(value) >= UINT64_MODULUS:
-        raise ProtocolError(f"URI {text!r}: parameter {name}: expected an unsigned integer of 64 bits, found {value!r}")
+        raise ProtocolError(
+            f"URI {_shown(text)}: parameter {name}: expected an unsigned integer of 64 bits, found {_shown(value)}"
+        )
     return int(value)
 
 
@@ -113,4 +121,6 @@ def _handle(text: str, value: str) -> bytes:
     try:
         return base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
     except (binascii.Error, ValueError):
-        raise ProtocolError(f"URI {text!r}: parameter remote_handle: expected base64, found {value!r}") from None
+        raise ProtocolError(
+            f"URI {_shown(text)}: parameter remote_handle: expected base64, found {_shown(value)}"
+        ) from None
