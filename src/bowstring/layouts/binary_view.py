@@ -234,18 +234,17 @@ class BinaryViewLayout(Layout):
         if not unpickled.are_many_short(array.length, size_bytes, mask):
             return None
         make = partial(self._strings if self.is_text else self._byte_strings, array, array.values(1))
-        return unpickled.values(self._led(array, mask), make, (array.length, size_bytes), self.is_text)
+        return unpickled.values(self._led(array, mask, size_bytes), make, (array.length, size_bytes), self.is_text)
 
-    def _led(self, array: Array, mask: Mask | None) -> Iterator[tuple[Values, Indices, Mask | None]]:
+    def _led(self, array: Array, mask: Mask | None, size_bytes: int) -> Iterator[tuple[Values, Indices, Mask | None]]:
         """The values as `unpickled` wants them."""
         sizes = self._sizes(array)
-        for first in range(0, array.length, unpickled.BLOCK_VALUES):
-            stop = min(first + unpickled.BLOCK_VALUES, array.length)
-            views = self._checked(array, mask, first, stop, sizes)
+        for own in unpickled.blocks(array.length, size_bytes):
+            views = self._checked(array, mask, own.start, own.stop, sizes)
             lengths = views["length"].astype(np.int64)
             width = max(unpickled.width_for(lengths), INLINE_BYTES)
             elements = self._heads(array, views, width, unpickled.LEAD_BYTES)
-            yield elements, lengths, None if mask is None else mask[first:stop]
+            yield elements, lengths, None if mask is None else mask[own]
 
     def _any_values(self, array: Array, mask: Mask | None) -> list[Any]:
         found, sizes = [], self._sizes(array)

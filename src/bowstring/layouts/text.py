@@ -85,8 +85,7 @@ def _short_slices(
 
 def _led(data: Bytes, offsets: Values, mask: Mask | None) -> Iterator[tuple[Values, Indices, Mask | None]]:
     """The values as `unpickled` wants them."""
-    for first in range(0, len(offsets) - 1, unpickled.BLOCK_VALUES):
-        own = slice(first, first + unpickled.BLOCK_VALUES)
+    for own in unpickled.blocks(len(offsets) - 1, int(offsets[-1]) - int(offsets[0])):
         starts, lengths = _spans(offsets, own)
         held = data
         if starts[0] < unpickled.LEAD_BYTES:
