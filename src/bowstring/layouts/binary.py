@@ -11,7 +11,7 @@ b'joemark'
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from io import BytesIO
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -88,7 +88,7 @@ def encoded(values: Sequence[Any], is_text: bool) -> tuple[Bytes, Values, Mask |
             except TypeError:
                 out.seek(start)  # what is there will be written again
                 mask = np.ones(len(values), np.bool_)
-        kept, valid = present(some)
+        kept, valid = present(some, "" if is_text else b"")
         found = write(out, kept)
         if valid is not None:
             mask[where] = valid
@@ -122,9 +122,11 @@ def _write_text(out: BytesIO, values: list[str]) -> Values:
     return whole_numbers(map(out.write, map(str.encode, values)))
 
 
-def _pieces(values: list[Any], lengths: Values) -> Iterator[list[Any]]:
+def _pieces(values: list[Any], lengths: Values) -> Iterable[list[Any]]:
     """So many values at a time that they are `_JOINED_BYTES` on average."""
     step = 1 + _JOINED_BYTES * len(values) // (1 + int(lengths.sum()))
+    if step >= len(values):
+        return (values,)
     return (values[first : first + step] for first in range(0, len(values), step))
 
 

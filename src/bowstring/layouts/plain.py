@@ -75,31 +75,34 @@ def _addresses(filled: Values) -> Indices:
 _NONE, _TRUE, _FALSE = _addresses(object_array([None, True, False])).tolist()
 
 
-def present(values: list[Any]) -> tuple[list[Any], Mask | None]:
-    """The values that are not None, and the mask of them (None where all are).
+def present(values: list[Any], fill: Any = None) -> tuple[list[Any], Mask | None]:
+    """The values that are not None, and the mask of them (None where all are). Where hardly any is None and a `fill` is
+    given, all values come back with that in its place: the list is changed, as that takes less time.
 
     Nobody else changes the list meanwhile.
     """
-    filled = object_array(values)
-    mask: Mask = _addresses(filled) != _NONE
-    return (values, None) if mask.all() else (filled[mask].tolist(), mask)
+    return _apart(values, object_array(values), fill)
 
 
 def present_numbers(values: list[Any], fill: Any) -> tuple[list[Any], Mask | None] | None:
-    """As `present`, but None altogether where truth values are there: to others than us, they are numbers. Where hardly
-    any is None, all values come back with `fill` in that place: the list is changed, as that takes less time.
-    """
+    """As `present`, but None altogether where truth values are there: to others than us, they are numbers."""
     filled = object_array(values)
     addresses = _addresses(filled)
     if (addresses == _TRUE).any() or (addresses == _FALSE).any():
         return None
-    mask: Mask = addresses != _NONE
+    return _apart(values, filled, fill)
+
+
+def _apart(values: list[Any], filled: Values, fill: Any) -> tuple[list[Any], Mask | None]:
+    mask: Mask = _addresses(filled) != _NONE
     nulls = np.flatnonzero(~mask)
-    if nulls.size * _HARDLY_ANY > len(values):
+    if not nulls.size:
+        return values, None
+    if fill is None or nulls.size * _HARDLY_ANY > len(values):
         return filled[mask].tolist(), mask
     for index in nulls.tolist():
         values[index] = fill
-    return values, mask if nulls.size else None
+    return values, mask
 
 
 def put_present(found: Values, mask: Mask | None, out: Values) -> None:
