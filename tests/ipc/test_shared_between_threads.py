@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -101,6 +102,26 @@ def test_batches_of_several_threads_are_written_one_after_the_other(new: Callabl
     with (bs.open_stream if new is bs.new_stream else bs.open_file)(sink.raw) as reader:
         got = sorted(list(set(held["n"].to_pylist())) for held in reader)
     assert got == [[number] for number in range(24)]
+
+
+def test_rows_that_several_threads_bring_stay_rows_when_they_are_gathered() -> None:
+    sink, schema, before = io.BytesIO(), bs.schema({"a": bs.int64(), "b": bs.int64()}), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with bs.CoalescingWriter(bs.new_stream(sink, schema), min_rows=500) as writer:
+
+            def bring(thread: int) -> None:
+                for number in range(thread * 1000, thread * 1000 + 600):
+                    writer.write_pydict({"a": [number], "b": [number]})
+                    writer.write(bs.record_batch({"a": [-number], "b": [-number]}, schema))
+
+            in_threads(bring)
+    finally:
+        sys.setswitchinterval(before)
+    rows = bs.open_stream(sink.getvalue()).read_all().to_pydict()
+    assert rows["a"] == rows["b"]
+    brought = [sign * (thread * 1000 + at) for thread in range(THREADS) for at in range(600) for sign in (1, -1)]
+    assert sorted(rows["a"]) == sorted(brought)
 
 
 def test_tensors_of_several_threads_are_written_one_after_the_other() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain, cycle, pairwise
+from threading import RLock
 from typing import Any
 
 from bowstring.compute.unifying import has_dictionary, united
@@ -30,7 +31,7 @@ class CoalescingWriter(BatchWriter):
     A context manager, which closes the writer, or abandons it where an error is raised inside.
     Gathered batches are copied when they are joined. They are kept until then, at most some `max_bytes` bytes of them.
     A batch that has `min_rows` rows itself, or custom metadata of its own, is written as it is. Order is kept. Raises
-    `UsageError` for a limit below 1.
+    `UsageError` for a limit below 1. Several threads may write: rows of one call stay together.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class CoalescingWriter(BatchWriter):
         self._waiting: list[list[Any]] = [[] for _ in self._names]
         self._waiting_rows = 0
         self._ends: list[int] = []
+        self._lock = RLock()
         self._closed = False
 
     @property
@@ -68,28 +70,29 @@ class CoalescingWriter(BatchWriter):
 
     def write_batch(self, batch: RecordBatch) -> None:
         """Take one batch; it, and those before it, are written when they are enough."""
-        if self._closed:
-            raise ClosedError("the writer is closed")
-        if not isinstance(batch, RecordBatch):
-            raise UsageError(f"expected a record batch or a table, not {type(batch).__name__}")
-        if batch.schema is not self._schema and batch.schema != self._schema:
-            raise UsageError(f"a batch of another schema: expected {self._schema!r}, found {batch.schema!r}")
-        if self._waiting_rows:
-            self._make()
-        rows = batch.num_rows
-        if batch.pairs or rows >= self._min_rows:
-            self.flush()
-            self._writer.write_batch(batch)
-            return
-        columns = batch.source
-        if len(columns) != len(self._layouts):
-            raise UsageError(f"a batch of {len(columns)} columns, where the schema has {len(self._layouts)}")
-        self._loose.append(batch)
-        self._rows += rows
-        if len(self._loose) >= self._most_loose:
-            self._pack()
-        if self._rows >= self._min_rows or self._bytes >= self._max_bytes:
-            self.flush()
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the writer is closed")
+            if not isinstance(batch, RecordBatch):
+                raise UsageError(f"expected a record batch or a table, not {type(batch).__name__}")
+            if batch.schema is not self._schema and batch.schema != self._schema:
+                raise UsageError(f"a batch of another schema: expected {self._schema!r}, found {batch.schema!r}")
+            if self._waiting_rows:
+                self._make()
+            rows = batch.num_rows
+            if batch.pairs or rows >= self._min_rows:
+                self.flush()
+                self._writer.write_batch(batch)
+                return
+            columns = batch.source
+            if len(columns) != len(self._layouts):
+                raise UsageError(f"a batch of {len(columns)} columns, where the schema has {len(self._layouts)}")
+            self._loose.append(batch)
+            self._rows += rows
+            if len(self._loose) >= self._most_loose:
+                self._pack()
+            if self._rows >= self._min_rows or self._bytes >= self._max_bytes:
+                self.flush()
 
     def write_pydict(self, columns: Mapping[str, Any]) -> None:
         """Take rows as the values of each column, by the name of the column: all that `record_batch` takes.
@@ -101,18 +104,19 @@ class CoalescingWriter(BatchWriter):
         value, such as a list, is not to be changed until then. Raises `UsageError` at once where columns are missing,
         or not of one length.
         """
-        if self._closed:
-            raise ClosedError("the writer is closed")
-        taken: list[Any] = [columns.get(name) for name in self._names] if columns.__class__ is dict else []
-        if not _PLAIN.issuperset(map(type, taken)) or len(set(map(len, taken))) != 1:
-            self.write_batch(record_batch(columns, self._schema))
-            return
-        for waiting, values in zip(self._waiting, taken, strict=True):
-            waiting.extend(values)
-        self._waiting_rows = rows = len(self._waiting[0])
-        self._ends.append(rows)
-        if rows >= _MOST_WAITING_ROWS or self._rows + rows >= self._min_rows:
-            self._make()
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the writer is closed")
+            taken: list[Any] = [columns.get(name) for name in self._names] if columns.__class__ is dict else []
+            if not _PLAIN.issuperset(map(type, taken)) or len(set(map(len, taken))) != 1:
+                self.write_batch(record_batch(columns, self._schema))
+                return
+            for waiting, values in zip(self._waiting, taken, strict=True):
+                waiting.extend(values)
+            self._waiting_rows = rows = len(self._waiting[0])
+            self._ends.append(rows)
+            if rows >= _MOST_WAITING_ROWS or self._rows + rows >= self._min_rows:
+                self._make()
 
     def _make(self) -> None:
         """Take the values that wait as a batch; where one does not fit, as a batch of each call but those at fault."""
@@ -141,15 +145,16 @@ class CoalescingWriter(BatchWriter):
 
     def flush(self) -> None:
         """Write what was gathered as one batch."""
-        if self._waiting_rows:
-            self._make()
-        self._pack()
-        self._join_packed()
-        self._met.clear()
-        held = self._held
-        self._held, self._whole, self._rows, self._bytes = [], 0, 0, 0
-        for batch in self._as_one(held):
-            self._writer.write_batch(batch)
+        with self._lock:
+            if self._waiting_rows:
+                self._make()
+            self._pack()
+            self._join_packed()
+            self._met.clear()
+            held = self._held
+            self._held, self._whole, self._rows, self._bytes = [], 0, 0, 0
+            for batch in self._as_one(held):
+                self._writer.write_batch(batch)
 
     def _pack(self) -> None:
         """Take the loose batches apart, so that nothing of them is needed any more; what cannot be packed is held."""
@@ -238,25 +243,27 @@ class CoalescingWriter(BatchWriter):
 
     def close(self) -> None:
         """Write what was gathered, and close the writer."""
-        if self._closed:
-            return
-        try:
-            self.flush()
-        except BaseException:
-            self.abandon()
-            raise
-        self._closed = True
-        self._writer.close()
+        with self._lock:
+            if self._closed:
+                return
+            try:
+                self.flush()
+            except BaseException:
+                self.abandon()
+                raise
+            self._closed = True
+            self._writer.close()
 
     def abandon(self) -> None:
         """Stop writing, as the writer's `abandon`."""
-        self._closed = True
-        self._held.clear()
-        self._loose.clear()
-        self._packed.clear()
-        self._waiting_rows = 0
-        self._waiting.clear()
-        self._writer.abandon()
+        with self._lock:
+            self._closed = True
+            self._held.clear()
+            self._loose.clear()
+            self._packed.clear()
+            self._waiting_rows = 0
+            self._waiting.clear()
+            self._writer.abandon()
 
     def __repr__(self) -> str:
         rows, batches = self._rows + self._waiting_rows, len(self._held) + len(self._loose)
