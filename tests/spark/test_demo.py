@@ -78,7 +78,7 @@ def test_the_corpus_says_what_a_line_is_and_who_uses_its_package(spark: SparkSes
 def test_the_command_shows_the_rows_the_check_and_the_roads(shared_folder: Path) -> None:
     data = shared_folder / "data" / "birdstrikes.csv"
     command = [sys.executable, "-m", "bowstring", "demo", "--input", str(data), "--rounds", "2"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert "10,000 rows" in done.stdout
     assert "medians of 2 rounds" in done.stdout

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 _POLL_S = 0.1
-_WARM_UP_ROWS = 100_000
+_WARM_UP_ROWS = 20_000
 _WIDE = 200
 
 
