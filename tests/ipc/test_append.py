@@ -362,3 +362,18 @@ def test_the_file_of_another_writer_grows(shared_folder: Path, tmp_path: Path) -
     assert bs.open_file(path).read_all().num_rows == 200_005
     with pa.memory_map(str(path)) as source:
         assert pa.ipc.open_file(source).read_all().num_rows == 200_005
+
+
+def test_a_path_that_leads_nowhere_is_told(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "plain").write_bytes(b"")
+    for path in (tmp_path / "loop", tmp_path / "plain" / "within", tmp_path / ("x" * 300)):
+        with pytest.raises((errors.ResourceError, errors.NotFoundError)):
+            bs.append_file(path)
+
+
+def test_what_is_no_regular_file_is_not_even_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")  # to open it would wait for a writer
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(errors.UsageError, match="no regular file"):
+            bs.append_file(path)

@@ -95,10 +95,11 @@ def _locked(name: str) -> MemorySource:
     """The file, which nobody else appends to while it is open."""
     while True:
         try:
-            if not stat.S_ISREG(os.stat(name).st_mode):
-                raise UsageError(f"{name}: is no regular file: only such a file can be appended to")
-        except (FileNotFoundError, ValueError):
-            pass  # what opening it says is better
+            mode = os.stat(name).st_mode
+        except (OSError, ValueError):
+            mode = stat.S_IFREG
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # of those, what opening says is better
+            raise UsageError(f"{name}: is no regular file: only such a file can be appended to")
         source = random_access(name)
         if not isinstance(source, MemorySource):
             source.close()
