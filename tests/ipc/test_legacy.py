@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import bowstring as bs
@@ -17,6 +19,7 @@ TYPES = {
     "dense": bs.dense_union({"i": bs.int32(), "s": bs.string()}),
 }
 MODES = pytest.mark.parametrize("mode", TYPES)
+FORMS = pytest.mark.parametrize("form", [LEGACY, replace(LEGACY, byte_order="big")], ids=["little", "big"])
 
 
 def with_own_nulls(union: bs.Array, bits: int, form: bs.WireForm = LEGACY) -> bytes:
@@ -33,17 +36,41 @@ def with_own_nulls(union: bs.Array, bits: int, form: bs.WireForm = LEGACY) -> by
 
 
 @MODES
-def test_nulls_of_a_union_move_into_its_children(mode: str) -> None:
+@FORMS
+def test_nulls_of_a_union_move_into_its_children(mode: str, form: bs.WireForm) -> None:
     values: list[Any] = [1, "two", 3, "four", None]
-    data = with_own_nulls(bs.array(values, TYPES[mode]), 0b11001)
+    data = with_own_nulls(bs.array(values, TYPES[mode]), 0b11001, form)
     column = bs.open_file(data)[0].column("u")
     column.validate(full=True)
     assert column.to_pylist() == [1, None, None, "four", None]
 
 
 @MODES
-def test_a_union_that_is_all_null_is_read(mode: str) -> None:
-    column = bs.open_file(with_own_nulls(bs.array([1, "x"], TYPES[mode]), 0))[0].column("u")
+@FORMS
+def test_nulls_of_a_union_move_into_children_of_any_kind(mode: str, form: bs.WireForm) -> None:
+    kinds = {"v": bs.string_view(), "m": bs.month_day_nano_interval(), "d": bs.dictionary(bs.int16(), bs.string())}
+    long = "longer than a view has room for"
+    children = [
+        bs.array([long, "b"], kinds["v"]),
+        bs.array([(1, 2, 3), (4, 5, 6)], kinds["m"]),
+        bs.array([long, "d"], kinds["d"]),
+    ]
+    if mode == "sparse":
+        children = [child.take([0, 0, 0, 1, 1, 1]) for child in children]
+    buffers: list[Any] = [np.array([0, 1, 2] * 2, np.int8), np.array([0, 0, 0, 1, 1, 1], np.int32)]
+    type_ = bs.dense_union(kinds) if mode == "dense" else bs.sparse_union(kinds)
+    union = bs.Array.from_buffers(type_, 6, buffers if mode == "dense" else buffers[:1], children)
+    for bits in (0b101010, 0b010101, 0b000111):
+        column = bs.open_file(with_own_nulls(union, bits, form))[0].column("u")
+        column.validate(full=True)
+        wanted = [value if bits >> slot & 1 else None for slot, value in enumerate(union.to_pylist())]
+        assert column.to_pylist() == wanted
+
+
+@MODES
+@FORMS
+def test_a_union_that_is_all_null_is_read(mode: str, form: bs.WireForm) -> None:
+    column = bs.open_file(with_own_nulls(bs.array([1, "x"], TYPES[mode]), 0, form))[0].column("u")
     column.validate(full=True)
     assert column.to_pylist() == [None, None]
 

@@ -299,10 +299,13 @@ class _Walk:
 
     def _with_legacy_nulls(self, array: Array, validity: Buffer) -> Array:
         where = f"{_text(self._columns.where)}, column {self._column.name!r}"
-        if not isinstance(array.layout.storage, UnionLayout) or self._columns.plan.wire.is_big_endian:
+        if not isinstance(array.layout.storage, UnionLayout):
             raise UnsupportedError(f"{where}: {array.type} of metadata version 4 with nulls of its own")
         with place(where):
-            return with_nulls_in_children(array, validity)
+            if not self._columns.plan.wire.is_big_endian:
+                return with_nulls_in_children(array, validity)
+            native = with_nulls_in_children(in_other_order(array, is_native=False), validity)
+            return in_other_order(native, is_native=True)  # the whole column is turned round in the end
 
     def _dictionary(self, layout: Layout, may_be_missing: bool) -> Array:
         node = next(self._dictionaries)
