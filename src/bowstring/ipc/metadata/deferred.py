@@ -9,6 +9,7 @@ itself, which checks everything. Who asks for one field after the other has all 
 from __future__ import annotations
 
 from functools import cached_property
+from typing import cast
 
 from bowstring.datatypes.field import Field, LateFields, Metadata, Schema
 from bowstring.flatbuf.codec import Table
@@ -29,38 +30,26 @@ class DeferredSchema:
         self.limits = limits
         self._table = table
         self._places = FieldTables.of(table, limits.max_nesting)
-        self._fields: list[Field | None] = [None] * len(self._places)
-        self._nodes: Nodes = {}
-        self._asked = 0
-        self._is_read_at_once = False
+        self._entries: dict[int, tuple[Field, tuple[DictionaryId, ...]]] = {}
 
     def __len__(self) -> int:
         return len(self._places)
 
     def entry(self, index: int) -> tuple[Field, tuple[DictionaryId, ...]]:
         """One field, and the dictionaries that a walk over its array meets."""
-        field = self._fields[index]
-        if field is None:
-            self._asked += 1
-            if self._asked > _ONE_BY_ONE:
-                self._read_at_once()
-            field = self._fields[index] or self._read(index)
-        return field, self._nodes.get(index, ())
+        entry = self._entries.get(index)
+        if entry is None and len(self._entries) >= _ONE_BY_ONE:
+            known, nodes = self._at_once
+            field = known[index]
+            entry = None if field is None else (field, nodes.get(index, ()))
+        if entry is None:
+            table = self._table.child_at("fields", index)
+            entry = self._entries.setdefault(index, read_field(table, self.limits.max_nesting))
+        return entry
 
-    def _read(self, index: int) -> Field:
-        field, nodes = read_field(self._table.child_at("fields", index), self.limits.max_nesting)
-        if nodes:
-            self._nodes[index] = nodes
-        self._fields[index] = field  # at last: other threads look for it
-        return field
-
-    def _read_at_once(self) -> None:
-        """Read all fields that can be read at once; the first time."""
-        if not self._is_read_at_once:
-            self._is_read_at_once = True
-            known, nodes = self._places.read()
-            self._nodes.update(nodes)
-            self._fields = [held or found for held, found in zip(self._fields, known, strict=True)]
+    @cached_property
+    def _at_once(self) -> tuple[list[Field | None], Nodes]:
+        return self._places.read()
 
     @cached_property
     def pairs(self) -> Metadata:
@@ -70,12 +59,15 @@ class DeferredSchema:
     @cached_property
     def whole(self) -> WireSchema:
         """All of it."""
-        self._read_at_once()
-        fields = tuple([field or self._read(index) for index, field in enumerate(self._fields)])
+        known, found = self._at_once
+        fields = cast("list[Field]", list(known))
         nodes: list[tuple[DictionaryId, ...]] = [()] * len(self)
-        for index, held in self._nodes.items():
+        for index, held in found.items():
             nodes[index] = held
-        return WireSchema(Schema(fields, self.pairs), tuple(nodes), self.is_big_endian, self.limits)
+        left = [index for index, field in enumerate(known) if field is None]
+        for index in sorted({*left, *self._entries}):  # those that were read before stay the same objects
+            fields[index], nodes[index] = self.entry(index)
+        return WireSchema(Schema(tuple(fields), self.pairs), tuple(nodes), self.is_big_endian, self.limits)
 
     @property
     def schema(self) -> Schema:
