@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field as _slot, replace
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from bowstring.errors import DataTypeError, NotFoundError, UsageError
 
@@ -147,12 +147,17 @@ def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
         raise DataTypeError(f"expected fields or (name, type) pairs, not {fields!r:.80}") from None
 
 
-class LateFields(Sequence[Field], ABC):
-    """The fields of a schema that are made when they are asked for, one by one or all at once; as a value the tuple of
-    them. What is wrong with a field is told where it is asked for, or all are.
+class LateFields(ABC):
+    """The fields of a schema that are made when they are asked for, one by one or all at once.
+
+    What is wrong with a field is told where it is asked for, or all are.
     """
 
     __slots__ = ()
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many there are."""
 
     @property
     @abstractmethod
@@ -171,45 +176,29 @@ class LateFields(Sequence[Field], ABC):
     def all(self) -> tuple[Field, ...]:
         """All of them."""
 
-    @overload
-    def __getitem__(self, index: int) -> Field: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Field, ...]: ...
-    def __getitem__(self, index: int | slice) -> Field | tuple[Field, ...]:
-        return self.all()[index] if isinstance(index, slice) else self.one(range(len(self))[index])
 
-    def __iter__(self) -> Iterator[Field]:
-        return iter(self.all())
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, tuple | LateFields) and self.all() == tuple(other))
-
-    def __hash__(self) -> int:
-        return hash(self.all())
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return tuple, (self.all(),)
-
-    def __repr__(self) -> str:
-        return repr(self.all())
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Schema:
     """An ordered sequence of fields, with custom metadata.
 
-    Equality and hash leave the custom metadata out; `equals` can take it in. Iterating gives the fields. `fields` is a
-    tuple; of what is read a sequence that makes each field when it is asked for, and counts as the tuple of them.
+    Equality and hash leave the custom metadata out; `equals` can take it in. Iterating gives the fields.
     """
 
-    fields: Sequence[Field]
-    pairs: Metadata = _slot(default=(), compare=False)
+    source: tuple[Field, ...] | LateFields
+    """The fields as they were handed in: a reader's are made when they are asked for."""
+    pairs: Metadata = ()
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """All fields, in order."""
+        source = self.source
+        return source.all() if isinstance(source, LateFields) else source
 
     @property
     def names(self) -> list[str]:
         """The names of the fields, in order."""
-        fields = self.fields
-        return list(fields.names) if isinstance(fields, LateFields) else [f.name for f in fields]
+        source = self.source
+        return list(source.names) if isinstance(source, LateFields) else [f.name for f in source]
 
     @property
     def types(self) -> list[DataType]:
@@ -237,17 +226,19 @@ class Schema:
             key = operator.index(key)
         except TypeError:
             raise UsageError(f"a column is found by its name or its index, not by {key!r}") from None
-        if -len(self.fields) <= key < len(self.fields):
-            return key % len(self.fields)
-        raise NotFoundError(f"there is no column {key}: the schema has {len(self.fields)}")
+        if -len(self) <= key < len(self):
+            return key % len(self)
+        raise NotFoundError(f"there is no column {key}: the schema has {len(self)}")
 
     def _named(self, name: str) -> list[int]:
-        fields = self.fields
-        return (
-            fields.named(name)
-            if isinstance(fields, LateFields)
-            else [i for i, f in enumerate(fields) if f.name == name]
-        )
+        source = self.source
+        if isinstance(source, LateFields):
+            return source.named(name)
+        return [i for i, f in enumerate(source) if f.name == name]
+
+    def _at(self, index: int) -> Field:
+        source = self.source
+        return source.one(index) if isinstance(source, LateFields) else source[index]
 
     def indices(self, keys: str | int | Iterable[str | int]) -> list[int]:
         """The positions of several fields, or of the one whose name or index is given; errors as `index`."""
@@ -256,19 +247,19 @@ class Schema:
 
     def field(self, key: str | int) -> Field:
         """A field, by its name or index; errors as `index`."""
-        return self.fields[self.index(key)]
+        return self._at(self.index(key))
 
     def select(self, keys: str | int | Iterable[str | int]) -> Schema:
         """The schema of some of the fields, in the order given."""
-        return Schema(tuple(self.fields[index] for index in self.indices(keys)), self.pairs)
+        return Schema(tuple(map(self._at, self.indices(keys))), self.pairs)
 
     def with_metadata(self, metadata: MetadataLike) -> Schema:
         """The same schema with other custom metadata."""
-        return Schema(self.fields, as_metadata(metadata))
+        return Schema(self.source, as_metadata(metadata))
 
     def remove_metadata(self) -> Schema:
         """The same schema without custom metadata of its own."""
-        return Schema(self.fields)
+        return Schema(self.source)
 
     def equals(self, other: Schema, check_metadata: bool = False) -> bool:
         """Whether the fields are the same, and the custom metadata at every level if asked for."""
@@ -280,12 +271,23 @@ class Schema:
             a.equals(b, True) for a, b in zip(self.fields, other.fields, strict=True)
         )
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schema):
+            return NotImplemented
+        return self.source is other.source or self.fields == other.fields
+
+    def __hash__(self) -> int:
+        return hash(self.fields)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Schema, (self.fields, self.pairs)
+
     def __contains__(self, key: object) -> bool:
         """Whether there is a field of this name, or this field."""
         return bool(self._named(key)) if isinstance(key, str) else key in self.fields
 
     def __len__(self) -> int:
-        return len(self.fields)
+        return len(self.source)
 
     def __iter__(self) -> Iterator[Field]:
         return iter(self.fields)
@@ -326,5 +328,5 @@ def schema(fields: FieldsLike | HasSchema, metadata: MetadataLike = None) -> Sch
         from bowstring.exchange import cdata
 
         taken = cdata.import_schema(fields)
-        return taken if metadata is None else Schema(taken.fields, as_metadata(metadata))
+        return taken if metadata is None else Schema(taken.source, as_metadata(metadata))
     return Schema(as_fields(fields), as_metadata(metadata))

@@ -186,4 +186,4 @@ def as_schema(field: Field) -> Schema:
 
 def as_field(schema: Schema) -> Field:
     """The field of a struct type that a schema is exchanged as."""
-    return Field("", Struct(tuple(schema.fields)), False, schema.pairs)
+    return Field("", Struct(schema.fields), False, schema.pairs)

@@ -92,21 +92,28 @@ class PrimitiveLayout(Layout):
         """With `is_exact`, None also where values are not of exactly the one Python type of the data type: others give
         themselves as numbers, too.
         """
-        if len(values) <= FEW_VALUES and ((few := self._of_few(values)) is not None or not self.scalars.IS_NUMBER):
-            return few
-        way = self.scalars.plain_exact if is_exact else self.scalars.plain
-        slots, mask = np.zeros(len(values), self.dtype), None
-        for where, some in blocks(values):
-            if is_exact and mask is None and (found := way(some)) is not None:
-                slots[where] = found
-                continue
-            apart = present_numbers(some, self.scalars.fill) if self.scalars.IS_NUMBER else present(some)
-            if apart is None or (found := way(apart[0])) is None:
+        if len(values) <= FEW_VALUES:
+            if not self.scalars.IS_NUMBER:
                 return None
-            put_present(found, apart[1], slots[where])
-            if apart[1] is not None:
+            if (few := self._of_few(values)) is not None:
+                return few
+        way = self.scalars.plain_exact if is_exact else self.scalars.plain
+        slots: Values | None = None
+        mask: Mask | None = None
+        for where, some in blocks(values):
+            found, valid = way(some) if is_exact and mask is None else None, None
+            if found is None:
+                apart = present_numbers(some, self.scalars.fill) if self.scalars.IS_NUMBER else present(some)
+                if apart is None or (found := way(apart[0])) is None:
+                    return None
+                valid = apart[1]
+            if slots is None:  # not before a value was looked at: the width may come from outside
+                slots = np.zeros(len(values), self.dtype)
+            put_present(found, valid, slots[where])
+            if valid is not None:
                 mask = np.ones(len(values), np.bool_) if mask is None else mask
-                mask[where] = apart[1]
+                mask[where] = valid
+        assert slots is not None
         return self.of(slots, mask)
 
     def build(self, values: Sequence[Any]) -> Array:

@@ -221,7 +221,7 @@ def _are_rows(data: Sequence[Any]) -> bool:
 
 
 def _from_rows(rows: Sequence[Mapping[str, Any]], schema: Schema | None, metadata: MetadataLike) -> Table:
-    whole = array(rows, None if schema is None else types.Struct(tuple(schema.fields)))
+    whole = array(rows, None if schema is None else types.Struct(schema.fields))
     made = schema or Schema(tuple(field(f.name, f.type) for f in whole.type.fields))
     if metadata is not None:
         made = made.with_metadata(metadata)

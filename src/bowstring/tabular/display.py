@@ -24,7 +24,7 @@ def html(data: RecordBatch | Table) -> str:
         found = texts(head.column(index))
         columns.append(found if len(found) == head.num_rows else found * head.num_rows)
     titles = "".join(
-        f"<th>{escape(data.schema.fields[i].name)}<br><small>{escape(str(data.schema.fields[i].type))}</small></th>"
+        f"<th>{escape(data.schema.field(i).name)}<br><small>{escape(str(data.schema.field(i).type))}</small></th>"
         for i in shown
     )
     rows = "".join(

@@ -110,7 +110,7 @@ class Table(Columns):
     def column(self, key: int | str) -> ChunkedArray:
         """A column, by index or name; raises `NotFoundError`."""
         index = self.schema.index(key)
-        return ChunkedArray([batch.column(index) for batch in self._batches], self.schema.fields[index].type)
+        return ChunkedArray([batch.column(index) for batch in self._batches], self.schema.field(index).type)
 
     def to_batches(self) -> list[RecordBatch]:
         """The record batches."""

@@ -125,4 +125,4 @@ class _Fields(LateFields):
         return self._wire.entry(index)[0]
 
     def all(self) -> tuple[Field, ...]:
-        return tuple(self._wire.schema.fields)
+        return self._wire.schema.fields
