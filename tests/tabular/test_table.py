@@ -266,11 +266,13 @@ def test_columns_without_chunks_make_a_table_without_batches() -> None:
     assert bs.table({"n": bs.array([], bs.int8())}).append_column("m", none).num_rows == 0
 
 
-def test_a_table_without_rows_may_have_another_schema_where_tables_are_joined() -> None:
+def test_tables_of_another_schema_are_not_joined_even_without_rows() -> None:
     table = bs.table({"n": [1, 2]})
-    assert bs.concat_tables([table, bs.table({"n": []}), table]).to_pydict() == {"n": [1, 2, 1, 2]}
-    with pytest.raises(bs.errors.UsageError, match="has another schema"):
-        bs.concat_tables([table, bs.table({"n": [None]})])
+    assert bs.concat_tables([table, table.slice(0, 0), table]).to_pydict() == {"n": [1, 2, 1, 2]}
+    without_batches = bs.Table.from_batches([], bs.schema({"m": bs.int64()}))
+    for other in (bs.table({"n": [None]}), bs.table({"n": []}), without_batches):
+        with pytest.raises(bs.errors.UsageError, match="table 1 has another schema"):
+            bs.concat_tables([table, other, table])
 
 
 @pytest.mark.parametrize("index_type", [bs.int8(), bs.uint8()], ids=str)

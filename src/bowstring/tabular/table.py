@@ -298,15 +298,16 @@ def unified_batches(schema: Schema, batches: Sequence[RecordBatch]) -> Iterator[
 
 
 def concat_tables(tables: Iterable[Table]) -> Table:
-    """Tables of one schema, end to end; nothing is copied. Of those without rows the schema is no matter."""
+    """Tables of one schema, end to end; nothing is copied. Raises `UsageError` for another schema, with the table."""
     held = list(tables)
     if not held:
         raise UsageError("there are no tables to concatenate")
-    for table in held:
+    for number, table in enumerate(held):
         if not isinstance(table, Table):
             raise DataTypeError(f"expected tables, not {type(table).__name__}")
-    schema = held[0].schema
-    return Table.from_batches(chain.from_iterable(t._batches for t in held if t.num_rows or t.schema == schema), schema)
+        if table.schema != held[0].schema:
+            raise UsageError(f"table {number} has another schema: {table.schema!r}, not {held[0].schema!r}")
+    return Table(held[0].schema, list(chain.from_iterable(table._batches for table in held)))
 
 
 def concat_arrays(arrays: Iterable[Array]) -> Array:
