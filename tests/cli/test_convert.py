@@ -382,6 +382,9 @@ def test_json_lines_of_a_new_key_each_do_not_become_a_square_of_nulls(
     monkeypatch.setattr(gather, "MAX_VALUES", 99 * 99)
     assert main(["convert", str(path), str(target)]) == 1
     assert "data.jsonl: line 100: 10000 values are to be made out of 100" in capsys.readouterr().err
+    path.write_text("".join(f'{{"inside": {{"k{number}": 1}}}}\n' for number in range(100)))
+    assert main(["convert", str(path), str(target)]) == 1
+    assert "data.jsonl: column 'inside': 10000 values are to be made out of 100" in capsys.readouterr().err
 
 
 def test_columns_of_one_name_do_not_become_json_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,7 +44,7 @@ def array(values: Any, type: DataType | None = None, mask: Values | Sequence[boo
     `values` is a sequence of Python objects (None for null), a NumPy array, or anything that exports the Arrow C data
     interface, or gives itself to NumPy or by DLPack; all but the first are taken over without copying where memory and
     type allow. `mask` says which values are null (True), for NumPy arrays. Raises `DataTypeError` naming the first
-    value that does not fit.
+    value that does not fit, `LimitError` for many dictionaries that hardly share a key: nearly all would be null.
     """
     if mask is None and values.__class__ in (list, tuple):
         return _of_items(values, type)

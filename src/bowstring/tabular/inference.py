@@ -16,6 +16,7 @@ from bowstring.datatypes.types import DataType
 from bowstring.errors import DataTypeError, UnsupportedError
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Values, split_nulls, validity_of
+from bowstring.layouts.gather import check_values
 from bowstring.layouts.list_ import ListLayout
 from bowstring.layouts.registry import layout_of, primitive_layout
 from bowstring.layouts.scalars.intervals import DayTime, MonthDayNano
@@ -63,7 +64,9 @@ def _inferred_lists(values: Sequence[Any]) -> Array | None:
 
 
 def _inferred_structs(values: Sequence[Any]) -> Array | None:
-    """An array of structs, None where other values than dictionaries with strings as keys are among them."""
+    """An array of structs, None where other values than dictionaries with strings as keys are among them. Raises
+    `LimitError` where hardly one has the keys of the others, so that nearly all values would be null.
+    """
     filled, mask, names = values, None, list(values[0] or ())
     found = columns_of(names, filled)
     if found is None:
@@ -71,6 +74,7 @@ def _inferred_structs(values: Sequence[Any]) -> Array | None:
         if not {dict}.issuperset(map(type, filled)):
             return None
         names = list(dict.fromkeys(chain.from_iterable(filled)))
+        check_values(len(names) * len(filled), sum(map(len, filled)))
         found = [[value.get(name) for value in filled] for name in names]
     if not {str}.issuperset(map(type, names)):
         return None
