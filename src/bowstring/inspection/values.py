@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,11 @@ _ROWS_AT_ONCE, _CELLS_AT_ONCE, _BYTES_AT_ONCE = 1024, 1 << 16, 4 << 20
 _LINES_TOGETHER, _CHARACTERS_TOGETHER = 1000, 1 << 20
 _TICKS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _MUST_BE_QUOTED = frozenset('",\r\n')
+_AS_THEY_ARE = frozenset((NoneType, bool, int, str))
+_ENCODE = {
+    ascii_only: json.JSONEncoder(ensure_ascii=ascii_only, allow_nan=False, separators=(", ", ": ")).encode
+    for ascii_only in (False, True)
+}
 
 
 def rows_of(batch: RecordBatch, where: str = "") -> Iterator[tuple[Any, ...]]:
@@ -87,7 +93,7 @@ def json_value(value: Any) -> Any:
     >>> json_value([float("nan"), Decimal("1.50"), b"\x00\xff", {"a": None}])
     ['NaN', '1.50', '00ff', {'a': None}]
     """
-    if value is None or isinstance(value, bool | int | str):
+    if type(value) in _AS_THEY_ARE or isinstance(value, int | str):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else _not_finite(value)
@@ -143,7 +149,7 @@ def json_line(names: Sequence[str], row: Sequence[Any], ascii_only: bool = False
 
 def as_json(value: Any, ascii_only: bool = False) -> str:
     """What `json_value` gave, on one line."""
-    return json.dumps(value, ensure_ascii=ascii_only, allow_nan=False, separators=(", ", ": "))
+    return _ENCODE[ascii_only](value)
 
 
 def text_of(value: Any) -> str | None:
