@@ -124,7 +124,7 @@ def test_dictionaries_are_unified(values: list[list[Any]]) -> None:
     assert all(chunk.dictionary is made.chunks[0].dictionary for chunk in made.chunks)
     assert made.chunks[0].dictionary is not None
     assert made.chunks[0].dictionary.length == 3
-    table = bs.concat_tables([bs.table({"d": chunk, "n": range(len(chunk))}) for chunk in chunks])
+    table = bs.concat_tables([bs.table({"d": chunk, "n": np.arange(len(chunk))}) for chunk in chunks])
     unified = table.unify_dictionaries()
     assert unified.equals(table)
     assert len({id(batch["d"].dictionary) for batch in unified.to_batches()}) == 1
