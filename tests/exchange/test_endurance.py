@@ -75,8 +75,8 @@ ROUNDS: dict[str, Callable[[], Any]] = {
     "stream that fails in pyarrow": failing_in_pyarrow,
     "polars": lambda: bs.table(pl.DataFrame(TABLE.select(["n", "s", "l"]))),
     "nanoarrow": lambda: nanoarrow.c_array(BATCH["n"]),
-    "dlpack": lambda: np.from_dlpack(BATCH["n"]),
-    "dlpack untaken": lambda: BATCH["n"].__dlpack__(max_version=(1, 0)),
+    "dlpack": lambda: np.from_dlpack(BATCH["n"], copy=False),
+    "dlpack untaken": lambda: BATCH["n"].__dlpack__(max_version=(1, 0), copy=False),
     "pandas": lambda: bs.table(TABLE.to_pandas()),
 }
 
@@ -197,7 +197,7 @@ def test_an_exception_in_the_middle_of_a_consumer_releases_everything(at: int) -
             lambda: cdata.import_array((schema, array)),
             lambda: next(cdata.import_stream(stream)[1]),
             lambda: pa.table(batch),
-            lambda: batch["a"].__dlpack__(max_version=(1, 0)),
+            lambda: batch["a"].__dlpack__(max_version=(1, 0), copy=False),
         ]
         held = []
         for number in itertools.count():
@@ -252,7 +252,8 @@ table = bs.table({"a": [1, 2, 3], "s": ["x", "y", None]})
 batch = table.to_batches()[0]
 kept = [table.__arrow_c_device_stream__(), batch.__arrow_c_device_array__(), batch.__arrow_c_array__(),
         table.__arrow_c_stream__(), table["a"].__arrow_c_stream__(), bs.int8().__arrow_c_schema__(),
-        batch["a"].__dlpack__(max_version=(1, 0)), np.from_dlpack(batch["a"]), pa.table(table), pl.DataFrame(table),
+        batch["a"].__dlpack__(max_version=(1, 0), copy=False), np.from_dlpack(batch["a"], copy=False),
+        pa.table(table), pl.DataFrame(table),
         na.c_array(batch["a"]), table.to_pandas(), pa.RecordBatchReader.from_stream(table),
         cdata.import_stream(pa.table(table))[1], bs.table(pa.table(table)), bs.table(table.to_pandas())]
 half = cdata.import_stream(table.__arrow_c_device_stream__())[1]

@@ -113,6 +113,16 @@ def test_pandas_takes_tables_by_capsules_and_by_the_protocol() -> None:
     pd.testing.assert_frame_equal(by_protocol, table.to_pandas(), check_dtype=False)
 
 
+def test_frames_that_pandas_made_by_the_protocol_are_edited_without_changing_the_table() -> None:
+    table = bs.attach(bs.share(bs.table({"n": [1, 2, 3], "f": [0.5, 1.5, 2.5]})))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pd.errors.Pandas4Warning)
+        frame = pd.api.interchange.from_dataframe(NoCapsules(table))
+    frame.loc[0, "n"] = 9
+    assert frame["n"].tolist() == [9, 2, 3]
+    assert table["n"].to_pylist() == [1, 2, 3]
+
+
 def test_narwhals_takes_tables_by_capsules() -> None:
     table = bs.table({"n": [1, 2, None], "s": ["a", "b", None]})
     for backend in ("polars", "pyarrow"):

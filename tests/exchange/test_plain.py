@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,13 +26,68 @@ PLAIN = [*NUMBERS, bs.float16(), bs.float32(), bs.float64()]
 
 
 @pytest.mark.parametrize("type_", PLAIN, ids=str)
-def test_numbers_go_out_by_dlpack_where_they_lie(type_: bs.DataType) -> None:
+def test_numbers_go_out_by_dlpack_as_a_copy_unless_copy_is_false(type_: bs.DataType) -> None:
     array = bs.array(range(10), type_).slice(3, 5)
-    taken = np.from_dlpack(array)
-    assert taken.tolist() == [3, 4, 5, 6, 7]
-    assert address(taken) == data_address(array) + 3 * taken.itemsize
-    assert not taken.flags.writeable
-    assert taken.dtype == array.to_numpy().dtype
+    copied, shared = np.from_dlpack(array), np.from_dlpack(array, copy=False)
+    assert copied.tolist() == shared.tolist() == [3, 4, 5, 6, 7]
+    assert copied.dtype == shared.dtype == array.to_numpy().dtype
+    assert address(shared) == data_address(array) + 3 * shared.itemsize
+    assert not shared.flags.writeable
+    assert not np.shares_memory(copied, array.to_numpy())
+    assert copied.flags.writeable
+
+
+def in_memory(table: bs.Table, _: Path) -> bs.Table:
+    return table
+
+
+def attached(table: bs.Table, _: Path) -> bs.Table:
+    return bs.attach(bs.share(table))
+
+
+def mapped(table: bs.Table, folder: Path) -> bs.Table:
+    with bs.new_file(folder / "table.arrow", table.schema) as writer:
+        writer.write(table)
+    return bs.open_file(folder / "table.arrow").read_all()
+
+
+SOURCES: list[Callable[[bs.Table, Path], bs.Table]] = [in_memory, attached, mapped]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("options", [{}, {"max_version": (1, 0)}, {"max_version": (1, 0), "copy": None}], ids=str)
+def test_writing_to_what_dlpack_gave_changes_nothing_here(
+    source: Callable[[bs.Table, Path], bs.Table], options: dict[str, Any], tmp_path: Path
+) -> None:
+    values = np.arange(6, dtype=np.float32).reshape(3, 2)
+    table = source(bs.table({"n": [1, 2, 3], "b": [True, False, True], "l": bs.array(values)}), tmp_path)
+    before = table.to_pydict()
+    for column in table.columns:
+        writable = writable_memory(column.chunk(0).__dlpack__(**options))
+        writable[:] = b"\xff" * len(writable)
+    assert table.to_pydict() == before
+
+
+def writable_memory(capsule: object) -> memoryview:
+    """The memory of the first two elements of a DLPack capsule, as a consumer writes to it that ignores all flags."""
+    name = "dltensor_versioned" if "_versioned" in repr(capsule) else "dltensor"
+    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    tensor = get_pointer(capsule, name.encode())
+    first = 32 if name == "dltensor_versioned" else 0  # version, manager context, deleter, flags
+    address = ctypes.c_void_p.from_address(tensor + first).value
+    assert address is not None
+    return memoryview((ctypes.c_ubyte * 2).from_address(address)).cast("B")
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_torch_can_write_to_what_it_takes(source: Callable[[bs.Table, Path], bs.Table], tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch ignores that memory is read-only")
+    array = source(bs.table({"n": [1, 2, 3]}), tmp_path)["n"].chunk(0)
+    for tensor in (torch.from_dlpack(array), torch.utils.dlpack.from_dlpack(array.__dlpack__())):
+        tensor.add_(1)
+        assert tensor.tolist() == [2, 3, 4]
+    assert array.to_pylist() == [1, 2, 3]
 
 
 def test_booleans_are_copied_and_say_so() -> None:
@@ -76,10 +134,18 @@ def test_what_dlpack_does_not_know_is_refused(array: bs.Array, message: str) -> 
 def test_a_consumer_without_max_version_may_only_have_a_copy() -> None:
     array = bs.array([1, 2])
     with pytest.raises(NotShareableError, match="read-only"):
-        array.__dlpack__()
-    assert '"dltensor"' in repr(array.__dlpack__(copy=True))
-    assert '"dltensor_versioned"' in repr(array.__dlpack__(max_version=(1, 0)))
+        array.__dlpack__(copy=False)
+    for copy in (None, True):
+        assert '"dltensor"' in repr(array.__dlpack__(copy=copy))
+        assert '"dltensor_versioned"' in repr(array.__dlpack__(max_version=(1, 0), copy=copy))
     assert '"dltensor_versioned"' in repr(array.__dlpack__(max_version=(9, 9), copy=False, dl_device=(1, 0)))
+
+
+def test_our_own_arrays_come_in_by_dlpack() -> None:
+    array = bs.array([1, 2])
+    assert data_address(bs.from_dlpack(array, copy=False)) == data_address(array)
+    for copy in (None, True):
+        assert data_address(bs.from_dlpack(array, copy)) != data_address(array)
 
 
 @pytest.mark.parametrize("options", [{"stream": 1}, {"dl_device": (2, 0)}, {"dl_device": (1, 1)}, {"later": 1}])
@@ -91,8 +157,8 @@ def test_options_that_the_cpu_does_not_have_are_refused(options: dict[str, Any])
 
 def test_the_memory_stays_until_the_consumer_of_dlpack_lets_go() -> None:
     ours, alive = watched()
-    taken = np.from_dlpack(ours)[10:12]
-    untaken = ours.__dlpack__(max_version=(1, 0))
+    taken = np.from_dlpack(ours, copy=False)[10:12]
+    untaken = ours.__dlpack__(max_version=(1, 0), copy=False)
     del ours
     gc.collect()
     assert taken.tolist() == [10, 11]
@@ -145,6 +211,19 @@ def test_more_dimensions_become_fixed_size_lists_and_strides_are_copied() -> Non
     for values in (cube.transpose(), np.arange(4)[::2], np.array([True])):
         with pytest.raises(WouldCopyError):
             bs.from_dlpack(values, copy=False)
+
+
+class Legacy(ByDlpack):
+    """A producer older than DLPack 1.0."""
+
+    def __dlpack__(self, stream: Any = None) -> Any:  # type: ignore[override]
+        return self.values.__dlpack__(stream=stream)
+
+
+@pytest.mark.parametrize(("copy", "is_shared"), [(None, True), (False, True), (True, False)])
+def test_producers_older_than_dlpack_1_are_taken(copy: bool | None, is_shared: bool) -> None:
+    values = np.arange(3)
+    assert (data_address(bs.from_dlpack(Legacy(values), copy)) == address(values)) == is_shared
 
 
 @pytest.mark.parametrize(("device", "name"), [((2, 1), "CUDA:1"), ((8, 0), "METAL:0"), ((99, 0), "unknown type 99")])

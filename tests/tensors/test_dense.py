@@ -208,12 +208,16 @@ def test_a_path_appears_when_it_is_complete(tmp_path: Path) -> None:
 # DLPack
 
 
-def test_dlpack_hands_the_memory_over() -> None:
+def test_dlpack_hands_over_a_copy_unless_copy_is_false() -> None:
     tensor = bs.Tensor.from_numpy(CUBE.T)
     assert tensor.__dlpack_device__() == (1, 0)
-    taken = np.from_dlpack(tensor)
-    assert shares(taken, CUBE)
-    assert taken.tolist() == CUBE.T.tolist()
+    shared, copied = np.from_dlpack(tensor, copy=False), np.from_dlpack(tensor)
+    assert shares(shared, CUBE)
+    assert not shared.flags.writeable
+    assert shared.tolist() == copied.tolist() == CUBE.T.tolist()
+    assert not shares(copied, CUBE)
+    copied[...] = 7
+    assert tensor.to_numpy().tolist() == CUBE.T.tolist()
 
 
 class OnlyDlpack:

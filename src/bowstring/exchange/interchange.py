@@ -72,6 +72,10 @@ class InterchangeBuffer:
     def __dlpack_device__(self) -> tuple[int, None]:
         return CPU, None
 
+    def __deepcopy__(self, _: object) -> InterchangeBuffer:
+        """The same memory: it is immutable, and pandas copies its frames' attributes, in which it keeps the buffers."""
+        return self
+
     def __repr__(self) -> str:
         return f"<bowstring interchange buffer of {self.bufsize} bytes at {self.ptr:#x}>"
 

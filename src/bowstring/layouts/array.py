@@ -215,7 +215,8 @@ class Array:
         return plain.array_buffer(self)
 
     def __dlpack__(self, **options: Any) -> Any:
-        """The values as a DLPack capsule; `options` as the array API standard lists them (`bowstring.exchange.plain`).
+        """A copy of the values as a DLPack capsule, or with `copy=False` the values themselves, read-only; `options` as
+        the array API standard lists them (`bowstring.exchange.plain`).
 
         Raises `NotShareableError` (a `BufferError`) for nulls and for layouts without plain elements.
         """

@@ -143,10 +143,11 @@ class Tensor(Shaped):
         return np.array(self.to_numpy(), dtype=dtype, copy=copy)
 
     def __dlpack__(self, **options: Any) -> Any:
-        """The elements as a DLPack capsule, without copying; `options` as the array API standard lists them.
+        """A copy of the elements as a DLPack capsule, or with `copy=False` the elements themselves, read-only;
+        `options` as the array API standard lists them (`bowstring.exchange.plain`).
 
-        The memory is read-only, which only DLPack 1.0 can say: where the consumer does not ask for it by `max_version`,
-        raises `NotShareableError` (a `BufferError`), and so it does for moments, which DLPack does not know.
+        Raises `NotShareableError` (a `BufferError`) for moments, which DLPack does not know, and for `copy=False` where
+        the consumer does not pass a `max_version` of DLPack 1.0 or later.
         """
         return plain.dlpack_capsule(self.to_numpy(), options)
 
