@@ -1,6 +1,7 @@
 """Encodings of arrays: dictionaries and runs, made, taken apart and unified; and the distinct values.
 
-Two slots hold the same where these are stored alike: every NaN is one value, 0.0 and -0.0 are two, null is one.
+Two slots hold the same where these are stored alike: every NaN is one value, 0.0 and -0.0 are two, null is one, and of
+a union the same child has to hold them, nulls too. So a dictionary of a union has the nulls of its children as values.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def in_words(array: Array, index_type: Int) -> Array:
     layout = layout_of(dictionary(index_type, array.type))
     assert isinstance(layout, DictionaryLayout)
     keys = identities(array)
-    valid = array.layout.valid(array)
+    valid = array.layout.has_identity(array)
     held = np.arange(array.length) if valid is None else np.flatnonzero(valid)
     codes, firsts = grouped([key[held] for key in keys], len(held))
     if len(firsts) - 1 > np.iinfo(layout.indices.dtype).max:

@@ -126,6 +126,12 @@ class Layout(ABC):
         """
         return array.mask()
 
+    def has_identity(self, array: Array) -> Mask | None:
+        """Which slots `identity` tells apart, shape (length,): those that hold a value, and nulls of a union, each of
+        which belongs to one of its children; None where all do. All other nulls are one value.
+        """
+        return self.valid(array)
+
     def fill(self, array: Array, valid: Mask, filler: Array) -> Array:
         """The slots that are `valid`, and in the place of the others the one slot of `filler`; copies."""
         joined = self.concat([array, filler])
@@ -189,8 +195,9 @@ class Layout(ABC):
         return None
 
     def identity(self, array: Array) -> tuple[Values, ...]:
-        """NumPy arrays of shape (length,) that are all equal at two slots of an array without nulls exactly where the
-        values are stored alike; by default those of `order`. NaN is NaN, and 0.0 is not -0.0.
+        """NumPy arrays of shape (length,) that are all equal at two slots exactly where the values are stored alike; by
+        default those of `order`. NaN is NaN, and 0.0 is not -0.0. All slots of the array must have an identity
+        (`has_identity`).
         """
         found = self.order(array)
         assert found is not None

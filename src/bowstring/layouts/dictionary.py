@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -114,8 +114,15 @@ class DictionaryLayout(Layout):
         return self.of(self.indices.of(indices, mask), words.take(used))
 
     def valid(self, array: Array) -> Mask | None:
+        return self._mask(array, self._dictionary.valid)
+
+    def has_identity(self, array: Array) -> Mask | None:
+        return self._mask(array, self._dictionary.has_identity)
+
+    def _mask(self, array: Array, mask_of: Callable[[Array], Mask | None]) -> Mask | None:
+        """What `mask_of` says of the values that the slots stand for; False for null slots."""
         mask, dictionary = array.mask(), array.dictionary
-        words = None if dictionary is None or array.length == array.null_count else dictionary.layout.valid(dictionary)
+        words = None if dictionary is None or array.length == array.null_count else mask_of(dictionary)
         if words is None:
             return mask
         held = words[self.keys(array)]

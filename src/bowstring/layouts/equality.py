@@ -52,12 +52,12 @@ def arrays_equal(left: Array, right: Array, nans_equal: bool) -> bool:
 
 def _has_null_words(array: Array) -> bool:
     words = array.dictionary
-    return words is not None and words.layout.valid(words) is not None
+    return words is not None and words.layout.has_identity(words) is not None
 
 
 def _encoded_equal(left: Array, right: Array, nans_equal: bool) -> bool:
     """As `arrays_equal`, of dictionary-encoded arrays: a slot is null by its index, or by the word it stands for."""
-    masks = [array.layout.valid(array) for array in (left, right)]
+    masks = [array.layout.has_identity(array) for array in (left, right)]
     mine, theirs = (None if mask is None or mask.all() else mask for mask in masks)
     if mine is None or theirs is None:
         return mine is theirs and left.layout.equal(left, right, nans_equal)

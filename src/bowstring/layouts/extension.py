@@ -43,6 +43,9 @@ class ExtensionLayout(Layout):
     def valid(self, array: Array) -> Mask | None:
         return self._storage.valid(array.storage)
 
+    def has_identity(self, array: Array) -> Mask | None:
+        return self._storage.has_identity(array.storage)
+
     def fill(self, array: Array, valid: Mask, filler: Array) -> Array:
         return self._storage.fill(array.storage, valid, filler.storage).seen_as(self)
 

@@ -1,8 +1,8 @@
 """Which slots of an array hold the same, told by numbers: for every layout, null being one value.
 
 Two slots hold the same where these are stored alike: every NaN is one value, 0.0 and -0.0 are two, and of a union the
-same child has to hold them. Each layout says by which NumPy arrays its values are told apart (`Layout.identity`); what
-has children, by the numbers of what these hold.
+same child has to hold them, nulls too. Each layout says by which NumPy arrays its values are told apart
+(`Layout.identity`); what has children, by the numbers of what these hold.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def identities(array: Array) -> list[Values]:
     none where all slots do.
     """
     check_length(array)
-    valid = array.layout.valid(array)
+    valid = array.layout.has_identity(array)
     kept = array if valid is None else array.layout.take(array, np.flatnonzero(valid))
     parts = (spread(part, valid) for part in kept.layout.identity(kept))
     return [*parts] if valid is None else [valid, *parts]

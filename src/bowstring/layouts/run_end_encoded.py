@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -75,8 +75,15 @@ class RunEndEncodedLayout(Layout):
         return Array(self, length, (), (stored, values))
 
     def valid(self, array: Array) -> Mask | None:
+        return self._mask(array, self.children[1].valid)
+
+    def has_identity(self, array: Array) -> Mask | None:
+        return self._mask(array, self.children[1].has_identity)
+
+    def _mask(self, array: Array, mask_of: Callable[[Array], Mask | None]) -> Mask | None:
+        """What `mask_of` says of the runs' values, for each slot."""
         lengths, values = self.lengths(array)
-        held = values.layout.valid(values)
+        held = mask_of(values)
         if held is None:
             return None
         check_length(array)

@@ -93,6 +93,9 @@ class UnionLayout(Layout):
                 out[slots] = held
         return None if out.all() else out
 
+    def has_identity(self, array: Array) -> Mask | None:
+        return None
+
     def _assemble(self, members: Indices, parts: Sequence[tuple[Indices, Array]]) -> Array:
         ids = buffer_of(np.array(self.ids, np.int8)[members])
         if self.is_dense:
