@@ -1,0 +1,99 @@
+"""Metadata from one server and bodies from another («Data Stream Sequence»), each over a unix socket of its own."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+from hypothesis import given, settings, strategies as st
+
+import bowstring as bs
+from bowstring.dissociated.client import ClientConnection
+from bowstring.dissociated.events import MessageReady
+from bowstring.dissociated.server import Role, ServerConnection
+from bowstring.dissociated.wire import AddressBody, Body, PackedBody
+from bowstring.ipc.stream import Decoder
+from bowstring.memory.buffer import Buffer
+from bowstring.serving.storing import Stored, store, stored
+from bowstring.transports.base import TransportOptions
+from bowstring.transports.unix import UnixTransport
+
+WANT, FREE = 1, 2
+TABLE = bs.Table.from_batches([bs.record_batch({"n": [i, None], "s": ["x" * i, "é"]}) for i in range(6)])
+
+
+class Server:
+    """One of the two servers: a connection, and the half of each message that it sends."""
+
+    def __init__(self, transport: UnixTransport, role: Role) -> None:
+        self.transport = transport
+        self.connection = ServerConnection(WANT, FREE, role=role)
+
+    def stream(self, dataset: Stored) -> None:
+        self.connection.receive(*self.transport.receive())
+        index = self.transport.send_region(dataset.region) if self.connection.role is Role.BODIES else 0
+        messages = self.connection.send(dataset.schema)
+        for number, message in enumerate(dataset.messages):
+            body: Body = message.addressed(index)
+            if number % 2:
+                body = PackedBody.of(dataset.region.view(message.body_offset, message.body_bytes))
+            messages += self.connection.send(message.metadata, body)
+        for outgoing in messages + self.connection.end():
+            self.transport.send_message(outgoing)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.booleans(), max_size=20))
+def test_metadata_and_bodies_of_two_unix_sockets_meet_in_any_order_of_arrival(order: list[bool]) -> None:
+    with ExitStack() as stack:
+        dataset = stored(stack.enter_context(store(TABLE)[0]))
+        options = TransportOptions(timeout_s=10)
+        ends = [UnixTransport.pair(options) for _ in range(2)]
+        for end in (end for pair in ends for end in pair):
+            stack.enter_context(end)
+        (metadata, theirs), (bodies, also_theirs) = ends
+        servers = [Server(theirs, Role.METADATA), Server(also_theirs, Role.BODIES)]
+        decoder, headers, batches = Decoder(), [], []
+
+        def has_body(header: Any) -> bool:
+            if (batch := decoder.begin(bytes(header))) is not None:
+                headers.append(batch)
+            return batch is not None
+
+        client = ClientConnection(WANT, FREE, has_body=has_body)
+        request = client.request(b"ticket")
+        for connection in (metadata, bodies):
+            connection.send_message(request)
+        for server in servers:
+            server.stream(dataset)
+
+        left = {metadata: 1 + len(dataset.messages) + 1, bodies: len(dataset.messages)}
+        first = iter(order)
+        while any(left.values()):
+            connection = metadata if next(first, False) else bodies
+            connection = connection if left[connection] else (bodies if connection is metadata else metadata)
+            left[connection] -= 1
+            received = connection.receive()
+            for event in client.receive(received.tag, received.data):
+                if isinstance(event, MessageReady) and event.message.body is not None:
+                    message = dataset.messages[event.message.sequence - 1]
+                    body = event.message.body
+                    if isinstance(body, AddressBody):
+                        views = bodies.regions.resolve_all(body.addresses, body.lengths)
+                        offsets, lengths = message.buffers.addresses.tolist(), message.buffers.lengths.tolist()
+                        assert views == [dataset.region.view(*span) for span in zip(offsets, lengths, strict=True)]
+                        bodies.send_message(_freed(client, body))
+                        whole = dataset.region.view(message.body_offset, message.body_bytes)
+                    else:
+                        whole = body.parts[0]
+                    batches.append(decoder.finish(headers.pop(0), Buffer.of(whole)))
+        assert bs.Table.from_batches([batch for batch in batches if batch is not None]) == TABLE
+        assert client.is_complete
+        while servers[1].connection.leases:
+            servers[1].connection.receive(*also_theirs.receive())
+
+
+def _freed(client: ClientConnection, body: AddressBody) -> Any:
+    message = client.free(body)
+    assert message is not None
+    return message
