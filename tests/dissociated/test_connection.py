@@ -449,3 +449,30 @@ def test_nothing_is_taken_before_it_was_asked_for() -> None:
         a_client().receive(None, prefix(1, 0) + b"S")
     with pytest.raises(ProtocolError, match="while waiting"):
         a_client().receive(1, b"")
+
+
+@pytest.mark.parametrize("freed", [[(20,)], [(10, 20, 30)], [(20,), (10,), (30, 30)], [(10,), (20,)]])
+def test_a_stream_is_complete_when_all_buffers_that_have_bytes_are_freed(freed: list[tuple[int, ...]]) -> None:
+    server = asked()
+    server.send(b"Schema")
+    server.send(b"B", AddressBody.of([10, 20, 30], [0, 5, 0]))
+    server.end()
+    for addresses in freed:
+        server.receive(FREE, pairs(*addresses))
+    assert server.state is State.COMPLETE
+    with pytest.raises(ProtocolError, match="frees address 20"):
+        server.receive(FREE, pairs(20))
+
+
+def test_a_client_frees_all_addresses_of_a_body_also_those_of_empty_buffers() -> None:
+    server, client = asked(), asking()
+    give(client, server.send(b"Schema"))
+    (event,) = give(client, server.send(b"B", AddressBody.of([10, 20], [0, 5])))
+    assert isinstance(event, MessageReady)
+    assert isinstance(event.message.body, AddressBody)
+    assert client.held.outstanding == 1
+    freed = client.free(event.message.body)
+    assert freed is not None
+    assert joined(freed) == pairs(10, 20)
+    give(client, server.end())
+    assert client.is_complete

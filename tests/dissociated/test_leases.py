@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import tracemalloc
 import weakref
 
 import numpy as np
@@ -102,3 +103,49 @@ def test_the_book_agrees_with_counting(lent: list[list[int]], freed: list[list[i
             with pytest.raises(ProtocolError):
                 leases.free(array(*addresses))
         assert leases.outstanding == sum(counts.values())
+
+
+def test_empty_buffers_are_not_lent_and_may_be_freed_any_number_of_times() -> None:
+    leases = Leases()
+    leases.lend(array(10, 20, 30, 20), lengths=array(5, 0, 5, 0))
+    assert leases.outstanding == 2
+    leases.free(array(20))
+    leases.free(array(20, 10, 20))
+    leases.free(array(30))
+    assert not leases
+    leases.free(array(20))
+    with pytest.raises(ProtocolError, match="frees address 10 1 times, but holds it 0 times"):
+        leases.free(array(20, 10))
+
+
+@pytest.mark.parametrize("freed", [(10, 20, 30), (10, 30), (30, 10, 20, 20)])
+def test_a_body_with_empty_buffers_is_freed_by_those_that_have_bytes(freed: tuple[int, ...]) -> None:
+    leases, owner = Leases(), Owner()
+    gone = weakref.ref(owner)
+    leases.lend(array(10, 20, 30), owner, lengths=array(5, 0, 5))
+    del owner
+    leases.free(array(*freed))
+    gc.collect()
+    assert not leases
+    assert gone() is None
+
+
+def test_an_empty_buffer_at_the_address_of_another_does_not_keep_it() -> None:
+    for freed in ((10,), (10, 10)):
+        leases = Leases()
+        leases.lend(array(10, 10), lengths=array(0, 5))
+        leases.free(array(*freed))
+        assert not leases
+
+
+def test_freeing_one_address_takes_little_memory_however_many_are_out() -> None:
+    leases = Leases()
+    for start in range(0, 500_000, 500):
+        leases.lend(np.arange(start, start + 500, dtype=np.uint64))
+    tracemalloc.start()
+    try:
+        leases.free(array(250_001))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert leases.outstanding == 499_999

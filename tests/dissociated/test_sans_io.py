@@ -10,7 +10,8 @@ import pytest
 import bowstring.dissociated
 
 MODULES = sorted(Path(bowstring.dissociated.__path__[0]).glob("*.py"))
-ALLOWED = {"__future__", "base64", "binascii", "collections", "dataclasses", "enum", "numpy", "re", "struct", "typing"}
+PURE = ("bisect", "collections", "dataclasses", "enum", "numpy", "operator", "re", "struct", "typing")
+ALLOWED = {"__future__", "base64", "binascii", *PURE}
 OWN = ("bowstring.errors", "bowstring.dissociated", "urllib.parse")
 
 

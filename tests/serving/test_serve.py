@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import struct
 import subprocess
 import sys
 import threading
@@ -28,10 +29,11 @@ from bowstring.errors import (
 )
 from bowstring.memory.region import Region
 from bowstring.serving import storing
-from bowstring.serving.addresses import ERROR_DATA
+from bowstring.serving.addresses import ERROR_DATA, FREE_DATA, WANT_DATA
 from bowstring.serving.server import ServerOptions
 from bowstring.serving.storing import store
 from bowstring.transports import base
+from bowstring.transports.unix import UnixTransport
 from tests.serving.other_process import Other, run
 from tests.waiting import soon
 
@@ -264,6 +266,34 @@ def test_a_uri_with_a_tag_of_many_digits_for_errors_has_none(server: bs.Server) 
     uri = server.uri("t").replace(f"error_data={ERROR_DATA}", "error_data=" + "9" * 5000)
     with bs.connect(uri) as data:
         assert data.read_all() == example()
+
+
+def test_a_connection_is_used_again_only_for_the_same_tags(server: bs.Server) -> None:
+    other = server.add("other", example())
+    wrong = other.replace("want_data=1", "want_data=9").replace("free_data=2", "free_data=8")
+    with bs.connect([server.uri("t"), other]) as data:
+        assert data.read_all().num_rows == 12
+        assert len(data._links) == 1
+    with bs.connect([server.uri("t"), wrong]) as data, pytest.raises(bs.BowstringError, match="found 9"):
+        data.read_all()
+
+
+def test_the_addresses_of_empty_buffers_are_at_the_end_of_their_region(server: bs.Server) -> None:
+    """A client in as few lines as a reader of the protocol would write, which frees what it read."""
+    with UnixTransport.connect(server.address) as client:
+        client.send((b"t",), tag=WANT_DATA)
+        freed: list[int] = []
+        while (received := client.receive(timeout_s=10)).tag is not None or received.data[0] != 0:
+            if received.tag is not None:
+                words = np.frombuffer(received.data, "<u8")
+                pairs = zip(words[2::2].tolist(), words[3::2].tolist(), strict=True)
+                for address, length in pairs:
+                    assert len(client.regions[address >> 48].memory[address % (1 << 48) :][:length]) == length
+                    freed += [address] * (length > 0)
+        client.send((struct.pack(f"<{len(freed)}Q", *freed),), tag=FREE_DATA)
+        with pytest.raises(DeadlineError):
+            client.receive(timeout_s=0.3)
+        assert not len(client.regions), "the region is not retired: the server takes something for lent"
 
 
 def test_a_deadline_is_positive(server: bs.Server) -> None:

@@ -219,7 +219,7 @@ class ClientConnection:
         if self._free_data is None:
             raise ProtocolError(f"body {sequence}: found addresses, but the URI has no free_data")
         body = decode_addresses(data, self._limits)
-        self.held.lend(body.addresses)
+        self.held.lend(body.addresses, lengths=body.lengths)
         return body
 
     def _expect_in_order(self, sequence: int, what: str) -> None:

@@ -138,7 +138,7 @@ class ServerConnection:
         if body is not None and self.role is not Role.METADATA:
             self._position.move(Move.BODY)
             if isinstance(body, AddressBody):
-                self.leases.lend(body.addresses, owner)
+                self.leases.lend(body.addresses, owner, lengths=body.lengths)
                 encoded = encode_addresses(body)
                 messages.append(Message(encode_tag(sequence, BodyType.ADDRESSES), (encoded,), len(encoded)))
             else:

@@ -74,6 +74,8 @@ SERVER_STREAM = Machine(
             # The same connection may be asked for more, even while earlier addresses are out.
             (State.HOLDING, Move.WANT_DATA): State.STREAMING,
             (State.COMPLETE, Move.WANT_DATA): State.STREAMING,
+            # The addresses of empty buffers may be freed at any time.
+            (State.COMPLETE, Move.FREE_DATA): State.COMPLETE,
         }
     ),
     {

@@ -4,9 +4,9 @@ refused.
 A URI of `bowstring.serve` looks like `unix:@bowstring-…?want_data=1&free_data=2&error_data=1099511627779&ticket=NAME`:
 
 * `ticket`: the bytes of the <want_data> message, as text. Another protocol may carry them instead.
-* `error_data`: a tag, with a reserved bit set so that no body has it. A server that can't serve a ticket sends one
-  message with this tag before it closes the connection: a line with the kind of error, then the text. A client that
-  does not know it sees the connection close.
+* `error_data`: a tag with a type in bits 56 to 63 that no body has, and the highest sequence number, which no client
+  waits for. A server that can't serve a ticket sends one message with this tag before it closes the connection: a line
+  with the kind of error, then the text. A client that does not know the parameter sees the connection close.
 
 A ticket is the name of a data set; with a zero byte and "packed" behind it, bodies come as bytes (type 0) rather than
 as addresses.
@@ -15,10 +15,11 @@ as addresses.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 from bowstring.dissociated.uri import StreamURI, parse_uri
+from bowstring.dissociated.wire import BODY_TYPE_SHIFT, SEQUENCE_MASK, UINT64_MODULUS, decode_tag
 from bowstring.errors import (
     BowstringError,
     ConnectionLostError,
@@ -31,7 +32,7 @@ from bowstring.errors import (
 
 WANT_DATA = 1
 FREE_DATA = 2
-ERROR_DATA = 1 << 40 | 3
+ERROR_DATA = 0xFF << BODY_TYPE_SHIFT | SEQUENCE_MASK
 
 _PACKED = b"\0packed"
 _KINDS: dict[str, type[BowstringError]] = {
@@ -74,9 +75,20 @@ def uri_for(address: str, name: object) -> str:
 
 
 def error_tag(uri: StreamURI) -> int | None:
-    """The tag of messages that say why a server refused; None where the URI has none."""
+    """The tag of messages that say why a server refused; None if the URI has none, or one that a body may have."""
     value = uri.parameter("error_data")
-    return int(value) if value is not None and _TAG.fullmatch(value) else None
+    if value is None or not _TAG.fullmatch(value) or int(value) >= UINT64_MODULUS:
+        return None
+    try:
+        decode_tag(int(value))
+    except ProtocolError:
+        return int(value)
+    return None
+
+
+def server_of(uri: StreamURI) -> StreamURI:
+    """The URI without its ticket: equal for data sets that one connection can be asked for."""
+    return replace(uri, parameters=tuple(entry for entry in uri.parameters if entry[0] != "ticket"))
 
 
 def encode_error(error: BowstringError) -> bytes:

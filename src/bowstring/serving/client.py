@@ -13,7 +13,7 @@ from bowstring.datatypes.field import Schema
 from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import BowstringError, ClosedError, ConnectionLostError, InvalidDataError, UsageError
 from bowstring.memory.closing import Closing
-from bowstring.serving.addresses import Ticket, parse
+from bowstring.serving.addresses import Ticket, parse, server_of
 from bowstring.serving.links import Link, Stream
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.table import Table
@@ -54,7 +54,7 @@ class Dataset(Closing):
         self._parts = tuple(parts)
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
-        self._idle: dict[str, list[Link]] = {}
+        self._idle: dict[StreamURI, list[Link]] = {}
         self._links: set[Link] = set()
         self._opened: tuple[Link, Stream] | None = None
         self._is_closed = False
@@ -124,7 +124,7 @@ class Dataset(Closing):
         with self._lock:
             if self._is_closed:
                 raise ClosedError("the data set is closed")
-            idle = self._idle.get(part.uri.address, [])
+            idle = self._idle.get(server_of(part.uri), [])
             link = idle.pop() if idle else None
         if link is not None and not link.is_closed:
             try:
@@ -150,7 +150,7 @@ class Dataset(Closing):
         """Keep the connection for another stream, where the last was read to its end."""
         with self._lock:
             if part is not None and not self._is_closed:
-                self._idle.setdefault(part.uri.address, []).append(link)
+                self._idle.setdefault(server_of(part.uri), []).append(link)
                 return
             self._links.discard(link)
         link.close()

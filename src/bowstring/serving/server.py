@@ -15,10 +15,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from bowstring.dissociated.events import DataRequested, StreamComplete
 from bowstring.dissociated.server import ServerConnection
 from bowstring.dissociated.states import State
-from bowstring.dissociated.wire import Body, PackedBody
+from bowstring.dissociated.wire import AddressBody, Body, PackedBody
 from bowstring.errors import (
     BowstringError,
     ClosedError,
@@ -35,8 +37,9 @@ from bowstring.memory.region import Region
 from bowstring.serving.addresses import ERROR_DATA, FREE_DATA, WANT_DATA, Ticket, encode_error, uri_for
 from bowstring.serving.processes import let_go_of
 from bowstring.serving.share import Handle
-from bowstring.serving.storing import Batches, Stored, store_in_parts, stored
+from bowstring.serving.storing import Batches, Stored, StoredMessage, store_in_parts, stored
 from bowstring.transports.base import TransportOptions
+from bowstring.transports.regions import address_of
 from bowstring.transports.unix import UnixTransport
 from bowstring.transports.unix_listener import UnixListener
 
@@ -282,7 +285,7 @@ class _Client:
             if index is None:
                 body = PackedBody.of(held.region.view(message.body_offset, message.body_bytes))
             else:
-                body = message.addressed(index)
+                body = _addressed(message, held.region, index)
             self._send(message.metadata, body, held)
 
     def _send(self, metadata: bytes, body: Body | None, owner: Any) -> None:
@@ -301,6 +304,13 @@ class _Client:
         while self._passed:
             _, (_, index) = self._passed.popitem()
             self._transport.retire_region(index, timeout_s=self._options.stall_s)
+
+
+def _addressed(message: StoredMessage, region: Region, index: int) -> AddressBody:
+    """The buffers of a message in the region with this index; empty ones at its end, where no other buffer begins."""
+    body = message.addressed(index)
+    end = np.uint64(address_of(index, region.size_bytes))
+    return AddressBody(np.where(body.lengths > 0, body.addresses, end), body.lengths, body.total_bytes)
 
 
 def _start(thread: threading.Thread) -> bool:
