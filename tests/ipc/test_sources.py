@@ -21,6 +21,7 @@ import bowstring as bs
 from bowstring import errors
 from bowstring.ipc import framing
 from bowstring.ipc.opening import open_any
+from bowstring.testing.descriptors import no_descriptor_left
 from tests.ipc import samples
 
 OPEN: dict[str, Callable[..., Any]] = {"file": bs.open_file, "stream": bs.open_stream}
@@ -219,3 +220,11 @@ def test_a_file_in_a_named_pipe_keeps_no_descriptor(tmp_path: Path, opened: Call
     writer.join(10)
     assert len(os.listdir("/proc/self/fd")) == before
     assert reader[0] == samples.batch()
+
+
+def test_a_table_of_a_mapped_file_keeps_no_descriptor(tmp_path: Path) -> None:
+    path = tmp_path / "file.arrow"
+    path.write_bytes(samples.as_file(bs.record_batch({"a": [1, 2, 3]})))
+    with no_descriptor_left(), bs.open_file(path) as reader:
+        table = reader.read_all()
+    assert table.to_pydict() == {"a": [1, 2, 3]}

@@ -8,11 +8,14 @@ import fcntl
 import mmap
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from bowstring.errors import InvalidDataError, ResourceError, TruncatedError, UsageError
 
@@ -38,6 +41,8 @@ IOV_MAX = 1024
 CAREFUL_BYTES = 64 << 20
 """So many bytes are asked for before it is looked up whether there are as many."""
 _BLOCK_BYTES = 512
+_MAP_FIXED = 0x10
+_UNUSABLE: list[mmap.mmap] = []
 _CGROUP = "/sys/fs/cgroup"
 
 
@@ -124,18 +129,45 @@ def map_read_only(descriptor: int, size_bytes: int, name: str) -> memoryview:
     """
     if not size_bytes:
         return memoryview(b"")
+    size_now = os.fstat(descriptor).st_size
+    if size_now < size_bytes:
+        raise TruncatedError(f"region {name!r}: expected {size_bytes} bytes, found {size_now}")
     try:
         with shortage(f"map {size_bytes} bytes of", name):
-            try:
-                return memoryview(mmap.mmap(descriptor, size_bytes, mmap.MAP_SHARED, mmap.PROT_READ))
-            except PermissionError:  # before Linux 6.7, of sealed memory that was opened for writing
-                return memoryview(mmap.mmap(descriptor, size_bytes, mmap.MAP_PRIVATE, mmap.PROT_READ))
-    except ValueError as error:  # what Python's mmap says when the file is shorter
-        raise TruncatedError(f"region {name!r}: expected {size_bytes} bytes: {error}") from None
+            return memoryview(map_file(descriptor, size_bytes))
     except OSError as error:
         if isinstance(error, ResourceError):
             raise
         raise InvalidDataError(f"region {name!r}: expected a file that can be mapped: {error.strerror}") from None
+
+
+def map_file(descriptor: int, size_bytes: int) -> mmap.mmap:
+    """The first `size_bytes`, read-only, as a mapping that needs no descriptor; the given one stays the caller's.
+
+    The mapping ends with the last view of it, as that of any `mmap.mmap`. The file must not be shorter.
+    Raises `OSError`.
+    """
+    if sys.platform == "win32":
+        return mmap.mmap(descriptor, size_bytes, access=mmap.ACCESS_READ)
+    if sys.version_info >= (3, 13):
+        return mmap.mmap(descriptor, size_bytes, mmap.MAP_PRIVATE, mmap.PROT_READ, trackfd=False)
+    # mmap.mmap duplicates the descriptor of a file. So it gets anonymous pages, and the file's take their place.
+    mapping = mmap.mmap(-1, size_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ)
+    address = np.frombuffer(mapping, np.uint8).ctypes.data
+    if _mmap()(address, size_bytes, mmap.PROT_READ, mmap.MAP_PRIVATE | _MAP_FIXED, descriptor, 0) != address:
+        number = ctypes.get_errno()
+        _UNUSABLE.append(mapping)  # its pages may be gone, and their addresses in use by others: never unmap them
+        raise OSError(number, os.strerror(number))
+    return mapping
+
+
+@cache
+def _mmap() -> Any:
+    """The system's call."""
+    call = ctypes.CDLL(None, use_errno=True).mmap
+    call.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
+    call.restype = ctypes.c_void_p
+    return call
 
 
 def refuse_what_does_not_fit(size_bytes: int, name: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import mmap
 import os
 import socket
 import stat
@@ -22,6 +21,7 @@ from bowstring.ipc.places.near import MemorySource
 from bowstring.ipc.places.pulled import PulledSource
 from bowstring.ipc.places.ranges import FileObject, RangeSource
 from bowstring.memory.buffer import Buffer, Memory
+from bowstring.memory.descriptors import map_file
 
 RandomAccess: TypeAlias = MemorySource | RangeSource
 """A source whose bytes can be read at any place, here or far away."""
@@ -130,7 +130,7 @@ def mapped_descriptor(descriptor: int, name: str) -> MemorySource:
     """A source over the regular file behind a descriptor, which it takes over."""
     try:
         size_bytes = os.fstat(descriptor).st_size
-        owner: Any = mmap.mmap(descriptor, size_bytes, access=mmap.ACCESS_READ) if size_bytes else b""
+        owner: Any = map_file(descriptor, size_bytes) if size_bytes else b""
         return MemorySource(Memory(owner), name, descriptor)
     except OSError as error:
         os.close(descriptor)

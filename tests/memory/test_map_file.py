@@ -1,0 +1,131 @@
+"""Mappings without a descriptor: they end with their last view, however a process ends, forks or collects garbage."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import mmap
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bowstring.memory.descriptors import map_file
+from bowstring.testing.descriptors import no_descriptor_left
+
+SIZE_BYTES = 3 * mmap.PAGESIZE + 5
+
+PREAMBLE = f"""
+import gc, os
+import numpy as np
+from bowstring.memory.region import Region
+from bowstring.memory.descriptors import map_file
+def view():
+    with Region.copy_of([b"x" * {SIZE_BYTES}]) as region:
+        return np.frombuffer(map_file(region.descriptor, {SIZE_BYTES}), np.uint8)
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mapped without a descriptor"
+    path.write_bytes(bytes(range(256)) * 49)
+    return path
+
+
+def mapped(path: Path, size_bytes: int = SIZE_BYTES) -> mmap.mmap:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return map_file(descriptor, size_bytes)
+    finally:
+        os.close(descriptor)
+
+
+def run(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", PREAMBLE + code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_a_mapping_shows_the_file_and_holds_no_descriptor(file: Path) -> None:
+    with no_descriptor_left():
+        view = memoryview(mapped(file))
+    assert view == file.read_bytes()[:SIZE_BYTES]
+    assert view.readonly
+
+
+def test_a_mapping_ends_with_its_last_view(file: Path) -> None:
+    view = memoryview(mapped(file))[SIZE_BYTES - 2 :]
+    assert str(file) in Path("/proc/self/maps").read_text()
+    assert bytes(view) == file.read_bytes()[SIZE_BYTES - 2 : SIZE_BYTES]
+    del view
+    gc.collect()
+    assert str(file) not in Path("/proc/self/maps").read_text()
+
+
+def test_what_cannot_be_mapped_is_an_error_and_leaves_other_mappings_alone(file: Path) -> None:
+    others = [mapped(file) for _ in range(10)]
+    folder = os.open(file.parent, os.O_RDONLY)
+    for _ in range(10):
+        with pytest.raises(OSError) as caught:
+            map_file(folder, SIZE_BYTES)
+        assert caught.value.errno in (errno.ENODEV, errno.EACCES)
+        others.append(mapped(file))
+    os.close(folder)
+    gc.collect()
+    assert {bytes(other) for other in others} == {file.read_bytes()[:SIZE_BYTES]}
+
+
+def test_views_can_be_read_by_finalizers_within_a_cycle_of_garbage() -> None:
+    code = """
+class Reader:
+    def __del__(self):
+        print(int(self.view.sum()))
+for _ in range(3):
+    reader = Reader()
+    reader.view, reader.cycle = view(), reader
+    del reader
+    gc.collect()
+"""
+    assert run(code).split() == [str(SIZE_BYTES * ord("x"))] * 3
+
+
+def test_views_can_be_read_while_the_interpreter_ends() -> None:
+    code = """
+import atexit, sys
+class Reader:
+    def __init__(self):
+        self.view = view()
+    def __del__(self):
+        os.write(1, b"%d " % bytes(self.view)[-1])
+readers = [Reader() for _ in range(3)]
+sys.modules["kept to the end"] = Reader()
+atexit.register(lambda: os.write(1, b"%d " % readers[0].view[-1]))
+"""
+    assert run(code).split() == [str(ord("x"))] * 5
+
+
+def test_a_mapping_of_a_forked_process_is_its_own() -> None:
+    code = """
+ours = view()
+child = os.fork()
+if child == 0:
+    assert bytes(ours) == b"x" * ours.size
+    del ours
+    gc.collect()
+    os._exit(0 if "memfd" not in open("/proc/self/maps").read() else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert bytes(ours) == b"x" * ours.size
+child = os.fork()
+if child:
+    del ours
+    gc.collect()
+    assert os.waitpid(child, 0)[1] == 0
+else:
+    os._exit(0 if bytes(ours) == b"x" * ours.size else 1)
+"""
+    run(code)
