@@ -325,7 +325,7 @@ def test_only_regular_files_are_files(tmp_path: Path) -> None:
         Region.from_file(tmp_path / "missing")
     with pytest.raises(UsageError, match="no path"):
         Region.from_file("a\0b")
-    with pytest.raises(ResourceError, match="Not a directory"):
+    with pytest.raises(NotFoundError, match="Not a directory"):
         Region.from_file(tmp_path / "pipe" / "file")
 
 

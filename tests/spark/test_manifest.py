@@ -13,7 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from bowstring.errors import InvalidDataError, LimitError, ResourceError, UsageError
+from bowstring.errors import (
+    ExistingFileError,
+    InvalidDataError,
+    IsDirectoryError,
+    LimitError,
+    NotDirectoryError,
+    UsageError,
+)
 from bowstring.serving.processes import Process
 from bowstring.spark import manifest as manifests, staging
 from bowstring.spark.manifest import (
@@ -100,7 +107,7 @@ def test_a_manifest_that_is_none_is_a_clear_error_that_names_it(tmp_path: Path, 
 
 def test_what_stands_in_the_place_of_a_manifest_is_named(tmp_path: Path) -> None:
     (tmp_path / MANIFESTS / f"{1:020d}.json").mkdir(parents=True)
-    with pytest.raises(ResourceError, match=r"00000000000000000001\.json: cannot be read: Is a directory"):
+    with pytest.raises(IsDirectoryError, match=r"00000000000000000001\.json: cannot be read: Is a directory"):
         latest(tmp_path)
     place(tmp_path, manifest(2, part_name(JOB, 0, 1)))
     (tmp_path / MANIFESTS / f"{'٣' * 20}.json").touch()  # digits, but none of ours
@@ -110,12 +117,12 @@ def test_what_stands_in_the_place_of_a_manifest_is_named(tmp_path: Path) -> None
 def test_a_file_in_the_place_of_the_manifests_or_of_the_staging_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / STAGING).touch()
     staging.sweep(tmp_path)
-    with pytest.raises(ResourceError, match=f"{STAGING}.*: cannot be written: Not a directory"):
+    with pytest.raises(NotDirectoryError, match=f"{STAGING}.*: cannot be written: Not a directory"):
         staging.create(tmp_path, JOB)
     (tmp_path / MANIFESTS).touch()
-    with pytest.raises(ResourceError, match=f"{MANIFESTS}: cannot be read: Not a directory"):
+    with pytest.raises(NotDirectoryError, match=f"{MANIFESTS}: cannot be read: Not a directory"):
         latest(tmp_path)
-    with pytest.raises(ResourceError, match="cannot be put in place: File exists"):
+    with pytest.raises(ExistingFileError, match="cannot be put in place: File exists"):
         place(tmp_path, manifest(1, part_name(JOB, 0, 1)))
 
 
@@ -204,5 +211,5 @@ def test_a_dead_jobs_files_stay_where_its_commit_was_done(tmp_path: Path) -> Non
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ResourceError, match=r"file/_staging.*cannot be written|file.*cannot be written"):
+    with pytest.raises(NotDirectoryError, match=r"file/_staging.*cannot be written|file.*cannot be written"):
         staging.create(tmp_path / "file", JOB)

@@ -31,9 +31,10 @@ def open_file(
     gives (read by ranges), a binary file object or a descriptor (mapped where it is a regular file, else read by ranges
     if it can seek, else whole: `LimitError` for more than `max_piped_bytes`). `columns` are names or positions of the
     columns to read, in that order. Reads the footer only. Raises `FormatMismatchError` for a stream or a foreign
-    format, `TruncatedError` for a file that is cut off, `NotFoundError` for a path or column that is not there; for
-    URLs `MissingExtraError` where fsspec or the store's package is missing, and `ResourceError`, `ConnectionLostError`
-    or `DeadlineError` for what the store says.
+    format, `TruncatedError` for a file that is cut off, `MissingFileError` for a path or URL that does not exist,
+    `AccessDeniedError`, `IsDirectoryError` and other errors that are also an `OSError`, `NotFoundError` for an unknown
+    column; for URLs `MissingExtraError` if fsspec or the store's package is missing, `ConnectionLostError` and
+    `DeadlineError`.
     """
     opened = by_ranges(source)
     if isinstance(opened, PulledSource):

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.errors import InvalidDataError, ResourceError, TruncatedError, UsageError
+from bowstring.errors import InvalidDataError, ResourceError, TruncatedError, UsageError, translate_os_error
 
 # The numbers of linux/fcntl.h and linux/memfd.h: Python 3.11 lacks some, and other platforms lack all of them.
 _F_ADD_SEALS, _F_GET_SEALS = 1033, 1034
@@ -176,7 +176,8 @@ def refuse_what_does_not_fit(size_bytes: int, name: str) -> None:
         return
     available = available_bytes()
     if available is not None and size_bytes > available:
-        raise ResourceError(errno.ENOMEM, f"region {name!r}: {size_bytes} bytes asked for, {available} available")
+        cause = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+        raise ResourceError(f"region {name!r}: {size_bytes} bytes asked for, {available} available", cause)
 
 
 def reserve(descriptor: int, offset_bytes: int, length_bytes: int) -> bool:
@@ -232,4 +233,4 @@ def shortage(action: str, what: str) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, ResourceError) or error.errno not in _SHORTAGES:
             raise
-        raise ResourceError(error.errno, f"can't {action} {what!r}: {os.strerror(error.errno or 0)}") from error
+        raise translate_os_error(error, f"can't {action} {what!r}: {error.strerror}") from error

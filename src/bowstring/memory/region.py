@@ -24,7 +24,15 @@ import stat
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from bowstring.errors import ClosedError, LimitError, NotFoundError, ResourceError, TruncatedError, UsageError
+from bowstring.errors import (
+    ClosedError,
+    IsDirectoryError,
+    LimitError,
+    MissingFileError,
+    TruncatedError,
+    UsageError,
+    translate_os_error,
+)
 from bowstring.memory.closing import Closing
 from bowstring.memory.descriptors import (
     CAREFUL_BYTES,
@@ -91,14 +99,16 @@ class Region(Closing):
                 descriptor = os.dup(source)
             else:
                 descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except FileNotFoundError:
-            raise NotFoundError(f"{source}: there is no such file") from None
+        except FileNotFoundError as error:
+            raise MissingFileError(f"{source}: there is no such file", error) from None
         except OSError as error:
-            raise ResourceError(error.errno, f"{source}: cannot be opened: {error.strerror}") from error
+            raise translate_os_error(error, f"{source}: cannot be opened: {error.strerror}") from error
         except ValueError as error:
             raise UsageError(f"{source!r} is no path: {error}") from None
         try:
             status = os.fstat(descriptor)
+            if stat.S_ISDIR(status.st_mode):
+                raise IsDirectoryError(f"{source}: is a directory", filename=source)
             if not stat.S_ISREG(status.st_mode):
                 raise UsageError(f"{source}: expected a regular file, found {kind_of(status)}")
             return cls(descriptor, status.st_size, str(source), is_sealed=is_sealed(descriptor))

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from bowstring.errors import ConnectionLostError, ProtocolError, ResourceError
+from bowstring.errors import ConnectionLostError, ProtocolError, ResourceError, translate_os_error
 from bowstring.memory.closing import Closing, closed_on_failure
 from bowstring.memory.region import Region
 from bowstring.serving.addresses import decode_error
@@ -158,9 +158,10 @@ def launch(address: str) -> bool:
             listener.listen(_BACKLOG)
             code = _run_keeper(listener.fileno())
     except (OSError, subprocess.SubprocessError) as error:
-        raise ResourceError(getattr(error, "errno", None) or 0, f"the keeper can't be started: {error}") from error
+        message = f"the keeper can't be started: {error}"
+        raise translate_os_error(error, message) if isinstance(error, OSError) else ResourceError(message) from error
     if code != 0:
-        raise ResourceError(0, f"the keeper can't be started: {sys.executable} ended with code {code}")
+        raise ResourceError(f"the keeper can't be started: {sys.executable} ended with code {code}")
     return True
 
 

@@ -21,12 +21,13 @@ from typing import Any
 
 from bowstring.datatypes.field import Schema
 from bowstring.errors import (
+    AccessDeniedError,
     BowstringError,
     ClosedError,
     ConnectionLostError,
     InvalidDataError,
-    ResourceError,
     UsageError,
+    translate_os_error,
 )
 from bowstring.layouts.base import brief
 from bowstring.memory.closing import Closing
@@ -155,13 +156,13 @@ class Handle(Closing):
         if not self._process.is_alive():
             return ConnectionLostError(f"{self!r}: process {self._process.pid}, which shared it, is gone")
         if isinstance(error, PermissionError):
-            return ResourceError(
-                error.errno,
+            return AccessDeniedError(
                 f"{self!r}: the system does not let this process look into process {self._process.pid}: it is another "
                 "user's, or changed its rights; bowstring.serve and connect do without",
+                error,
             )
         if error is not None and not isinstance(error, FileNotFoundError):
-            return ResourceError(error.errno, f"{self!r}: cannot be opened: {error.strerror}")
+            return translate_os_error(error, f"{self!r}: cannot be opened: {error.strerror}")
         return ClosedError(
             f"{self!r}: process {self._process.pid} has closed it, or dropped the handle that share() gave: keep that "
             "handle until the others have attached"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bowstring.errors import BowstringError, NotFoundError, ResourceError
+from bowstring.errors import BowstringError, MissingFileError, translate_os_error
 from bowstring.exchange.cdata import import_batch
 from bowstring.ipc import framing
 from bowstring.ipc.api import new_file, open_file, open_stream
@@ -49,7 +49,7 @@ def write_batches(path: Path, batches: Iterator[Any], *, fsync: bool) -> Written
     a single row.
 
     Raises:
-        ResourceError: the file can't be written. Whatever is raised, no file is left.
+        BowstringError, also an OSError: the file can't be written. Whatever is raised, no file is left.
     """
     rows, count = write_rows(path, batches)
     if not rows:
@@ -60,7 +60,7 @@ def write_batches(path: Path, batches: Iterator[Any], *, fsync: bool) -> Written
         return Written(rows, count, path.stat().st_size)
     except OSError as problem:
         path.unlink(missing_ok=True)
-        raise ResourceError(f"{path}: cannot be written: {problem.strerror}") from problem
+        raise translate_os_error(problem, f"{path}: cannot be written: {problem.strerror}") from problem
 
 
 def write_rows(sink: Path | int, batches: Iterator[Any]) -> tuple[int, int]:
@@ -141,10 +141,10 @@ def _is_stream(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             start = file.read(16)
-    except FileNotFoundError:
-        raise NotFoundError(f"{path}: there is no such file") from None
+    except FileNotFoundError as problem:
+        raise MissingFileError(f"{path}: there is no such file", problem) from None
     except OSError as problem:
-        raise ResourceError(f"{path}: cannot be read: {problem.strerror}") from problem
+        raise translate_os_error(problem, f"{path}: cannot be read: {problem.strerror}") from problem
     return not framing.is_file(start) and framing.looks_like_stream(start)
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from bowstring.errors import InvalidDataError, LimitError, NotFoundError, ResourceError, UsageError
+from bowstring.errors import InvalidDataError, LimitError, NotFoundError, UsageError, translate_os_error
 
 MANIFESTS = "_manifest"
 STAGING = "_staging"
@@ -93,7 +93,7 @@ def latest(folder: Path) -> Manifest | None:
 
     Raises:
         InvalidDataError: it is not what `place` writes.
-        ResourceError: it can't be read.
+        BowstringError, also an OSError: it can't be read.
     """
     try:
         for _ in range(10):
@@ -103,7 +103,7 @@ def latest(folder: Path) -> Manifest | None:
             with contextlib.suppress(FileNotFoundError):
                 return _parse(_path(folder, sequences[-1]), sequences[-1])
     except OSError as problem:
-        raise ResourceError(f"{problem.filename}: cannot be read: {problem.strerror}") from problem
+        raise translate_os_error(problem, f"{problem.filename}: cannot be read: {problem.strerror}") from problem
     raise NotFoundError(f"{folder / MANIFESTS}: manifests go away as fast as they are listed")
 
 
@@ -111,7 +111,7 @@ def place(folder: Path, manifest: Manifest) -> bool:
     """Put `manifest` in place, durably and in one step; False if its number is taken already.
 
     Raises:
-        ResourceError: the file system does not take it.
+        BowstringError, also an OSError: the file system does not take it.
     """
     content = json.dumps(
         {
@@ -135,7 +135,7 @@ def place(folder: Path, manifest: Manifest) -> bool:
             return False
         sync_folder(path.parent)
     except OSError as problem:
-        raise ResourceError(f"{path}: cannot be put in place: {problem.strerror}") from problem
+        raise translate_os_error(problem, f"{path}: cannot be put in place: {problem.strerror}") from problem
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()

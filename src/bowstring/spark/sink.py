@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from bowstring.errors import EnvironmentProblemError, NotFoundError, ResourceError, UsageError
+from bowstring.errors import (
+    EnvironmentProblemError,
+    MissingFileError,
+    ResourceError,
+    UsageError,
+    translate_os_error,
+)
 from bowstring.spark import staging
 from bowstring.spark.batches import describe, write_batches
 from bowstring.spark.manifest import Entry, Manifest, forget_old, latest, part_name, place, plain_files, sync_folder
@@ -97,13 +103,11 @@ class ArrowWriter(DataSourceArrowWriter):
             if self._fsync:
                 sync_folder(self._folder)
         except FileNotFoundError as problem:
-            raise NotFoundError(
-                f"{problem.filename}: was written by a task, but is not there to be committed"
+            raise MissingFileError(
+                f"{problem.filename}: was written by a task, but is not there to be committed", problem
             ) from problem
         except OSError as problem:
-            if isinstance(problem, ResourceError):
-                raise
-            raise ResourceError(f"{self._folder}: cannot be committed: {problem.strerror}") from problem
+            raise translate_os_error(problem, f"{self._folder}: cannot be committed: {problem.strerror}") from problem
 
     def _place(self, entries: tuple[Entry, ...]) -> list[str]:
         """Put the next manifest in place; gives the names of the files that it no longer lists."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from bowstring.errors import InvalidDataError, NotFoundError, UsageError
+from bowstring.errors import InvalidDataError, MissingFileError, NotFoundError, UsageError
 from bowstring.spark.batches import describe, read_batches
 from bowstring.spark.casting import cast_batch
 from bowstring.spark.manifest import Entry, latest, local_path, plain_files
@@ -115,7 +115,7 @@ class ArrowDataSource(DataSource):
             absolute = local_path(path)
             matches = [absolute] if absolute.exists() else [Path(p) for p in sorted(glob.glob(str(absolute)))]
             if not matches:
-                raise NotFoundError(f"{path}: there is no such file or folder")
+                raise MissingFileError(f"{path}: there is no such file or folder", filename=str(path))
             found += matches
         return found
 
@@ -192,8 +192,9 @@ def _listed(folder: Path, entry: Entry, sequence: int) -> _File:
     path = folder / entry.name
     try:
         found_bytes = path.stat().st_size
-    except FileNotFoundError:
-        raise NotFoundError(f"{path}: is missing, though manifest {sequence} of its folder lists it") from None
+    except FileNotFoundError as error:
+        message = f"{path}: is missing, though manifest {sequence} of its folder lists it"
+        raise MissingFileError(message, error) from None
     if found_bytes != entry.length_bytes:
         raise InvalidDataError(f"{path}: has {found_bytes} bytes, and manifest {sequence} says {entry.length_bytes}")
     return _File(path, entry)

@@ -14,7 +14,7 @@ import shutil
 import time
 from pathlib import Path
 
-from bowstring.errors import ResourceError
+from bowstring.errors import translate_os_error
 from bowstring.serving.processes import Process, java_above
 from bowstring.spark.manifest import STAGING, is_part_of, latest
 
@@ -26,14 +26,15 @@ def create(folder: Path, job: str) -> Path:
     """Make the staging folder of `job` under `folder`, which is made as well.
 
     Raises:
-        ResourceError: it can't be made (no permission, a file of that name, a full disk).
+        BowstringError, also an OSError: it can't be made (no permission, a file of that name, a full disk).
     """
     staging = folder / STAGING / job
     try:
         staging.mkdir(parents=True)
         (staging / OWNER).write_text(owned_by(java_above()))
     except OSError as problem:
-        raise ResourceError(f"{problem.filename or staging}: cannot be written: {problem.strerror}") from problem
+        message = f"{problem.filename or staging}: cannot be written: {problem.strerror}"
+        raise translate_os_error(problem, message) from problem
     return staging
 
 

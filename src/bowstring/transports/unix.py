@@ -32,6 +32,7 @@ from bowstring.errors import (
     LimitError,
     ProtocolError,
     ResourceError,
+    translate_os_error,
 )
 from bowstring.memory.closing import closed_on_failure
 from bowstring.memory.descriptors import IOV_MAX
@@ -131,7 +132,7 @@ class UnixTransport(Transport):
         try:
             one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         except OSError as error:
-            raise ResourceError(error.errno, f"unix socket: {error.strerror}") from error
+            raise translate_os_error(error, f"unix socket: {error.strerror}") from error
         return cls(one, options), cls(other, options)
 
     def fileno(self) -> int:
@@ -311,7 +312,8 @@ class UnixTransport(Transport):
             # Its pages come into being as bytes arrive, whatever length the peer announced.
             mapping = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except (OSError, OverflowError, ValueError) as error:
-            raise ResourceError(errno.ENOMEM, f"no memory for a message of {length} bytes: {error}") from error
+            cause = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+            raise ResourceError(f"no memory for a message of {length} bytes: {error}", cause) from error
         if hasattr(mmap, "MADV_HUGEPAGE"):
             try:
                 mapping.madvise(mmap.MADV_HUGEPAGE)
@@ -363,9 +365,9 @@ class UnixTransport(Transport):
             return ClosedError("unix socket: closed by another thread")
         if error.errno in _GONE:
             self._fail("the peer is gone")
-            return ConnectionLostError("unix socket: the peer is gone")
+            return translate_os_error(error, "unix socket: the peer is gone")
         self._fail(str(error))
-        return ResourceError(error.errno, f"unix socket: {error.strerror}")
+        return translate_os_error(error, f"unix socket: {error.strerror}")
 
     def _fail(self, reason: str) -> None:
         """The connection is of no use any more; its descriptor stays until `close`."""

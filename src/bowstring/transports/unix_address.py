@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import secrets
 import socket
 import struct
 import time
 
-from bowstring.errors import ConnectionLostError, ResourceError, UsageError
+from bowstring.errors import ConnectionLostError, ResourceError, UsageError, translate_os_error
 from bowstring.memory.closing import closed_on_failure
 from bowstring.transports.base import Deadline
 
@@ -42,7 +41,7 @@ def connect_socket(address: str, deadline: Deadline) -> socket.socket:
     try:
         connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     except OSError as error:
-        raise ResourceError(error.errno, f"unix socket: {error.strerror}") from error
+        raise translate_os_error(error, f"unix socket: {error.strerror}") from error
     with closed_on_failure(connected):
         connected.setblocking(False)
         while True:
@@ -66,6 +65,6 @@ def peer_uid(connected: socket.socket) -> int:
 def peer_credentials(connected: socket.socket) -> tuple[int, int, int]:
     """Process, user and group of the other end. Raises `ResourceError` where the platform can't tell."""
     if not hasattr(socket, "SO_PEERCRED"):
-        raise ResourceError(errno.ENOSYS, "unix socket: this platform does not tell who the peer is (SO_PEERCRED)")
+        raise ResourceError("unix socket: this platform does not tell who the peer is (SO_PEERCRED)")
     pid, uid, gid = _CREDENTIALS.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return pid, uid, gid

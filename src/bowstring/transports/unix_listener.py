@@ -9,7 +9,7 @@ import socket
 import stat
 from pathlib import Path
 
-from bowstring.errors import ClosedError, ConnectionLostError, ResourceError, UsageError
+from bowstring.errors import ClosedError, ConnectionLostError, UsageError, translate_os_error
 from bowstring.memory.closing import Closing
 from bowstring.transports.base import DEFAULT_OPTIONS, TransportOptions
 from bowstring.transports.unix import UnixTransport
@@ -34,7 +34,7 @@ class UnixListener(Closing):
         try:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         except OSError as error:
-            raise ResourceError(error.errno, f"unix socket: {error.strerror}") from error
+            raise translate_os_error(error, f"unix socket: {error.strerror}") from error
         self._is_closed = False
         try:
             self._bind(name)
@@ -72,7 +72,7 @@ class UnixListener(Closing):
                     raise deadline.error(f"unix socket {self.address!r}: waiting for a connection") from None
             except OSError as error:
                 if error.errno in _SHORT:
-                    raise ResourceError(error.errno, f"unix socket {self.address!r}: {error.strerror}") from error
+                    raise translate_os_error(error, f"unix socket {self.address!r}: {error.strerror}") from error
                 break
             else:
                 try:

@@ -6,7 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from bowstring.errors import NotFoundError, UsageError
+from bowstring.errors import MissingFileError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,11 +25,11 @@ FORMATS = {
 
 
 def format_of(path: str) -> str:
-    """Spark's format for a local or remote file or folder of files, by ending. Raises `NotFoundError` for a local path
-    that is not there, `UsageError` where no format is known.
+    """Spark's format for a local or remote file or folder of files, by ending. Raises `MissingFileError` for a local
+    path that is not there, `UsageError` where no format is known.
     """
     if "://" not in path and not os.path.exists(path):
-        raise NotFoundError(f"{path}: there is no such file or folder")
+        raise MissingFileError(f"{path}: there is no such file or folder", filename=str(path))
     names = [path]
     if os.path.isdir(path):
         names += sorted(name for name in os.listdir(path) if not name.startswith(("_", ".")))

@@ -13,10 +13,11 @@ from bowstring.datatypes.field import Schema
 from bowstring.errors import (
     FormatMismatchError,
     InvalidDataError,
+    IsDirectoryError,
     LimitError,
-    NotFoundError,
-    ResourceError,
+    MissingFileError,
     UsageError,
+    translate_os_error,
 )
 from bowstring.exchange.integration.columns import read_column, read_values
 from bowstring.exchange.integration.data import DEFAULT_LIMITS, DataSet, Json, Limits, count_of, expect, member
@@ -57,12 +58,12 @@ def _bytes_of(source: Any, limits: Limits) -> tuple[str, bytes]:
         try:
             with open(source, "rb") as file:
                 raw = file.read(most)
-        except FileNotFoundError:
-            raise NotFoundError(f"{name}: there is no such file") from None
-        except IsADirectoryError:
-            raise UsageError(f"{name}: is a directory") from None
+        except FileNotFoundError as error:
+            raise MissingFileError(f"{name}: there is no such file", error) from None
+        except IsADirectoryError as error:
+            raise IsDirectoryError(f"{name}: is a directory", error) from None
         except OSError as error:
-            raise ResourceError(f"{name}: cannot be read: {error.strerror}") from None
+            raise translate_os_error(error, f"{name}: cannot be read: {error.strerror}") from None
     elif hasattr(source, "read"):
         name = str(getattr(source, "name", name))
         raw = getattr(source, "buffer", source).read(most)  # standard input as text has its bytes behind it

@@ -13,7 +13,7 @@ from typing import Any
 
 from bowstring.compute.unifying import has_dictionary
 from bowstring.datatypes.field import Field, Schema
-from bowstring.errors import ResourceError
+from bowstring.errors import ResourceError, translate_os_error
 from bowstring.exchange.integration.columns import write_column
 from bowstring.exchange.integration.data import Json
 from bowstring.exchange.integration.dictionaries import with_common_dictionaries
@@ -74,7 +74,7 @@ def write(sink: Any, document: Json) -> None:
         with open(sink, "wb") as file:
             file.write(text)
     except OSError as error:
-        raise ResourceError(f"{os.fspath(sink)}: cannot be written: {error.strerror}") from None
+        raise translate_os_error(error, f"{os.fspath(sink)}: cannot be written: {error.strerror}") from None
 
 
 def _write_dictionary(number: int, array: Array) -> Json:

@@ -6,7 +6,7 @@ import os
 import stat
 from contextlib import suppress
 
-from bowstring.errors import NotFoundError
+from bowstring.errors import MissingFileError
 from bowstring.ipc.places.faults import fault
 
 _NAME_CHARACTERS = 50  # with what is put around them they fit the 255 bytes of a name, whatever letters they are
@@ -34,9 +34,10 @@ class NewFile:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
                 self.descriptor = os.open(self._beside, flags, 0o666 if mode is None else mode)
         except OSError as error:
-            if isinstance(error, FileNotFoundError) and not os.path.isdir(folder):
-                raise NotFoundError(f"{os.fspath(path)}: there is no folder {folder}") from None
-            raise fault(error, os.fspath(path), "created") from None
+            name = os.fspath(path)
+            if isinstance(error, FileNotFoundError) and not name.startswith("unix:") and not os.path.isdir(folder):
+                raise MissingFileError(f"{name}: there is no folder {folder}", error, name) from None
+            raise fault(error, name, "created", name) from None
         if mode is not None:
             with suppress(OSError):  # on a file system that can't, the mask has made it stricter at the most
                 os.fchmod(self.descriptor, mode)

@@ -8,15 +8,19 @@ import sys
 from typing import Any
 
 from bowstring.errors import (
+    AccessDeniedError,
     BowstringError,
     ClosedError,
     ConnectionLostError,
     DeadlineError,
+    IsDirectoryError,
     MissingExtraError,
-    NotFoundError,
+    MissingFileError,
     ResourceError,
     TruncatedError,
     UsageError,
+    WouldBlockError,
+    translate_os_error,
 )
 
 _STANDARD = {0: "standard input", 1: "standard output", 2: "standard error"}
@@ -34,34 +38,63 @@ def name_of(place: Any) -> str:
     return name if isinstance(name, str) and name else type(place).__name__
 
 
-def fault(error: Exception, name: str, doing: str = "read") -> BowstringError:
-    """The error of ours for one that was raised while `name` was read, or "written", "opened" and so on: whatever it
-    can't be.
+def fault(error: Exception, name: str, doing: str = "read", path: object = None) -> BowstringError:
+    """The error of ours for one that was raised while `name` was read, or "written", "opened" and so on.
 
-    Stores raise the errors of whatever library they talk through, so beyond the built-in ones it is the names of their
-    classes that tell a deadline and a lost connection.
+    An error of the operating system keeps its built-in class, `errno` and `strerror` (`translate_os_error`); `path` is
+    its `filename`, by default that of `error`. Stores raise the errors of whatever library they talk through: an HTTP
+    status and the names of their classes say what they are.
     """
     if isinstance(error, BowstringError):
         return error
+    error = _origin(error)
     kinds = [kind.__name__ for kind in type(error).__mro__]
-    text = str(error) or kinds[0]
+    cause = error if isinstance(error, OSError) else None
+    is_plain = cause is not None and type(cause).__str__ is OSError.__str__  # its text begins with "[Errno 32]"
+    text = (cause.strerror if cause is not None and is_plain else None) or str(error) or kinds[0]
+    status = getattr(error, "status", None)
+    if isinstance(status, int) and status >= 400:
+        return _http_fault(status, str(getattr(error, "message", "")), name, path)
     if isinstance(error, BlockingIOError):
         waited = "nothing is there yet" if doing == "read" else f"no more can be {doing} yet"
-        return DeadlineError(f"{name}: {waited}, and it does not block")
+        return WouldBlockError(f"{name}: {waited}, and it does not block", error)
     if any("Timeout" in kind for kind in kinds):
-        return DeadlineError(f"{name}: {'nothing came' if doing == 'read' else f'could not be {doing}'} in time")
+        reason = "nothing came" if doing == "read" else f"could not be {doing}"
+        return DeadlineError(f"{name}: {reason} in time", cause)
     if isinstance(error, ConnectionError) or any(word in kind for kind in kinds for word in _LOST):
-        return ConnectionLostError(f"{name}: {text}")
+        lost = None if cause is None else translate_os_error(cause, f"{name}: {text}", path)
+        return lost if isinstance(lost, ConnectionLostError) else ConnectionLostError(f"{name}: {text}", cause, path)
     if isinstance(error, FileNotFoundError):
-        return NotFoundError(f"{name}: there is no such file")
+        return missing(name, error, path)
     if isinstance(error, IsADirectoryError):
-        return UsageError(f"{name}: is a directory")
+        return IsDirectoryError(f"{name}: is a directory", error, path)
     if isinstance(error, ImportError):
         return MissingExtraError(f"{name}: {error}")
     if isinstance(error, EOFError):
         return TruncatedError(f"{name}: {error}")
-    if isinstance(error, OSError):
-        return ResourceError(f"{name}: cannot be {doing}: {error.strerror or text}")
+    if cause is not None:
+        return translate_os_error(cause, f"{name}: cannot be {doing}: {text}", path)
     if isinstance(error, ValueError) and "closed" in text:
         return ClosedError(f"{name}: {error}")
     return ResourceError(f"{name}: cannot be {doing}: {kinds[0]}: {error}")
+
+
+def missing(name: str, error: FileNotFoundError | None = None, path: object = None) -> UsageError:
+    """The error for a path or URL that does not exist."""
+    if name.startswith("unix:"):
+        return UsageError(f"{name}: is the URI of a served data set, not a path: open it with bowstring.connect")
+    return MissingFileError(f"{name}: there is no such file", error, name if path is None else path)
+
+
+def _http_fault(status: int, reason: str, name: str, path: object) -> BowstringError:
+    answer = f"{name}: the server answers {status} {reason}".rstrip()
+    if status in (404, 410):
+        return MissingFileError(answer, filename=path)
+    return (AccessDeniedError if status in (401, 403, 407) else ResourceError)(answer, filename=path)
+
+
+def _origin(error: Exception) -> Exception:
+    """The error behind a `FileNotFoundError` without a number: fsspec raises one whatever a server answers."""
+    while isinstance(error, FileNotFoundError) and error.errno is None and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    return error

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from bowstring.errors import ClosedError, UsageError
+from bowstring.errors import ClosedError, IsDirectoryError, UsageError
 from bowstring.ipc.places import stores
 from bowstring.ipc.places.appearing import NewFile
 from bowstring.ipc.places.faults import fault, name_of
@@ -188,7 +188,7 @@ class PathSink(VectorSink):
         try:
             self._new.put_in_place(self.position if self._room > self.position else None)
         except OSError as error:
-            raise fault(error, self.name, "put in its place") from None
+            raise fault(error, self.name, "put in its place", self.name) from None
 
     def abandon(self) -> None:
         """Remove the unfinished file."""
@@ -309,7 +309,7 @@ def sink_for(sink: Any) -> Sink:
         if not special:
             return PathSink(path)
         if os.path.isdir(path):
-            raise UsageError(f"{path}: is a directory")
+            raise IsDirectoryError(f"{path}: is a directory", filename=path)
         try:
             return _DescriptorSink(os.open(path, os.O_WRONLY | os.O_CLOEXEC), path)
         except OSError as error:

@@ -13,6 +13,7 @@ import numpy as np
 
 from bowstring.errors import (
     ClosedError,
+    IsDirectoryError,
     UsageError,
 )
 from bowstring.ipc.places import stores
@@ -104,7 +105,7 @@ def in_order(source: Any) -> MemorySource | PulledSource:
             return _mapped_path(local)
         name = source if isinstance(source, str) else source.path
         held = stores.opened(*place) if place is not None else stores.unpacked(source)
-        return PulledSource(_guarded(lambda view: _read_into(held, view), name), name, held.close)
+        return PulledSource(_guarded(lambda view: _read_into(held, view), name, name), name, held.close)
     if isinstance(source, str | os.PathLike):
         return _mapped_path(source)
     memory = _as_memory(source)
@@ -153,7 +154,7 @@ def _mapped_path(path: str | os.PathLike[str]) -> MemorySource | PulledSource:
         return mapped_descriptor(descriptor, name)
     if stat.S_ISDIR(mode):
         os.close(descriptor)
-        raise UsageError(f"{name}: is a directory")
+        raise IsDirectoryError(f"{name}: is a directory", filename=name)
     return PulledSource(_guarded(lambda view: os.readv(descriptor, [view]), name), name, lambda: os.close(descriptor))
 
 
@@ -219,11 +220,11 @@ def _read_into(source: Any, view: memoryview) -> int:
     return len(held)
 
 
-def _guarded(pull: Callable[[memoryview], int], name: str) -> Callable[[memoryview], int]:
+def _guarded(pull: Callable[[memoryview], int], name: str, path: str | None = None) -> Callable[[memoryview], int]:
     def guarded(view: memoryview) -> int:
         try:
             return pull(view)
         except Exception as error:  # whatever a file object of the caller's raises, a decompressor's own errors too
-            raise fault(error, name) from error
+            raise fault(error, name, path=path) from error
 
     return guarded

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from bowstring.errors import MissingExtraError, ResourceError, TruncatedError, UsageError
-from bowstring.ipc.places.faults import fault
+from bowstring.errors import IsDirectoryError, MissingExtraError, ResourceError, TruncatedError, UsageError
+from bowstring.ipc.places.faults import fault, missing
 from bowstring.ipc.places.pieces import Span
 from bowstring.ipc.places.ranges import edge_spans
 
@@ -32,6 +32,8 @@ def is_url(source: object) -> bool:
 
 def located(url: str) -> tuple[Any, str]:
     """The file system of a URL, and the path in it. Raises `MissingExtraError` where a package is missing for it."""
+    if url.startswith("unix:"):
+        raise missing(url)
     try:
         from fsspec.core import url_to_fs
     except ImportError:
@@ -41,7 +43,7 @@ def located(url: str) -> tuple[Any, str]:
     except ValueError as error:
         raise UsageError(f"{url}: {error}") from None
     except Exception as error:
-        raise fault(error, url, "opened") from error
+        raise fault(error, url, "opened", url) from error
     return files, path
 
 
@@ -92,7 +94,7 @@ def opened(files: Any, path: str, mode: str = "rb", **options: Any) -> Any:
     except NotImplementedError:
         raise UsageError(f"{path}: {type(files).__name__} is not for writing") from None
     except Exception as error:
-        raise fault(error, path, "opened") from error
+        raise fault(error, path, "opened", path) from error
 
 
 def unpacked(source: Any) -> Any:
@@ -100,7 +102,7 @@ def unpacked(source: Any) -> Any:
     try:
         return source.open()
     except Exception as error:
-        raise fault(error, source.path, "opened") from error
+        raise fault(error, source.path, "opened", source.path) from error
 
 
 class Upload:
@@ -132,7 +134,7 @@ class Upload:
                 self._file.close()
                 self._file.commit()
         except Exception as error:
-            raise fault(error, self._path, "written") from error
+            raise fault(error, self._path, "written", self._path) from error
 
     def discard(self) -> None:
         """Drop it, where that can be done."""
@@ -166,7 +168,7 @@ class FsspecStore:
             self._options = {"headers": headers}
         info, edges = self._edges() if getattr(self._files, "async_impl", False) else (self._info(), None)
         if info.get("type") == "directory":
-            raise UsageError(f"{self.name}: is a directory")
+            raise IsDirectoryError(f"{self.name}: is a directory", filename=self.name)
         size = info.get("size")
         if not isinstance(size, int) or size < 0:
             raise ResourceError(f"{self.name}: its size is not known, so it can't be read by ranges: use open_stream")
@@ -240,7 +242,11 @@ class FsspecStore:
             return ResourceError(f"{self.name}: the file was replaced after it had been opened")
         if status == 416:
             return TruncatedError(f"{self.name}: the file is shorter than it was when it was opened")
-        return fault(error, self.name) if isinstance(error, Exception) else ResourceError(f"{self.name}: {error!r}")
+        return (
+            fault(error, self.name, path=self.name)
+            if isinstance(error, Exception)
+            else ResourceError(f"{self.name}: {error!r}")
+        )
 
     def close(self) -> None:
         """The file system is shared and stays open."""

@@ -1,0 +1,107 @@
+"""The hierarchy of errors: built-in classes, attributes of the operating system, pickling."""
+
+from __future__ import annotations
+
+import copy
+import errno
+import os
+import pickle
+
+import pytest
+
+from bowstring import errors
+from bowstring.errors import BowstringError, translate_os_error
+
+_BUILTIN_CLASSES = [
+    FileNotFoundError,
+    IsADirectoryError,
+    NotADirectoryError,
+    FileExistsError,
+    PermissionError,
+    ConnectionRefusedError,
+    ConnectionResetError,
+    ConnectionAbortedError,
+    BrokenPipeError,
+    BlockingIOError,
+    TimeoutError,
+]
+_NUMBERS = [
+    errno.ENOENT,
+    errno.EISDIR,
+    errno.ENOTDIR,
+    errno.EEXIST,
+    errno.EPERM,
+    errno.EACCES,
+    errno.ECONNREFUSED,
+    errno.ECONNRESET,
+    errno.ECONNABORTED,
+    errno.EPIPE,
+    errno.EAGAIN,
+    errno.ETIMEDOUT,
+    errno.ENOSPC,
+    errno.EMFILE,
+]
+
+
+@pytest.mark.parametrize("number", _NUMBERS, ids=errno.errorcode.__getitem__)
+def test_an_error_of_the_system_keeps_its_built_in_class_and_its_attributes(number: int) -> None:
+    cause = OSError(number, os.strerror(number), "x.arrow")
+    error = translate_os_error(cause, "x.arrow: the message")
+    assert isinstance(error, type(cause))
+    assert isinstance(error, BowstringError)
+    assert isinstance(error, OSError)
+    assert (error.errno, error.strerror, error.filename) == (number, os.strerror(number), "x.arrow")
+    assert str(error) == "x.arrow: the message"
+
+
+@pytest.mark.parametrize("number", _NUMBERS, ids=errno.errorcode.__getitem__)
+def test_an_error_of_the_system_survives_pickling_and_copying(number: int) -> None:
+    error = translate_os_error(OSError(number, os.strerror(number)), "the message", "y.arrow")
+    assert isinstance(error, OSError)
+    error.add_note("a note")
+    others = [pickle.loads(pickle.dumps(error)), copy.copy(error)]
+    for other in others:
+        assert type(other) is type(error)
+        assert str(other) == "the message"
+        assert (other.errno, other.strerror, other.filename) == (number, os.strerror(number), "y.arrow")
+        assert other.__notes__ == ["a note"]
+
+
+@pytest.mark.parametrize("builtin", _BUILTIN_CLASSES)
+def test_an_error_without_a_number_gets_that_of_its_class(builtin: type[OSError]) -> None:
+    error = translate_os_error(builtin("text only"), "the message")
+    assert isinstance(error, builtin)
+    assert isinstance(error, OSError)
+    assert error.errno is not None
+    assert isinstance(OSError(error.errno, ""), builtin)
+
+
+def test_a_subclass_of_os_error_is_recognised_by_its_number() -> None:
+    class LibraryError(OSError):
+        pass
+
+    assert isinstance(translate_os_error(LibraryError(errno.ECONNREFUSED, "no"), "message"), ConnectionRefusedError)
+
+
+def test_an_error_of_this_library_is_translated_to_itself() -> None:
+    error = errors.MissingFileError("message")
+    assert translate_os_error(error, "another") is error
+
+
+def test_every_error_is_pickled_with_its_message() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, BowstringError)]
+    assert len(kinds) > 20
+    for kind in kinds:
+        error = pickle.loads(pickle.dumps(kind("the message")))
+        assert type(error) is kind
+        assert str(error) == "the message"
+
+
+def test_the_docstring_draws_every_class_and_its_built_in_counterpart() -> None:
+    lines = (errors.__doc__ or "").splitlines()
+    for name, kind in vars(errors).items():
+        if isinstance(kind, type) and issubclass(kind, BowstringError) and kind is not BowstringError:
+            line = next((line for line in lines if f"── {name} " in line), None)
+            assert line is not None, name
+            also = line.partition("(also ")[2].rstrip(")")
+            assert not also or also in [base.__name__ for base in kind.__bases__], name
