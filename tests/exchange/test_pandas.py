@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
-from bowstring.errors import DataTypeError, InvalidDataError, UsageError
+from bowstring.errors import DataTypeError, InvalidDataError, UsageError, WouldCopyError
 from tests.addresses import address, data_address
 from tests.exchange.samples import ARRAYS, LONG
 
@@ -100,26 +100,115 @@ def test_rounding_an_integer_is_warned_of(value: int) -> None:
 SHARED = [bs.int8(), bs.uint64(), bs.float32(), bs.timestamp("ns"), bs.duration("s")]
 
 
+@pytest.mark.parametrize("options", [{"copy": False}, {"zero_copy_only": True}], ids=str)
 @pytest.mark.parametrize("type_", SHARED, ids=str)
-def test_memory_is_shared_both_ways_unless_a_copy_is_wanted(type_: bs.DataType) -> None:
+def test_memory_is_shared_both_ways_where_views_are_asked_for(type_: bs.DataType, options: Any) -> None:
     array = bs.array([1, 2, 3], type_)
-    series = array.to_pandas()
+    series = array.to_pandas(**options)
     assert address(series.to_numpy()) == data_address(array)
     assert data_address(bs.Array.from_pandas(series)) == data_address(array)
-    frame = bs.table({"a": array, "b": array}).to_pandas()
+    frame = bs.table({"a": array, "b": array}).to_pandas(**options)
     assert address(frame["b"].to_numpy()) == data_address(array)
-    copied = bs.table({"a": array}).to_pandas(copy=True)
-    assert address(copied["a"].to_numpy()) != data_address(array)
-    copied.iloc[0, 0] = copied.iloc[1, 0]
-    assert array.values(1)[0] == 1
-    writable = array.to_pandas(copy=True)
-    writable[0] = writable[1]
-    assert array.values(1)[0] == 1
+    with pytest.raises(ValueError, match="read-only"):
+        frame.iloc[0, 0] = pd.NaT if type_ in SHARED[3:] else 9
+
+
+VALUES = {
+    "int": (bs.array([1, 2, 3]), 9),
+    "int with nulls": (bs.array([1, None, 3]), 9.0),
+    "float": (bs.array([0.5, 1.5, None]), 9.5),
+    "half": (bs.array([0.5, 1.5, 2.5], bs.float16()), np.float16(9.5)),
+    "bool": (bs.array([True, False, True]), False),
+    "moment": (bs.array([1, 2, None], bs.timestamp("us")), pd.Timestamp("2020-01-01").as_unit("us")),
+    "zoned": (bs.array([1, 2, 3], bs.timestamp("us", "UTC")), pd.Timestamp("2020-01-01", tz="UTC").as_unit("us")),
+    "span": (bs.array([1, 2, 3], bs.duration("ms")), pd.Timedelta(9, "ms").as_unit("ms")),
+    "date": (bs.array([1, 2, 3], bs.date64()), dt.date(2020, 1, 1)),
+    "text": (bs.array(["a", None, "c"]), "new"),
+    "category": (bs.array(["b", "a", "b"]).dictionary_encode(), "a"),
+    "list": (bs.array([[1], None, [2, 3]]), "anything"),
+    "runs": (bs.array([1, 1, 2]).run_end_encode(), 9),
+    "extension": (bs.array([True, False, True], bs.bool8()), False),
+}
+"""Columns, and a value that is put in the first row."""
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *((name, {}) for name in VALUES),
+        *((name, {"dtype_backend": "numpy_nullable"}) for name in VALUES),
+        *((name, {"dtype_backend": "pyarrow"}) for name in ("int", "int with nulls", "float", "moment", "text")),
+    ],
+    ids=str,
+)
+def test_series_and_frames_can_be_edited_without_changing_the_table(name: str, options: Any) -> None:
+    array, value = VALUES[name]
+    table = bs.attach(bs.share(bs.table({"a": array, "b": array})))
+    before = table.to_pydict()
+    two = bs.ChunkedArray([array, array], array.type)
+    for series in (table["a"].chunk(0).to_pandas(**options), two.to_pandas(**options)):
+        series.iloc[0] = value
+        assert series.iloc[0] == value
+    frame = table.to_pandas(**options)
+    frame.loc[0, "a"] = value
+    assert frame.loc[0, "a"] == value
+    assert table.to_pydict() == before
+    pd.testing.assert_series_equal(frame["b"], table.to_pandas(**options)["b"])
+
+
+def test_lists_in_frames_have_memory_of_their_own() -> None:
+    table = bs.attach(bs.share(bs.table({"l": [[1, 2], [3]]})))
+    frame = table.to_pandas()
+    frame["l"][0][0] = 9
+    assert frame["l"][0].tolist() == [9, 2]
+    assert table["l"].to_pylist() == [[1, 2], [3]]
+
+
+def test_columns_of_one_dtype_are_one_block_as_in_pyarrows_frames() -> None:
+    table = bs.table({f"{kind}{n}": bs.array([1, 2], kind) for n in range(60) for kind in (bs.int64(), bs.float32())})
+    frame = table.to_pandas()
+    frame["new"] = 1  # pandas warns of columns in more than 100 blocks
+    assert frame.shape == (2, 121)
+    pd.testing.assert_frame_equal(frame.drop(columns="new"), pa.table(table).to_pandas())
+
+
+def test_frames_without_rows_columns_or_batches_are_editable_too() -> None:
+    schema = bs.schema({"a": bs.int64(), "s": bs.string(), "t": bs.timestamp("us")})
+    empty = bs.Table.from_batches([], schema).to_pandas()
+    pd.testing.assert_frame_equal(empty, pa.schema(schema).empty_table().to_pandas())
+    assert bs.table({"a": [1, 2]}).select([]).to_pandas().shape == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("column", "options"),
+    [
+        (bs.array([1, None]), {}),
+        (bs.array(["a"]), {}),
+        (bs.array([True]), {}),
+        (bs.array([0], bs.date32()), {}),
+        (bs.array(["a"]).dictionary_encode(), {}),
+        (bs.array([[1, 2]], bs.list_(bs.int64(), 2)), {}),
+        (bs.ChunkedArray([bs.array([1]), bs.array([2])], bs.int64()), {}),
+        (bs.array([1]), {"dtype_backend": "numpy_nullable"}),
+        (bs.array([1]), {"types_mapper": lambda _: np.dtype(np.int8)}),
+    ],
+)
+def test_zero_copy_only_refuses_what_would_be_copied(column: Any, options: Any) -> None:
+    with pytest.raises(WouldCopyError):
+        column.to_pandas(zero_copy_only=True, **options)
+    with pytest.raises(WouldCopyError, match="column 'a': "):
+        bs.table({"a": column}).to_pandas(zero_copy_only=True, **options)
+
+
+def test_copies_contradict_zero_copy_only() -> None:
+    with pytest.raises(UsageError, match="copy=True contradicts zero_copy_only=True"):
+        bs.array([1]).to_pandas(copy=True, zero_copy_only=True)
 
 
 def test_moments_with_a_zone_and_category_codes_are_shared() -> None:
     zoned = bs.array([1, 2], bs.timestamp("us", "Europe/Paris"))
-    assert data_address(bs.Array.from_pandas(zoned.to_pandas())) == data_address(zoned)
+    assert data_address(bs.Array.from_pandas(zoned.to_pandas(copy=False))) == data_address(zoned)
+    assert data_address(bs.Array.from_pandas(zoned.to_pandas(zero_copy_only=True))) == data_address(zoned)
     categories = pd.Series(["a", "b", None], dtype="category")
     ours = bs.Array.from_pandas(categories)
     assert data_address(ours) == address(categories.array.codes)

@@ -184,8 +184,9 @@ class Array:
     def to_pandas(self, **options: Unpack[ToPandas]) -> Any:
         """The values as a pandas series (`bowstring.exchange.frames.leaving`, where the options are).
 
-        Shares the memory, read-only, where there are no nulls and NumPy has the type. Raises `MissingExtraError` where
-        pandas is not installed.
+        The series has memory of its own and can be edited; with `copy=False` or `zero_copy_only=True` it shares the
+        memory, read-only, where there are no nulls and NumPy has the type. Raises `MissingExtraError` where pandas is
+        not installed, `WouldCopyError` where `zero_copy_only` is impossible.
         """
         from bowstring.exchange.frames import leaving
 

@@ -51,8 +51,9 @@ class Columns(ABC):
     def to_pandas(self, **options: Unpack[ToPandas]) -> Any:
         """The columns as a pandas frame (`bowstring.exchange.frames.leaving`, where the options are).
 
-        Index, labels and dtypes are restored where the schema's metadata describes them. Memory is shared column by
-        column, as by `Array.to_pandas`, unless `copy=True`. Raises `MissingExtraError` where pandas is not installed,
+        Index, labels and dtypes are restored where the schema's metadata describes them. The frame has memory of its
+        own and can be edited; with `copy=False` or `zero_copy_only=True` it shares memory column by column, as by
+        `Array.to_pandas`. Raises `MissingExtraError` where pandas is not installed,
         `InvalidDataError` for metadata that is not as it should be.
         """
         from bowstring.exchange.frames import leaving

@@ -2,15 +2,15 @@
 
 By default the dtypes are NumPy's, as pyarrow's `to_pandas` chooses them: where there are nulls, integers become float64
 with NaN, moments have NaT, booleans and everything that NumPy has no type for become Python objects with None; text is
-pandas' `str` (from pandas 3 on), dictionaries are categories. Memory is shared where a column is one chunk of numbers
-or moments without nulls, and is then read-only.
+pandas' `str` (from pandas 3 on), dictionaries are categories. Series and frames have memory of their own and can be
+edited. With `copy=False` columns of one chunk of numbers or moments without nulls share theirs, and are read-only.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, TypedDict
 
 import numpy as np
@@ -19,13 +19,14 @@ from bowstring.compute.encoding import run_end_decode
 from bowstring.datatypes import types as t
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Schema
-from bowstring.errors import UsageError
-from bowstring.exchange.frames import described
+from bowstring.errors import UsageError, WouldCopyError
+from bowstring.exchange.frames import blocks, described
 from bowstring.exchange.frames.library import arrow_backed, pandas, strings_dtype
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Values, objects
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.dictionary import decode
+from bowstring.layouts.registry import layout_of
 from bowstring.layouts.scalars.intervals import MonthDayNano
 from bowstring.layouts.scalars.temporal import zone_of
 from bowstring.tabular.chunked import ChunkedArray, joined
@@ -50,7 +51,13 @@ class ToPandas(TypedDict, total=False):
     date_as_object: bool
     """Whether dates become Python's dates, and not datetime64 (True)."""
     copy: bool
-    """Whether nothing is shared, so that series and frames can be written to (False)."""
+    """Whether numbers and moments are copied, so that series and frames can be edited (True); False shares memory,
+    read-only, where it can.
+    """
+    zero_copy_only: bool
+    """Whether to share memory, as with `copy=False`, and raise `WouldCopyError` for a column that would be copied
+    (False).
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,8 @@ class Options:
     ignore_metadata: bool = False
     integer_object_nulls: bool = False
     date_as_object: bool = True
-    copy: bool = False
+    copy: bool = True
+    zero_copy_only: bool = False
 
 
 def options_of(given: ToPandas) -> Options:
@@ -73,13 +81,17 @@ def options_of(given: ToPandas) -> Options:
     made = Options(**given)
     if made.dtype_backend not in ("numpy", "numpy_nullable", "pyarrow"):
         raise UsageError(f"dtype_backend is 'numpy', 'numpy_nullable' or 'pyarrow', not {made.dtype_backend!r}")
+    if made.zero_copy_only:
+        if given.get("copy"):
+            raise UsageError("to_pandas: copy=True contradicts zero_copy_only=True")
+        made = replace(made, copy=False)
     return made
 
 
 def series(column: Array | ChunkedArray, given: ToPandas) -> Any:
     """A column as a series without a name."""
     options = options_of(given)
-    return _named(_column(_chunked(column), options), options.copy)
+    return _named(_column(_chunked(column), options))
 
 
 def frame(schema: Schema, columns: Sequence[Array | ChunkedArray], num_rows: int, given: ToPandas) -> Any:
@@ -89,10 +101,24 @@ def frame(schema: Schema, columns: Sequence[Array | ChunkedArray], num_rows: int
     description = None if options.ignore_metadata else described.read(schema)
     names = schema.names
     dtypes = {} if description is None else _stored_dtypes(description)
-    made = [_column(_chunked(c), options, dtypes.get(n)) for n, c in zip(names, columns, strict=True)]
-    index, of_index = _index(description, names, made, num_rows)
+
+    def values_of(number: int) -> Any:
+        try:
+            return _column(_chunked(columns[number]), options, dtypes.get(names[number]))
+        except WouldCopyError as error:
+            raise WouldCopyError(f"column {names[number]!r}: {error}") from None
+
+    index, of_index = _index(description, names, values_of, num_rows)
     kept = [number for number in range(len(names)) if number not in of_index]
-    found = pd.DataFrame({at: _named(made[number]) for at, number in enumerate(kept)}, copy=options.copy)
+    if options.copy:
+        sources = []
+        for number in kept:
+            column = _chunked(columns[number])
+            dtype = _plain_dtype(column, options, dtypes.get(names[number]))
+            sources.append((values_of(number) if dtype is None else column, dtype))
+        found = blocks.frame_of(sources, num_rows)
+    else:
+        found = pd.DataFrame({at: _named(values_of(number)) for at, number in enumerate(kept)}, copy=False)
     found.index = index
     found.columns = described.labels([names[number] for number in kept], description)
     if description is not None:
@@ -100,9 +126,9 @@ def frame(schema: Schema, columns: Sequence[Array | ChunkedArray], num_rows: int
     return found
 
 
-def _named(values: Any, copy: bool = False) -> Any:
-    """A series of just these values: of Python objects pandas would find out a dtype of its own."""
-    return pandas().Series(values, dtype=values.dtype, copy=copy)
+def _named(values: Any) -> Any:
+    """A series of just these values, not copied: of Python objects pandas would find out a dtype of its own."""
+    return pandas().Series(values, dtype=values.dtype, copy=False)
 
 
 def _chunked(column: Array | ChunkedArray) -> ChunkedArray:
@@ -113,7 +139,7 @@ def _chunked(column: Array | ChunkedArray) -> ChunkedArray:
 
 
 def _index(
-    description: described.Description | None, names: list[str], made: list[Any], num_rows: int
+    description: described.Description | None, names: list[str], values_of: Callable[[int], Any], num_rows: int
 ) -> tuple[Any, set[int]]:
     """The index, and which columns it is made of."""
     pd = pandas()
@@ -128,7 +154,7 @@ def _index(
             number = names.index(entry)
             used.add(number)
             name = description.columns.get(entry, {}).get("name") if description else None
-            levels.append(pd.Index(_named(made[number]), name=name))
+            levels.append(pd.Index(_named(values_of(number)), name=name))
             labels.append(name)
     if not levels:
         return pd.RangeIndex(num_rows), used
@@ -163,6 +189,12 @@ def _nullable() -> dict[str, Any]:
 def _column(column: ChunkedArray, options: Options, stored: Any = None) -> Any:
     """A NumPy array or one of pandas' arrays."""
     type_ = column.type
+    if options.zero_copy_only:
+        _refuse_copies(column, options, stored)
+    elif options.copy and (plain := _plain_dtype(column, options, stored)) is not None:
+        values = np.empty(len(column), plain)
+        blocks.write(column, values)
+        return values
     dtype = options.types_mapper(type_) if options.types_mapper is not None else None
     if dtype is None and options.dtype_backend == "pyarrow":
         return arrow_backed(column)
@@ -178,6 +210,32 @@ def _column(column: ChunkedArray, options: Options, stored: Any = None) -> Any:
 
 
 _TEXTS = (t.Utf8, t.LargeUtf8, t.Utf8View)
+_PLAIN = (t.Int, t.FloatingPoint, t.Timestamp, t.Duration)
+
+
+def _plain_dtype(column: ChunkedArray, options: Options, stored: Any) -> np.dtype[Any] | None:
+    """The NumPy dtype of numbers and moments that become NumPy's, chunk by chunk; None for any other column. Warns of
+    integers that their dtype rounds.
+    """
+    type_ = column.type
+    is_numpy = options.dtype_backend == "numpy" and stored is None
+    if not (is_numpy and isinstance(type_, _PLAIN)) or getattr(type_, "timezone", None) is not None:
+        return None
+    if options.types_mapper is not None and options.types_mapper(type_) is not None:
+        return None
+    if isinstance(type_, t.Int) and column.null_count:
+        if options.integer_object_nulls:
+            return None
+        _warn_of_rounding(column)
+        return np.dtype(np.float64)
+    return layout_of(type_).build([]).to_numpy().dtype
+
+
+def _refuse_copies(column: ChunkedArray, options: Options, stored: Any) -> None:
+    is_default = options.types_mapper is None and options.dtype_backend == "numpy" and stored is None
+    if not (is_default and isinstance(column.type, _PLAIN)):
+        raise WouldCopyError(f"{column.type} does not become pandas' values without copying")
+    column.to_numpy(zero_copy_only=True)
 
 
 def _default(array: Array, options: Options) -> Any:
@@ -202,27 +260,43 @@ def _numbers(array: Array, options: Options) -> Any:
     if array.null_count and isinstance(array.type, t.Int):
         if options.integer_object_nulls:
             return objects(array.to_pylist())
-        _warn_of_rounding(array)
-    return array.to_numpy(zero_copy_only=False)
+        _warn_of_rounding(_chunked(array))
+    return _numpy(array, options)
 
 
-def _warn_of_rounding(array: Array) -> None:
-    slots, mask = array.values(1), array.mask()
-    if slots.dtype.itemsize < 8 or mask is None:
-        return
-    beyond = mask & ((slots > _EXACT) | (slots < -_EXACT) if slots.dtype.kind == "i" else slots > _EXACT)
-    inexact = [value for value in slots[beyond].tolist() if int(float(value)) != value]
-    if inexact:
+def _numpy(array: Array, options: Options) -> Values:
+    return _own(array.to_numpy(zero_copy_only=False), options)
+
+
+def _own(values: Values, options: Options) -> Values:
+    """The values, copied if their memory is the table's and must not be shared."""
+    return values.copy() if options.copy and not values.flags.writeable else values
+
+
+def _warn_of_rounding(column: ChunkedArray) -> None:
+    inexact = next((value for chunk in column.chunks for value in _rounded(chunk)), None)
+    if inexact is not None:
         warnings.warn(
-            f"{array.type} with nulls becomes float64, which rounds {inexact[0]}: integer_object_nulls=True or "
+            f"{column.type} with nulls becomes float64, which rounds {inexact}: integer_object_nulls=True or "
             "dtype_backend='numpy_nullable' keeps it",
             UserWarning,
             stacklevel=2,
         )
 
 
-def _moments(array: Array, _: Options) -> Any:
-    values = array.to_numpy(zero_copy_only=False)
+def _rounded(array: Array) -> list[int]:
+    """The integers that are not exact as float64."""
+    slots, mask = array.values(1), array.mask()
+    if slots.dtype.itemsize < 8:
+        return []
+    beyond = (slots > _EXACT) | (slots < -_EXACT) if slots.dtype.kind == "i" else slots > _EXACT
+    if mask is not None:
+        beyond &= mask
+    return [value for value in slots[beyond].tolist() if int(float(value)) != value]
+
+
+def _moments(array: Array, options: Options) -> Any:
+    values = _numpy(array, options)
     zone = getattr(array.type, "timezone", None)
     if zone is None:
         return values
@@ -300,7 +374,7 @@ def _extended(array: Array, options: Options) -> Any:
     kind: Any = type(array.type)
     if kind.decode is ExtensionType.decode and kind.from_storage_numpy is ExtensionType.from_storage_numpy:
         return _default(array.storage, options)
-    values = objects([]) if array.null_count else array.to_numpy(zero_copy_only=False)
+    values = objects([]) if array.null_count else _numpy(array, options)
     if values.ndim == 1 and values.dtype.kind in "biufmM":
         return values
     return objects(array.to_pylist())
@@ -351,7 +425,7 @@ def _of_dtype(column: ChunkedArray, dtype: Any, options: Options) -> Any:
     if str(dtype) in _nullable() and _masked_dtype(column.type) == dtype:
         return _masked(column.combine_chunks(), options)
     if isinstance(dtype, np.dtype) or not hasattr(dtype, "construct_array_type"):
-        return np.asarray(column, dtype)
+        return _own(np.asarray(column, dtype), options)
     return pd.array(objects(column.to_pylist()), dtype=dtype)
 
 
