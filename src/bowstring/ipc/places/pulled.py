@@ -27,6 +27,12 @@ class PulledSource:
         """The next bytes; fewer only at the end."""
         return self.read_buffer(size_bytes).to_bytes() if size_bytes else b""
 
+    def read_some(self, target: memoryview) -> int:
+        """Fill a part of `target` with the next bytes; how many there were, 0 at the end."""
+        size_bytes = self._pull(target) if target.nbytes else 0
+        self.position += size_bytes
+        return size_bytes
+
     def read_buffer(self, size_bytes: int) -> Buffer:
         """The next bytes in fresh memory, aligned to 64 bytes; fewer only at the end."""
         if size_bytes == 0:

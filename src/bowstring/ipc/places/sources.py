@@ -6,7 +6,7 @@ import io
 import os
 import socket
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -104,8 +104,10 @@ def in_order(source: Any) -> MemorySource | PulledSource:
         if local:
             return _mapped_path(local)
         name = source if isinstance(source, str) else source.path
-        held = stores.opened(*place) if place is not None else stores.unpacked(source)
-        return PulledSource(_guarded(lambda view: _read_into(held, view), name, name), name, held.close)
+        files = (stores.opened(*place),) if place is not None else stores.unpacked(source)
+        return PulledSource(
+            _guarded(lambda view: _read_into(files[0], view), name, name), name, lambda: _close_all(files)
+        )
     if isinstance(source, str | os.PathLike):
         return _mapped_path(source)
     memory = _as_memory(source)
@@ -200,6 +202,12 @@ def _is_descriptor(source: Any) -> bool:
 def _binary(source: Any) -> Any:
     """The bytes behind a file object that gives text, such as standard input; any other object as it is."""
     return getattr(source, "buffer", source)
+
+
+def _close_all(files: Iterable[Any]) -> None:
+    """Close file objects, in this order."""
+    for file in files:
+        file.close()
 
 
 def _fill(source: Any, view: memoryview) -> int:

@@ -90,6 +90,8 @@ def local_path(files: Any, path: str) -> str | None:
 def opened(files: Any, path: str, mode: str = "rb", **options: Any) -> Any:
     """A file object of fsspec's."""
     try:
+        if mode == "rb" and "http" in files.protocol:
+            options |= _http_stream_options()
         return files.open(path, mode, **options)
     except NotImplementedError:
         raise UsageError(f"{path}: {type(files).__name__} is not for writing") from None
@@ -97,12 +99,26 @@ def opened(files: Any, path: str, mode: str = "rb", **options: Any) -> Any:
         raise fault(error, path, "opened", path) from error
 
 
-def unpacked(source: Any) -> Any:
-    """What `fsspec.open` gives for a file that is decompressed, opened."""
+def unpacked(source: Any) -> tuple[Any, Any]:
+    """What `fsspec.open` gives for a file that is decompressed, opened: the file object, and the one that it reads."""
+    packed = opened(source.fs, source.path)
     try:
-        return source.open()
+        from fsspec.compression import compr
+
+        return compr[source.compression](packed, mode="r"), packed
     except Exception as error:
+        packed.close()
         raise fault(error, source.path, "opened", source.path) from error
+
+
+def _http_stream_options() -> dict[str, Any]:
+    """Options for reading a file of a web server to its end with one request, as not all servers support ranges.
+
+    The size is not asked for, and not used. A transfer may take any time, as long as some bytes arrive.
+    """
+    from aiohttp import ClientTimeout
+
+    return {"block_size": 0, "size": 1, "timeout": ClientTimeout(total=None, sock_read=_TIMEOUT_S)}
 
 
 class Upload:
