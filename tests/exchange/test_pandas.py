@@ -109,7 +109,9 @@ def test_memory_is_shared_both_ways_where_views_are_asked_for(type_: bs.DataType
     assert data_address(bs.Array.from_pandas(series)) == data_address(array)
     frame = bs.table({"a": array, "b": array}).to_pandas(**options)
     assert address(frame["b"].to_numpy()) == data_address(array)
-    with pytest.raises(ValueError, match="read-only"):
+    with pytest.raises(
+        ValueError, match=r"read-only|Incompatible"
+    ):  # the latter is what pandas makes of it for moments
         frame.iloc[0, 0] = pd.NaT if type_ in SHARED[3:] else 9
 
 
