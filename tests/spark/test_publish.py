@@ -93,9 +93,44 @@ def test_empty_frames_and_partitions_keep_their_schema(spark: SparkSession, part
     if partitions == 0:
         frame = spark.createDataFrame([], "id long")
     with publish(frame) as published:
-        table = bs.connect(published).read_all()
-        assert table.to_pydict() == {"id": [1] if partitions == 5 else []}
-        assert table.schema == published.schema
+        for target in (published, published.uris):
+            table = bs.connect(target).read_all()
+            assert table.to_pydict() == {"id": [1] if partitions == 5 else []}
+            assert table.schema == published.schema
+        assert kept(published)[published.name]["partitions"] == len(published.uris) == 1
+        assert published.num_rows == table.num_rows
+
+
+ZONES = ["GMT+8", "Z", "+08:00", "+8", "+01:30:15", "UTC+8", "UT", "EST", "GMT0", "Asia/Tokyo"]
+
+
+def test_timestamps_can_be_read_whatever_the_time_zone_of_the_session(spark: SparkSession) -> None:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        for zone in ZONES:
+            spark.conf.set("spark.sql.session.timeZone", zone)
+            frame = spark.sql("select t, array(t) as ts from values (timestamp '2024-07-01 12:00:00') as rows(t)")
+            spark_table = frame.toArrow()
+            with publish(frame) as published:
+                table = bs.connect(published).read_all()
+            assert table.schema == published.schema
+            assert pa.table(table).schema.types == spark_table.schema.types, zone
+            assert table.to_pydict() == pa.table(table).to_pydict() == spark_table.to_pydict(), zone
+            assert table.to_pandas()["t"][0] == spark_table.to_pandas()["t"][0], zone
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
+
+
+def test_strings_have_64_bit_offsets_where_the_session_prefers_them(spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "true")
+    try:
+        with publish(spark.range(2).selectExpr("string(id) as s", "array(binary('x')) as b")) as published:
+            table = bs.connect(published).read_all()
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.useLargeVarTypes")
+    assert table.schema == published.schema
+    assert table.schema["s"].type == bs.large_utf8()
+    assert table.to_pydict() == {"s": ["0", "1"], "b": [[b"x"], [b"x"]]}
 
 
 def test_names_with_dots_and_names_used_twice_arrive(spark: SparkSession) -> None:

@@ -9,7 +9,7 @@ import pytest
 from bowstring.datatypes import types as arrow
 from bowstring.datatypes.field import Field, Schema, field, schema
 from bowstring.errors import UnsupportedTypeError
-from bowstring.spark.types import METADATA_KEY, all_nullable, arrow_schema, spark_schema
+from bowstring.spark.types import METADATA_KEY, all_nullable, arrow_schema, spark_schema, with_utc_timestamps
 
 sql = pytest.importorskip("pyspark.sql.types")
 
@@ -43,8 +43,23 @@ def test_a_flat_type_goes_there_and_back(name: str, arrow_type: arrow.DataType) 
     assert spark_schema(there) == one(getattr(sql, name)())
 
 
-def test_timestamps_are_shown_in_the_zone_that_was_asked_for() -> None:
-    assert arrow_schema(one(sql.TimestampType()), "Asia/Tokyo")["c"].type == arrow.timestamp("us", "Asia/Tokyo")
+def test_strings_and_binaries_have_64_bit_offsets_where_the_session_prefers_them() -> None:
+    nested = sql.StructType(
+        [sql.StructField("c", sql.ArrayType(sql.StringType())), sql.StructField("d", sql.BinaryType())]
+    )
+    element = field("element", arrow.LargeUtf8())
+    expected = schema([("c", arrow.List(element)), ("d", arrow.LargeBinary())])
+    assert arrow_schema(nested, prefers_large_types=True) == expected
+
+
+def test_timestamps_with_a_zone_are_labelled_utc_at_every_depth() -> None:
+    def nested(zone: str) -> Schema:
+        moment = arrow.timestamp("us", zone)
+        inner = arrow.struct([("m", arrow.map_(arrow.Utf8(), moment)), ("naive", arrow.timestamp("us"))])
+        fields = [field("at", moment, nullable=False, metadata={"a": "b"}), field("list", arrow.list_(inner))]
+        return schema(fields, metadata={"c": "d"})
+
+    assert with_utc_timestamps(nested("GMT+8")).equals(nested("UTC"), check_metadata=True)
 
 
 def test_nested_types_keep_their_nullability_on_the_way_to_arrow_and_lose_it_on_the_way_back() -> None:

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bowstring.datatypes.field import Schema
 from bowstring.errors import BowstringError, MissingFileError, translate_os_error
-from bowstring.exchange.cdata import import_batch
+from bowstring.exchange.cdata import export_schema, import_batch, import_schema
 from bowstring.ipc import framing
 from bowstring.ipc.api import new_file, open_file, open_stream
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.writers import FileWriter
-from bowstring.spark.types import spark_schema
+from bowstring.spark.types import spark_schema, with_utc_timestamps
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -63,20 +64,24 @@ def write_batches(path: Path, batches: Iterator[Any], *, fsync: bool) -> Written
         raise translate_os_error(problem, f"{path}: cannot be written: {problem.strerror}") from problem
 
 
-def write_rows(sink: Path | int, batches: Iterator[Any]) -> tuple[int, int]:
-    """Write the pyarrow batches that have rows as an uncompressed, 64-byte aligned Arrow file: how many rows, and
-    batches. Nothing is written where there is not a single row.
+def write_rows(sink: Path | int, batches: Iterator[Any], schema: Schema | None = None) -> tuple[int, int]:
+    """Write the pyarrow batches that have rows as an uncompressed, 64-byte aligned Arrow file, and return the numbers
+    of rows and batches. Write nothing if there is not a single row.
+
+    The file has the batches' types, with timestamps labelled UTC. `schema` gives the columns' names, nullability and
+    metadata; they are the batches' own by default.
     """
     rows = count = 0
     writer: FileWriter | None = None
     try:
-        for theirs in batches:
-            if theirs.num_rows == 0:
+        for batch in batches:
+            if batch.num_rows == 0:
                 continue
-            batch = import_batch(theirs)
             if writer is None:
-                writer = new_file(sink, batch.schema, alignment=64)
-            writer.write_batch(batch)
+                written_schema = _written_schema(import_schema(batch.schema), schema)
+                writer = new_file(sink, written_schema, alignment=64)
+            _, array = batch.__arrow_c_array__()
+            writer.write_batch(import_batch((export_schema(written_schema), array)))
             rows += batch.num_rows
             count += 1
         if writer is not None:
@@ -85,6 +90,13 @@ def write_rows(sink: Path | int, batches: Iterator[Any]) -> tuple[int, int]:
         if writer is not None:
             writer.abandon()  # which does nothing once it is closed
     return rows, count
+
+
+def _written_schema(schema: Schema, names: Schema | None) -> Schema:
+    utc = with_utc_timestamps(schema)
+    if names is None:
+        return utc
+    return Schema(tuple(name.with_type(field.type) for name, field in zip(names, utc, strict=True)))
 
 
 def describe(path: Path) -> Description:

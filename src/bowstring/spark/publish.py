@@ -27,14 +27,17 @@ from bowstring.memory.closing import Closing
 from bowstring.memory.region import Region
 from bowstring.serving.keeping import DEFAULT_TTL_S, Keeper, KeeperKey
 from bowstring.serving.processes import Process
+from bowstring.serving.storing import store
 from bowstring.spark.batches import write_rows
 from bowstring.spark.session import BEST_MAX_BYTES_PER_BATCH
 from bowstring.spark.types import arrow_schema
+from bowstring.tabular.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _RESULT = "partition int, attempt long, host string, is_here boolean, rows long, nbytes long, uri string"
+_LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 _MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 _KEEPER_S = 120.0
@@ -47,7 +50,10 @@ _setting = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition of a published data set: where it is, and how much. Those without rows have no URI."""
+    """One partition of a published data set: where it is, and how much.
+
+    Those without rows have no URI, except for the first partition of a data set without any rows.
+    """
 
     number: int
     uri: str | None
@@ -75,7 +81,9 @@ class Published(Closing):
 
     @property
     def uris(self) -> tuple[str, ...]:
-        """The URI of each partition that has rows, in the partitions' order. Raises `ClosedError`."""
+        """The URI of each partition that has rows, in the partitions' order; of one empty partition, with the schema,
+        if none has rows. Raises `ClosedError`.
+        """
         if self._is_closed:
             raise ClosedError(f"data set {self.name}: it was used after it was closed")
         return tuple(partition.uri for partition in self.partitions if partition.uri is not None)
@@ -136,18 +144,21 @@ def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TT
     if not hasattr(df, "mapInArrow"):
         raise UsageError(f"publish: expected a Spark data frame, not {type(df).__name__}")
     spark = df.sparkSession
-    schema = arrow_schema(df.schema, spark.conf.get("spark.sql.session.timeZone") or "UTC")
+    schema = arrow_schema(df.schema, prefers_large_types=spark.conf.get(_LARGE_TYPES) == "true")
     dataset = f"{name or 'data'}-{secrets.token_hex(8)}"
     key = _keeper_key(ttl_s)
     try:
         with _set(spark, _MAX_BYTES, str(BEST_MAX_BYTES_PER_BATCH)):
-            job = _numbered(df).mapInArrow(_writer(dataset, key, df.columns), _RESULT)
+            job = _numbered(df).mapInArrow(_writer(dataset, key, schema), _RESULT)
             rows = sorted(job.collect(), key=lambda row: row.partition)
         _commit(dataset, key, {row.partition: row.attempt for row in rows if row.is_here and row.uri is not None})
+        partitions = [Partition(r.partition, r.uri, r.host, r.rows, r.nbytes) for r in rows]
+        if all(partition.uri is None for partition in partitions):
+            partitions[:1] = [_put_empty(dataset, schema, key)]
     except BaseException:
         _drop(dataset, key)
         raise
-    return Published(dataset, schema, [Partition(r.partition, r.uri, r.host, r.rows, r.nbytes) for r in rows], key)
+    return Published(dataset, schema, partitions, key)
 
 
 def _numbered(df: DataFrame) -> DataFrame:
@@ -187,6 +198,15 @@ def _set(spark: SparkSession, setting: str, value: str) -> Iterator[None]:
                 spark.conf.set(setting, before)
 
 
+def _put_empty(dataset: str, schema: Schema, key: KeeperKey) -> Partition:
+    """Partition 0 of a data set without rows, kept on this host, so that it has a URI to read the schema from."""
+    region, _ = store(Table(schema, []), f"{dataset}/0")
+    with region, Keeper.open(key, timeout_s=_KEEPER_S) as keeper:
+        uri = keeper.put(dataset, (0, 0), region, rows=0, ttl_s=key.ttl_s)
+    _commit(dataset, key, {0: 0})
+    return Partition(0, uri, os.uname().nodename, 0, region.size_bytes)
+
+
 def _commit(dataset: str, key: KeeperKey, attempts: dict[int, int]) -> None:
     if not attempts:
         return
@@ -211,7 +231,7 @@ def _drop(dataset: str, key: KeeperKey) -> None:
         pass  # nothing was kept, or it is gone already
 
 
-def _writer(dataset: str, key: KeeperKey, names: Sequence[str]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _writer(dataset: str, key: KeeperKey, schema: Schema) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """What runs on the executors for each partition: its batches in, one row about it out."""
 
     def write(batches: Iterator[Any]) -> Iterator[Any]:
@@ -221,7 +241,9 @@ def _writer(dataset: str, key: KeeperKey, names: Sequence[str]) -> Callable[[Ite
         context = TaskContext.get()
         assert context is not None
         partition, attempt = context.partitionId(), context.taskAttemptId()
-        region, rows = _written((_named(batch, names) for batch in batches), f"{dataset}/{partition}")
+        region, rows = _written(
+            (batch.select(range(len(schema))) for batch in batches), schema, f"{dataset}/{partition}"
+        )
         uri = None
         if region is not None:
             with region, Keeper.open(key, timeout_s=_KEEPER_S) as keeper:
@@ -242,12 +264,8 @@ def _writer(dataset: str, key: KeeperKey, names: Sequence[str]) -> Callable[[Ite
     return write
 
 
-def _named(theirs: Any, names: Sequence[str]) -> Any:
-    return theirs.select(range(len(names))).rename_columns(names)
-
-
-def _written(batches: Iterator[Any], name: str) -> tuple[Region | None, int]:
+def _written(batches: Iterator[Any], schema: Schema, name: str) -> tuple[Region | None, int]:
     """The batches that Spark hands over, as an Arrow file in sealed memory; None where there is not a row."""
     with Region.writer(name) as memory:
-        rows, _ = write_rows(memory.fileno(), batches)
+        rows, _ = write_rows(memory.fileno(), batches, schema)
         return (memory.seal(), rows) if rows else (None, 0)

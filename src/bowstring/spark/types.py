@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bowstring.datatypes import types as arrow
@@ -23,18 +24,44 @@ METADATA_KEY = b"SPARK::metadata::json"
 """Where Spark keeps the metadata of a column in the metadata of an Arrow field, as JSON."""
 SPARK_MAX_DIGITS = 38
 
-_ToArrow: TypeAlias = "Callable[[Any, str, str], arrow.DataType]"
+_ToArrow: TypeAlias = "Callable[[Any, str, bool], arrow.DataType]"
 _ToSpark: TypeAlias = "Callable[[Any, str], SparkType]"
 
 
-def arrow_schema(schema: StructType, timezone: str = "UTC") -> Schema:
-    """The Arrow schema that Spark's batches of `schema` have; timestamps are shown in `timezone`, the session's or UTC.
+def arrow_schema(schema: StructType, *, prefers_large_types: bool = False) -> Schema:
+    """The Arrow schema of `schema`, as ``DataFrame.toArrow`` gives it: timestamps are labelled UTC, whatever the
+    session's time zone. With `prefers_large_types`, strings and binaries have 64-bit offsets.
 
     Raises:
         UnsupportedTypeError: a type has no Arrow counterpart that Spark's Python side takes; the message has its
             column path.
     """
-    return Schema(tuple(_arrow_field(field, field.name, timezone) for field in schema.fields))
+    return Schema(tuple(_arrow_field(field, field.name, prefers_large_types) for field in schema.fields))
+
+
+def with_utc_timestamps(schema: Schema) -> Schema:
+    """`schema` with the label UTC on all timestamps that have a time zone; their values are relative to UTC anyway.
+
+    Spark labels the batches that it sends to Python with the session's time zone, whose names ("GMT+8", "Z") Arrow's
+    readers often do not know.
+    """
+    return Schema(tuple(map(_field_in_utc, schema)), schema.pairs)
+
+
+def _in_utc(data_type: arrow.DataType) -> arrow.DataType:
+    if isinstance(data_type, arrow.Timestamp):
+        return data_type if data_type.timezone is None else replace(data_type, timezone="UTC")
+    if isinstance(data_type, arrow.List):
+        return arrow.List(_field_in_utc(data_type.value_field))
+    if isinstance(data_type, arrow.Map):
+        return replace(data_type, entries_field=_field_in_utc(data_type.entries_field))
+    if isinstance(data_type, arrow.Struct):
+        return arrow.Struct(tuple(map(_field_in_utc, data_type.children)))
+    return data_type
+
+
+def _field_in_utc(field: Field) -> Field:
+    return field.with_type(_in_utc(field.type))
 
 
 def spark_schema(schema: Schema) -> StructType:
@@ -72,37 +99,37 @@ def all_nullable(schema: StructType) -> StructType:
 _NULLABILITY = frozenset(("nullable", "containsNull", "valueContainsNull"))
 
 
-def _arrow_field(field: Any, path: str, timezone: str) -> Field:
+def _arrow_field(field: Any, path: str, large: bool) -> Field:
     pairs = ((METADATA_KEY, json.dumps(field.metadata).encode()),) if field.metadata else ()
-    return Field(field.name, _arrow_type(field.dataType, path, timezone), field.nullable, pairs)
+    return Field(field.name, _arrow_type(field.dataType, path, large), field.nullable, pairs)
 
 
-def _arrow_type(data_type: Any, path: str, timezone: str) -> arrow.DataType:
+def _arrow_type(data_type: Any, path: str, large: bool) -> arrow.DataType:
     make = _TO_ARROW.get(type(data_type).__name__)
     if make is None:
         raise UnsupportedTypeError(
             f"column {path}: Spark's type {data_type.simpleString()} has no Arrow counterpart that Spark's Python takes"
         )
-    return make(data_type, path, timezone)
+    return make(data_type, path, large)
 
 
 def _always(arrow_type: arrow.DataType) -> _ToArrow:
-    return lambda _data_type, _path, _timezone: arrow_type
+    return lambda _data_type, _path, _large: arrow_type
 
 
-def _arrow_list(data_type: Any, path: str, timezone: str) -> arrow.DataType:
-    element = _arrow_type(data_type.elementType, f"{path}[]", timezone)
+def _arrow_list(data_type: Any, path: str, large: bool) -> arrow.DataType:
+    element = _arrow_type(data_type.elementType, f"{path}[]", large)
     return arrow.List(Field("element", element, data_type.containsNull))
 
 
-def _arrow_map(data_type: Any, path: str, timezone: str) -> arrow.DataType:
-    key = Field("key", _arrow_type(data_type.keyType, f"{path}{{key}}", timezone), nullable=False)
-    value = _arrow_type(data_type.valueType, f"{path}{{value}}", timezone)
+def _arrow_map(data_type: Any, path: str, large: bool) -> arrow.DataType:
+    key = Field("key", _arrow_type(data_type.keyType, f"{path}{{key}}", large), nullable=False)
+    value = _arrow_type(data_type.valueType, f"{path}{{value}}", large)
     return arrow.map_(key, Field("value", value, data_type.valueContainsNull))
 
 
-def _arrow_struct(data_type: Any, path: str, timezone: str) -> arrow.DataType:
-    return arrow.Struct(tuple(_arrow_field(field, f"{path}.{field.name}", timezone) for field in data_type.fields))
+def _arrow_struct(data_type: Any, path: str, large: bool) -> arrow.DataType:
+    return arrow.Struct(tuple(_arrow_field(field, f"{path}.{field.name}", large) for field in data_type.fields))
 
 
 _TO_ARROW: Mapping[str, _ToArrow] = {
@@ -114,12 +141,12 @@ _TO_ARROW: Mapping[str, _ToArrow] = {
     "LongType": _always(arrow.Int(64)),
     "FloatType": _always(arrow.FloatingPoint(32)),
     "DoubleType": _always(arrow.FloatingPoint(64)),
-    "DecimalType": lambda data_type, _path, _timezone: arrow.Decimal(data_type.precision, data_type.scale),
-    "StringType": _always(arrow.Utf8()),
-    "BinaryType": _always(arrow.Binary()),
+    "DecimalType": lambda data_type, _path, _large: arrow.Decimal(data_type.precision, data_type.scale),
+    "StringType": lambda _data_type, _path, large: arrow.LargeUtf8() if large else arrow.Utf8(),
+    "BinaryType": lambda _data_type, _path, large: arrow.LargeBinary() if large else arrow.Binary(),
     "DateType": _always(arrow.Date("day")),
     "TimeType": _always(arrow.Time("ns")),
-    "TimestampType": lambda _data_type, _path, timezone: arrow.Timestamp("us", timezone),
+    "TimestampType": _always(arrow.Timestamp("us", "UTC")),
     "TimestampNTZType": _always(arrow.Timestamp("us")),
     "DayTimeIntervalType": _always(arrow.Duration("us")),
     "ArrayType": _arrow_list,
