@@ -187,6 +187,8 @@ class Schema:
     source: tuple[Field, ...] | LateFields
     """The fields as they were handed in: a reader's are made when they are asked for."""
     pairs: Metadata = ()
+    _indices: dict[str, int] = _slot(default_factory=dict, init=False)
+    """The position of each name that was looked up."""
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -216,9 +218,12 @@ class Schema:
         Raises `NotFoundError` where there is no such field or several have that name.
         """
         if isinstance(key, str):
+            index = self._indices.get(key)
+            if index is not None:
+                return index
             found = self._named(key)
             if len(found) == 1:
-                return found[0]
+                return self._indices.setdefault(key, found[0])
             if found:
                 raise NotFoundError(f"{len(found)} columns are called {key!r} (at {found}): take one by its index")
             raise NotFoundError(f"no column is called {key!r}; there are {_some(self.names)}")

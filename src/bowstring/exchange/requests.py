@@ -8,7 +8,7 @@ values than there are. A request for other columns than there are is an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from bowstring.datatypes import types as t
@@ -31,7 +31,7 @@ def fitted_array(array: Array, requested: object) -> Array:
     return _fitted_chunks([array], _wanted(requested).type)[0]
 
 
-def fitted_chunks(chunks: list[Array], type_: t.DataType, requested: object) -> tuple[list[Array], t.DataType]:
+def fitted_chunks(chunks: Sequence[Array], type_: t.DataType, requested: object) -> tuple[Sequence[Array], t.DataType]:
     """The chunks of one column and their type, as `fitted_array`: all of them, or none."""
     if requested is None:
         return chunks, type_
@@ -75,7 +75,7 @@ def _wanted(requested: object) -> Field:
     return read_field(abi.pointer(requested, abi.SCHEMA_CAPSULE))
 
 
-def _fitted_chunks(chunks: list[Array], wanted: t.DataType) -> list[Array]:
+def _fitted_chunks(chunks: Sequence[Array], wanted: t.DataType) -> Sequence[Array]:
     if chunks[0].type == wanted or not _alike(chunks[0].type, wanted):
         return chunks
     try:

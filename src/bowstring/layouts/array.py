@@ -168,6 +168,8 @@ class Array:
         `InvalidDataError` where the buffers do not hold such values, and `LimitError` where there would be many more
         values than the array has bytes (`bowstring.layouts.gather`).
         """
+        if self.length == 1:
+            return [self.layout.value_at(self, 0)]
         check_length(self)
         return self.layout.to_pylist(self)
 
@@ -247,7 +249,7 @@ class Array:
             if step == 1:
                 return self.slice(start, max(stop - start, 0))
             return self.take(np.arange(start, stop, step, dtype=np.int64))
-        return self.slice(index_within(key, self.length), 1).to_pylist()[0]
+        return self.layout.value_at(self, index_within(key, self.length))
 
     # Structure
 

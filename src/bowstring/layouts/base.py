@@ -153,6 +153,10 @@ class Layout(ABC):
     def to_pylist(self, array: Array) -> list[Any]:
         """The values as Python objects, None for null."""
 
+    def value_at(self, array: Array, index: int) -> Any:
+        """The value of one slot, counted from the first of the array, as a Python object; None for null."""
+        return self.to_pylist(array.slice(index, 1))[0]
+
     def numbers(self, array: Array) -> Values | None:
         """The slots as NumPy's numbers or booleans, shape (length,), whatever lies in null ones; None where values are
         no such.
@@ -223,6 +227,12 @@ def validity_of(mask: npt.NDArray[np.bool_] | None) -> Buffer | None:
 def split_nulls(values: Sequence[Any], fill: Any) -> tuple[Sequence[Any], Mask | None]:
     """Values with `fill` in the place of None, and the mask of those that are not None (None where all are)."""
     return nulls_filled(list(values), fill)
+
+
+def is_null_at(array: Array, index: int) -> bool:
+    """Whether a slot is null, by the validity bitmap of an array that may have one."""
+    validity = array.buffers[0]
+    return validity is not None and array._null_count != 0 and not bitmap.get(validity, array.offset + index)
 
 
 def rebased_validity(array: Array) -> Buffer | None:

@@ -31,6 +31,7 @@ from bowstring.layouts.base import (
     brief,
     buffer_of,
     first_bad,
+    is_null_at,
     rebased_validity,
     taken_validity,
     validity_of,
@@ -160,6 +161,16 @@ def checked_offsets(array: Array, limit: int, of: str) -> Values:
     return offsets
 
 
+def offsets_at(array: Array, index: int) -> tuple[int, int]:
+    """The offsets at which the value of a slot begins and ends; not checked."""
+    offsets = array.buffers[1]
+    if offsets is None:
+        return 0, 0
+    dtype, at = array.layout.buffers[1].dtype, array.offset + index
+    assert dtype is not None
+    return offsets.element(dtype, at), offsets.element(dtype, at + 1)
+
+
 def same_cuts(left: Values, right: Values) -> bool:
     """Whether offsets cut up the same lengths."""
     if left[0] == right[0]:
@@ -241,6 +252,19 @@ class BinaryLayout(Layout):
         if made is None:
             raise misfit(values, self.is_text, self.type)
         return made
+
+    def value_at(self, array: Array, index: int) -> Any:
+        if is_null_at(array, index):
+            return None
+        start, stop = offsets_at(array, index)
+        data = self.data(array)
+        if 0 <= start <= stop <= data.size:
+            value = data.view(UINT8, start, stop - start).tobytes()
+            try:
+                return value.decode() if self.is_text else value
+            except UnicodeDecodeError:
+                pass
+        return super().value_at(array, index)  # raises
 
     def to_pylist(self, array: Array) -> list[Any]:
         offsets, data = self.cuts(array), self.data(array).bytes

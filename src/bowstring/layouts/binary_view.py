@@ -28,6 +28,7 @@ from bowstring.layouts.base import (
     Values,
     buffer_of,
     first_bad,
+    is_null_at,
     rebased_validity,
     taken_validity,
     validity_of,
@@ -213,6 +214,28 @@ class BinaryViewLayout(Layout):
                 buffers.append(buffer_of(held))
             first, base = last, stop
         return Array(self, len(lengths), (validity_of(mask), Buffer.of(views), *buffers))
+
+    def value_at(self, array: Array, index: int) -> Any:
+        if is_null_at(array, index):
+            return None
+        value = self._bytes_at(array, index)
+        if value is not None:
+            try:
+                return value.decode() if self.is_text else value
+            except UnicodeDecodeError:
+                pass
+        return super().value_at(array, index)  # raises
+
+    def _bytes_at(self, array: Array, index: int) -> bytes | None:
+        """The bytes of one slot; None where its view is malformed."""
+        view = (array.buffers[1] or EMPTY).view(VIEW, array.offset + index, 1)
+        length, number, start = int(view["length"][0]), int(view["buffer"][0]), int(view["offset"][0])
+        if 0 <= length <= INLINE_BYTES:
+            return view.view(_SHORT)["value"].tobytes()[:length]
+        data = array.buffers[2 + number] if 0 <= number < len(array.buffers) - 2 else None
+        if data is None or length < 0 or start < 0 or start + length > data.size:
+            return None
+        return data.view(UINT8, start, length).tobytes()
 
     def to_pylist(self, array: Array) -> list[Any]:
         mask, lengths = array.mask(), array.values(1)["length"]

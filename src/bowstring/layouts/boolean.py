@@ -22,6 +22,7 @@ from bowstring.layouts.base import (
     Role,
     Values,
     brief,
+    is_null_at,
     python_numbers,
     rebased_validity,
     split_nulls,
@@ -81,6 +82,12 @@ class BooleanLayout(Layout):
 
     def numbers(self, array: Array) -> Values:
         return self.bits(array)
+
+    def value_at(self, array: Array, index: int) -> Any:
+        data = array.buffers[1]
+        if data is None:
+            return super().value_at(array, index)
+        return None if is_null_at(array, index) else bitmap.get(data, array.offset + index)
 
     def to_pylist(self, array: Array) -> list[Any]:
         return python_numbers(self.bits(array), array.mask())

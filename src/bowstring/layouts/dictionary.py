@@ -26,6 +26,7 @@ from bowstring.layouts.base import (
     Values,
     brief,
     first_bad,
+    is_null_at,
     with_nulls,
 )
 from bowstring.layouts.equality import arrays_equal, begins_with
@@ -147,6 +148,16 @@ class DictionaryLayout(Layout):
         if distinct and len(distinct) - 1 > np.iinfo(self.indices.dtype).max:
             raise DataTypeError(f"{len(distinct)} distinct values are too many for the indices of {self.type}")
         return self.of(self.indices.build(keys), self._dictionary.build(distinct))
+
+    def value_at(self, array: Array, index: int) -> Any:
+        if is_null_at(array, index):
+            return None
+        indices, dictionary = array.buffers[1], array.dictionary
+        if indices is not None and dictionary is not None:
+            key = indices.element(self.indices.dtype, array.offset + index)
+            if 0 <= key < dictionary.length:
+                return dictionary.layout.value_at(dictionary, key)
+        return super().value_at(array, index)  # raises
 
     def to_pylist(self, array: Array) -> list[Any]:
         return with_nulls(array, self._values)

@@ -53,6 +53,10 @@ class ExtensionLayout(Layout):
         encode = self._extension.encode
         return self._storage.build([None if v is None else encode(v) for v in values]).seen_as(self)
 
+    def value_at(self, array: Array, index: int) -> Any:
+        value = self._storage.value_at(array.storage, index)
+        return None if value is None else self._extension.decode(value)
+
     def to_pylist(self, array: Array) -> list[Any]:
         decode = self._extension.decode
         return [None if v is None else decode(v) for v in array.storage.to_pylist()]

@@ -21,6 +21,7 @@ from bowstring.layouts.base import (
     Layout,
     Values,
     first_bad,
+    is_null_at,
     rebased_validity,
     split_nulls,
     taken_validity,
@@ -75,6 +76,12 @@ class FixedSizeListLayout(Layout):
             index = first_bad(lengths != self.size)
             raise DataTypeError(f"value {index} has {lengths[index]} elements, {self.type} has {self.size}")
         return Array(self, len(filled), (validity_of(mask),), (self.children[0].build(elements),))
+
+    def value_at(self, array: Array, index: int) -> Any:
+        if is_null_at(array, index):
+            return None
+        self.check(array)
+        return array.children[0].slice((array.offset + index) * self.size, self.size).to_pylist()
 
     def to_pylist(self, array: Array) -> list[Any]:
         return with_nulls(array, self._lists)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,6 +43,20 @@ def span_within(offset: Any, length: Any, size: int) -> tuple[int, int]:
         raise UsageError(f"a slice begins at 0 or later and is not negative: offset {offset}, length {length}")
     offset = min(offset, size)
     return offset, min(length, size - offset)
+
+
+def spans_within(starts: Sequence[int], offset: int, length: int) -> Iterator[tuple[int, int, int]]:
+    """The parts of a span that several chunks hold: the number of each chunk, the first of its slots, how many.
+
+    `starts` are the first slots of the chunks, and the end of the last one.
+    """
+    number, stop = bisect_right(starts, offset) - 1, offset + length
+    while offset < stop:
+        end = min(starts[number + 1], stop)
+        if offset < end:
+            yield number, offset - starts[number], end - offset
+            offset = end
+        number += 1
 
 
 def positions(indices: Sequence[int] | Values | Array, length: int) -> Indices:

@@ -28,6 +28,7 @@ from bowstring.layouts.base import (
     Role,
     Values,
     brief,
+    is_null_at,
     rebased_validity,
     split_nulls,
     spread,
@@ -35,7 +36,7 @@ from bowstring.layouts.base import (
     validity_of,
     with_nulls,
 )
-from bowstring.layouts.binary import check_ends, checked_offsets, cut, few_cuts, same_cuts
+from bowstring.layouts.binary import check_ends, checked_offsets, cut, few_cuts, offsets_at, same_cuts
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.gather import rows, take_stretches
 from bowstring.layouts.identity import list_identity
@@ -184,6 +185,19 @@ class ListLayout(Layout):
             return plain
         elements, lengths, mask = flatten(values, self.type)
         return self.of(lengths, self.children[0].build(elements), validity_of(mask))
+
+    def value_at(self, array: Array, index: int) -> Any:
+        if is_null_at(array, index):
+            return None
+        start, stop = offsets_at(array, index)
+        if not 0 <= start <= stop <= array.children[0].length:
+            return super().value_at(array, index)  # raises
+        elements = array.children[0].slice(start, stop - start)
+        try:
+            return self._python_values(elements)
+        except InvalidDataError:
+            elements.validate(full=True)  # counts from the first element
+            raise
 
     def to_pylist(self, array: Array) -> list[Any]:
         offsets = self.cuts(array)

@@ -26,6 +26,7 @@ from bowstring.layouts.base import (
     Values,
     buffer_of,
     first_bad,
+    is_null_at,
     rebased_validity,
     taken_validity,
     validity_of,
@@ -78,6 +79,15 @@ class ListViewLayout(Layout):
     def build(self, values: Sequence[Any]) -> Array:
         elements, lengths, mask = flatten(values, self.type)
         return self.of(lengths, self.children[0].build(elements), validity_of(mask))
+
+    def value_at(self, array: Array, index: int) -> Any:
+        if is_null_at(array, index):
+            return None
+        at, child = array.offset + index, array.children[0]
+        start, size = (part.element(self.offset_type, at) if part else 0 for part in array.buffers[1:])
+        if 0 <= start <= start + size <= child.length:
+            return child.slice(start, size).to_pylist()
+        return super().value_at(array, index)  # raises
 
     def to_pylist(self, array: Array) -> list[Any]:
         return with_nulls(array, self._lists)

@@ -28,6 +28,7 @@ from bowstring.layouts.base import (
     Values,
     brief,
     buffer_of,
+    is_null_at,
     put_nulls,
     python_numbers,
     rebased_validity,
@@ -148,6 +149,16 @@ class PrimitiveLayout(Layout):
 
     def numbers(self, array: Array) -> Values | None:
         return array.values(1) if self.scalars.IS_NUMBER else None
+
+    def value_at(self, array: Array, index: int) -> Any:
+        if is_null_at(array, index):
+            return None
+        data = array.buffers[1]
+        if data is None:
+            return super().value_at(array, index)
+        if self.scalars.IS_NUMBER:
+            return data.element(self.dtype, array.offset + index)
+        return self.scalars.decode(data.view(self.dtype, array.offset + index, 1))[0]
 
     def to_pylist(self, array: Array) -> list[Any]:
         slots, mask = array.values(1), array.mask()

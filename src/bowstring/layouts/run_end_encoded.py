@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -99,6 +100,15 @@ class RunEndEncodedLayout(Layout):
         ends, first, past = self.runs(array)
         cut = np.minimum(ends[first:past] - array.offset, array.length)
         return np.diff(cut, prepend=0), array.children[1].slice(first, past - first)
+
+    def value_at(self, array: Array, index: int) -> Any:
+        (ends_array, values), slot = array.children, array.offset + index
+        ends = ends_array.values(1)
+        run = bisect_right(ends, slot)
+        is_there = run < min(len(ends), values.length) and (ends[run - 1] if run else 0) <= slot < ends[run]
+        if not is_there or ends_array.null_count:
+            return super().value_at(array, index)  # raises
+        return values.layout.value_at(values, run)
 
     def to_pylist(self, array: Array) -> list[Any]:
         lengths, values = self.lengths(array)

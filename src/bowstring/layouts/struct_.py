@@ -22,6 +22,7 @@ from bowstring.layouts.base import (
     Layout,
     Values,
     brief,
+    is_null_at,
     place,
     rebased_validity,
     shown,
@@ -149,6 +150,14 @@ class StructLayout(Layout):
             elif not isinstance(value, tuple) or len(value) != len(names):
                 raise DataTypeError(f"value {index}: {brief(value)} is no {self.type}")
         return [[v.get(name) if isinstance(v, Mapping) else v[at] for v in values] for at, name in enumerate(names)]
+
+    def value_at(self, array: Array, index: int) -> Any:
+        if is_null_at(array, index):
+            return None
+        self.check(array)
+        values = [child.layout.value_at(child, array.offset + index) for child in array.children]
+        is_distinct = len(set(self.names)) == len(self.names)
+        return dict(zip(self.names, values, strict=True)) if is_distinct else tuple(values)
 
     def to_pylist(self, array: Array) -> list[Any]:
         return with_nulls(array, self._structs)

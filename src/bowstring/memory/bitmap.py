@@ -46,7 +46,7 @@ def pack_few(truths: Sequence[bool]) -> Buffer:
 
 def get(bitmap: Buffer, index: int) -> bool:
     """One bit."""
-    return bool(bitmap.view(UINT8, index >> 3, 1)[0] >> (index & 7) & 1)
+    return bitmap.element(UINT8, index >> 3) >> (index & 7) & 1 == 1  # type: ignore[no-any-return]
 
 
 def count(bitmap: Buffer, offset: int, length: int) -> int:

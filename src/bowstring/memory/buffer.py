@@ -170,6 +170,15 @@ class Buffer:
             typed = memory.typed(dtype)
         return typed[first : first + count]
 
+    def element(self, dtype: np.dtype[Any], index: int) -> Any:
+        """One element as a Python value, as `ndarray.item` gives it. Raises `InvalidDataError` if the buffer is too
+        short.
+        """
+        typed = self.memory._typed.get(dtype)
+        if typed is None or index < 0 or (index + 1) * dtype.itemsize > self.size or self.offset % dtype.itemsize:
+            return self.view(dtype, index, 1).item()
+        return typed.item(self.offset // dtype.itemsize + index)
+
     @property
     def bytes(self) -> Bytes:
         """The bytes as a read-only NumPy array of shape (size,), without copying."""

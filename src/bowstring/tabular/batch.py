@@ -107,7 +107,10 @@ class RecordBatch(Columns):
     def select(self, keys: str | int | Iterable[str | int]) -> RecordBatch:
         """The batch of some of the columns, in the order given; nothing is copied."""
         chosen = self.schema.indices(keys)
-        return RecordBatch(self.schema.select(chosen), self.num_rows, _Chosen(self.source, chosen), self.pairs)
+        return self._chosen(self.schema.select(chosen), chosen)
+
+    def _chosen(self, schema: Schema, chosen: list[int]) -> RecordBatch:
+        return RecordBatch(schema, self.num_rows, _Chosen(self.source, chosen), self.pairs)
 
     def slice(self, offset: int = 0, length: int | None = None) -> RecordBatch:
         """The `length` rows from row `offset` on (to the end by default); nothing is copied."""

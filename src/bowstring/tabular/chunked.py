@@ -19,7 +19,7 @@ from bowstring.errors import DataTypeError, WouldCopyError
 from bowstring.layouts.array import Array, as_array
 from bowstring.layouts.base import Indices, Values, place
 from bowstring.layouts.display import listed
-from bowstring.layouts.indexing import index_within, positions, span_within
+from bowstring.layouts.indexing import index_within, positions, span_within, spans_within
 from bowstring.layouts.numpy_form import converted
 from bowstring.layouts.registry import layout_of
 from bowstring.tabular.batch import one_array
@@ -36,11 +36,11 @@ class ChunkedArray:
 
     def __init__(self, chunks: Sequence[Array], type: DataType) -> None:
         for chunk in chunks:
-            if as_array(chunk).type != type:
+            if as_array(chunk).type is not type and chunk.type != type:
                 raise DataTypeError(f"a chunk of {chunk.type} does not belong to a column of {type}")
-        self.chunks = list(chunks)
+        self.chunks = tuple(chunks)
         self.type = type
-        self._starts = [0, *accumulate(chunk.length for chunk in chunks)]
+        self._starts = [0, *accumulate([chunk.length for chunk in chunks])]
 
     @property
     def num_chunks(self) -> int:
@@ -101,13 +101,8 @@ class ChunkedArray:
 
     def slice(self, offset: int = 0, length: int | None = None) -> ChunkedArray:
         """The `length` values from value `offset` on, without copying."""
-        offset, length = span_within(offset, length, len(self))
-        stop = offset + length
-        parts = []
-        for chunk, start in zip(self.chunks, self._starts, strict=False):
-            first, last = max(offset - start, 0), min(stop - start, chunk.length)
-            if first < last:
-                parts.append(chunk.slice(first, last - first))
+        spans = spans_within(self._starts, *span_within(offset, length, len(self)))
+        parts = [self.chunks[number].slice(first, count) for number, first, count in spans]
         return ChunkedArray(parts or [chunk.slice(0, 0) for chunk in self.chunks[:1]], self.type)
 
     def take(self, indices: Sequence[int] | Values | Array) -> ChunkedArray:
@@ -219,7 +214,8 @@ class ChunkedArray:
             return self.slice(start, max(stop - start, 0))
         key = index_within(key, len(self))
         number = bisect_right(self._starts, key) - 1
-        return self.chunks[number][key - self._starts[number]]
+        chunk = self.chunks[number]
+        return chunk.layout.value_at(chunk, key - self._starts[number])
 
     def equals(self, other: ChunkedArray, nans_equal: bool = False) -> bool:
         """Whether types and values are the same, however they are chunked."""

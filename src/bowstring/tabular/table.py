@@ -15,7 +15,7 @@ from bowstring.datatypes.field import Schema
 from bowstring.errors import DataTypeError, UsageError
 from bowstring.layouts.array import Array, as_array
 from bowstring.layouts.base import Indices, Values, place
-from bowstring.layouts.indexing import positions, span_within
+from bowstring.layouts.indexing import positions, span_within, spans_within
 from bowstring.layouts.registry import layout_of
 from bowstring.tabular import display
 from bowstring.tabular.batch import RecordBatch, check_target, distinct_names, fitting_schema, one_array, sorting_of
@@ -29,14 +29,16 @@ if TYPE_CHECKING:
 class Table(Columns):
     """Record batches of one schema; immutable. A column is a `ChunkedArray` with one chunk for each batch."""
 
-    __slots__ = ("_batches", "num_rows", "schema")
+    __slots__ = ("_batches", "_columns", "_starts", "num_rows", "schema")
 
     schema: Schema
 
     def __init__(self, schema: Schema, batches: Sequence[RecordBatch]) -> None:
         self.schema = schema
         self._batches = list(batches)
-        self.num_rows = sum(batch.num_rows for batch in batches)
+        self._starts = [0, *accumulate([batch.num_rows for batch in batches])]
+        self.num_rows = self._starts[-1]
+        self._columns: dict[int, ChunkedArray] = {}
 
     @classmethod
     def from_batches(cls, batches: Iterable[RecordBatch], schema: Schema | None = None) -> Table:
@@ -108,9 +110,13 @@ class Table(Columns):
         return sum(batch.nbytes for batch in self._batches)
 
     def column(self, key: int | str) -> ChunkedArray:
-        """A column, by index or name; raises `NotFoundError`."""
+        """A column, by index or name, made when it is first asked for; raises `NotFoundError`."""
         index = self.schema.index(key)
-        return ChunkedArray([batch.column(index) for batch in self._batches], self.schema.field(index).type)
+        column = self._columns.get(index)
+        if column is None:
+            chunks = [batch.source[index] for batch in self._batches]
+            column = self._columns.setdefault(index, ChunkedArray(chunks, self.schema.field(index).type))
+        return column
 
     def to_batches(self) -> list[RecordBatch]:
         """The record batches."""
@@ -134,17 +140,13 @@ class Table(Columns):
     def select(self, keys: str | int | Iterable[str | int]) -> Table:
         """The table of some of the columns, in the order given; nothing is copied."""
         chosen = self.schema.indices(keys)
-        return Table(self.schema.select(chosen), [batch.select(chosen) for batch in self._batches])
+        schema = self.schema.select(chosen)
+        return Table(schema, [batch._chosen(schema, chosen) for batch in self._batches])
 
     def slice(self, offset: int = 0, length: int | None = None) -> Table:
         """The `length` rows from row `offset` on (to the end by default); nothing is copied."""
-        offset, left = span_within(offset, length, self.num_rows)
-        parts = []
-        for batch in self._batches:
-            if offset < batch.num_rows and left > 0:
-                parts.append(batch.slice(offset, left))
-                left -= parts[-1].num_rows
-            offset = max(offset - batch.num_rows, 0)
+        spans = spans_within(self._starts, *span_within(offset, length, self.num_rows))
+        parts = [self._batches[number].slice(first, count) for number, first, count in spans]
         return Table(self.schema, parts or self._without_rows())
 
     def take(self, indices: Sequence[int] | Values | Array | ChunkedArray) -> Table:
@@ -174,7 +176,7 @@ class Table(Columns):
         out, but for an empty one where all are.
         """
         chosen = selected(one_array(mask), self.num_rows)
-        starts = self._starts()
+        starts = self._starts
         cuts = np.searchsorted(chosen, starts).tolist()
         parts = [
             batch if last - first == batch.num_rows else batch._taken(chosen[first:last] - start)
@@ -187,9 +189,6 @@ class Table(Columns):
         """What stays of the batches where no row does: an empty one, which has the dictionaries."""
         return [batch.slice(0, 0) for batch in self._batches[:1]]
 
-    def _starts(self) -> list[int]:
-        return [0, *accumulate(batch.num_rows for batch in self._batches)]
-
     def _renamed(self, schema: Schema) -> Table:
         return Table(schema, [batch._renamed(schema) for batch in self._batches])
 
@@ -197,7 +196,7 @@ class Table(Columns):
         chunked = ChunkedArray([column], column.type) if isinstance(column, Array) else column
         if len(schema) == 1:
             return Table.from_arrays([chunked], schema=schema)
-        starts = np.array(self._starts())
+        starts = np.array(self._starts)
         spans = list(pairwise(np.union1d(starts, chunked._starts).tolist()))
         if not spans and self._batches and chunked.chunks:
             spans = [(0, 0)]
@@ -227,7 +226,7 @@ class Table(Columns):
             raise DataTypeError(f"expected a table, not {type(other).__name__}")
         if self.num_rows != other.num_rows or not self.schema.equals(other.schema, check_metadata):
             return False
-        if self._starts() == other._starts():
+        if self._starts == other._starts:
             batches = zip(self._batches, other._batches, strict=True)
             arrays = chain.from_iterable(zip(a.source, b.source, strict=True) for a, b in batches)
             return all(a.equals(b, nans_equal) for a, b in arrays)

@@ -1,0 +1,199 @@
+"""Single columns, rows and values of tables in several batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bowstring as bs
+from bowstring.errors import InvalidDataError, NotFoundError
+from bowstring.testing.cases import CASES, Case
+
+BATCHES = 10
+ROWS = 7
+
+
+def table_of_batches() -> bs.Table:
+    schema = bs.schema({"id": bs.int64(), "name": bs.string(), "vector": bs.list_(bs.float32(), 2)})
+    batches = [
+        bs.RecordBatch.from_arrays(
+            [
+                bs.array(list(range(first, first + ROWS)), bs.int64()),
+                bs.array([f"row {row}" if row % 3 else None for row in range(first, first + ROWS)], bs.string()),
+                bs.array([[row, -row] for row in range(first, first + ROWS)], bs.list_(bs.float32(), 2)),
+            ],
+            schema=schema,
+        )
+        for first in range(0, BATCHES * ROWS, ROWS)
+    ]
+    return bs.Table.from_batches(batches)
+
+
+def from_file(table: bs.Table, folder: Path) -> bs.Table:
+    """The table, written to a file and read from it."""
+    path = folder / "table.arrow"
+    with bs.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+    return bs.open_file(path).read_all()
+
+
+class CountingColumns(Sequence[Any]):
+    """Columns that count how often each one is asked for."""
+
+    def __init__(self, columns: Sequence[bs.Array]) -> None:
+        self.columns = columns
+        self.counts = [0] * len(columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __getitem__(self, index: Any) -> Any:
+        self.counts[index] += 1
+        return self.columns[index]
+
+
+def test_a_table_returns_the_same_column_object_by_name_and_by_index(tmp_path: Path) -> None:
+    tables = [table_of_batches(), from_file(table_of_batches(), tmp_path)]
+    tables += [tables[1].slice(3, 40), tables[1].select(["vector", "name", "id"])]
+    for table in tables:
+        for index, name in enumerate(table.column_names):
+            column = table[name]
+            assert table.column(name) is column
+            assert table.column(index) is table.column(index - 3) is table.columns[index] is column
+
+
+def test_a_table_asks_each_batch_for_a_column_once_and_only_when_it_is_used() -> None:
+    batches = table_of_batches().to_batches()
+    counters = [CountingColumns(batch.columns) for batch in batches]
+    table = bs.Table.from_batches(
+        [bs.RecordBatch(batch.schema, batch.num_rows, own) for batch, own in zip(batches, counters, strict=True)]
+    )
+    assert all(counter.counts == [0, 0, 0] for counter in counters)
+    for row in range(-table.num_rows, table.num_rows):
+        assert table["id"][row] == row % table.num_rows
+    assert all(counter.counts == [1, 0, 0] for counter in counters)
+
+
+def test_threads_that_ask_for_the_same_column_get_the_same_object() -> None:
+    for _ in range(20):
+        table, start = table_of_batches(), Barrier(8)
+
+        def column(_: int, table: bs.Table = table, start: Barrier = start) -> bs.ChunkedArray:
+            start.wait()
+            return table["name"]
+
+        with ThreadPoolExecutor(8) as pool:
+            assert len(set(map(id, pool.map(column, range(8))))) == 1
+
+
+def test_the_chunks_of_a_shared_column_cannot_be_changed() -> None:
+    column = table_of_batches()["id"]
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        column.chunks[0] = bs.array([0])  # type: ignore[index]
+
+
+def test_a_name_that_was_not_found_or_is_ambiguous_stays_so() -> None:
+    schema = bs.schema([("a", bs.int8()), ("b", bs.int8()), ("b", bs.int8())])
+    table = bs.Table.from_arrays([bs.array([1], bs.int8())] * 3, schema=schema)
+    for _ in range(2):
+        assert table["a"][0] == 1
+        with pytest.raises(NotFoundError, match="no column is called 'c'"):
+            table["c"]
+        with pytest.raises(NotFoundError, match="2 columns are called 'b'"):
+            table["b"]
+        with pytest.raises(NotFoundError, match="no column 3"):
+            table.column(3)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_slot_of_a_chunked_column_is_found_by_its_index(case: Case) -> None:
+    whole = case.array()
+    parts = [whole, whole.slice(0, 0), whole.slice(1, 1), whole.slice(1), whole.slice(0, 0), whole.slice(0, 2)]
+    column = bs.ChunkedArray(parts, case.type)
+    values = column.to_pylist()
+    assert [column[index] for index in range(len(values))] == values
+    assert [column[index] for index in range(-len(values), 0)] == values
+    for index in (len(values), -len(values) - 1):
+        with pytest.raises(IndexError):
+            column[index]
+    for part in parts:
+        assert [part[index] for index in range(len(part))] == part.to_pylist()
+        assert [type(part[index]) for index in range(len(part))] == [type(value) for value in part.to_pylist()]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_slices_of_slices_of_a_table_hold_the_rows_of_their_span(case: Case) -> None:
+    whole = case.array()
+    parts = [whole, whole.slice(0, 0), whole.slice(1), whole]
+    table = bs.Table.from_arrays([bs.ChunkedArray(parts, case.type)], names=["x"])
+    rows = [{"x": value} for value in [*case.values, *case.values[1:], *case.values]]
+    for offset in range(len(rows) + 2):
+        for length in (0, 1, 2, len(case.values) + 1):
+            part = table.slice(offset, length)
+            assert part.to_pylist() == rows[offset : offset + length]
+            assert part.slice(1, 1).to_pylist() == rows[offset : offset + length][1:2]
+            assert (
+                part["x"].slice(1, 3).slice(1).to_pylist() == [row["x"] for row in rows[offset : offset + length]][2:4]
+            )
+
+
+def test_single_rows_of_a_file_are_those_of_the_whole_table(tmp_path: Path) -> None:
+    table = table_of_batches()
+    read, rows = from_file(table, tmp_path), table.to_pylist()
+    assert [read.slice(row, 1).to_pylist()[0] for row in range(len(rows))] == rows
+    assert [{name: read[name][row] for name in read.column_names} for row in range(len(rows))] == rows
+    assert read.slice(len(rows), 1).to_pylist() == []
+
+
+def _int32(*values: int) -> Any:
+    return np.array(values, np.int32)
+
+
+NUMBERS = bs.array([1, 2, 3], bs.int64())
+BROKEN = {
+    "a string's offsets fall": (bs.string(), [None, _int32(0, 2, 1, 3), b"abc"], [], None),
+    "a string's offset exceeds the data": (bs.string(), [None, _int32(0, 9, 3, 3), b"abc"], [], None),
+    "a string is not UTF-8": (bs.string(), [None, _int32(0, 1, 2, 3), b"a\xffc"], [], None),
+    "a list's offset exceeds its child": (bs.list_(bs.int64()), [None, _int32(0, 9, 3, 3)], [NUMBERS], None),
+    "a list view exceeds its child": (
+        bs.list_view(bs.int64()),
+        [None, _int32(0, 2, 0), _int32(1, 2, 0)],
+        [NUMBERS],
+        None,
+    ),
+    "an index exceeds the dictionary": (
+        bs.dictionary(bs.int32(), bs.int64()),
+        [None, _int32(0, 3, 1)],
+        [],
+        NUMBERS,
+    ),
+    "a view points to no buffer": (
+        bs.string_view(),
+        [None, _int32(1, ord("a"), 0, 0, 13, 0, 0, 0, 0, 0, 0, 0)],
+        [],
+        None,
+    ),
+    "the last run ends early": (
+        bs.run_end_encoded(bs.int32(), bs.int64()),
+        [],
+        [bs.array([1, 2, 2], bs.int32()), NUMBERS],
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("problem", BROKEN)
+def test_a_malformed_slot_raises_where_it_is_asked_for(problem: str) -> None:
+    type_, buffers, children, dictionary = BROKEN[problem]
+    array = bs.Array.from_buffers(type_, 3, buffers, children, dictionary)
+    column = bs.ChunkedArray([array], type_)
+    with pytest.raises(InvalidDataError):
+        _ = [column[index] for index in range(3)]
+    with pytest.raises(InvalidDataError):
+        _ = [row for index in range(3) for row in column.slice(index, 1).to_pylist()]
