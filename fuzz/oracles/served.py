@@ -49,7 +49,7 @@ def check_served(data: bytes) -> bool:
     with server_end, client_end, Region.copy_of([data or b"\0"]) as region:
         lies = _serve(server_end, region, data, chosen)
         link = _link(client_end)
-        stream = Stream(link, Ticket("t"))
+        stream = Stream(link, Ticket(("t",)))
         try:
             link.transport.send_message(stream.connection.request(b"t"))
             stream.read_schema()

@@ -1,26 +1,37 @@
+"""Tickets for one data set and for several."""
+
 from __future__ import annotations
 
-import pytest
+from hypothesis import example, given, strategies as st
 
 from bowstring.dissociated.uri import parse_uri
-from bowstring.dissociated.wire import RESERVED_MASK, SEQUENCE_MASK
-from bowstring.serving.addresses import ERROR_DATA, error_tag, server_of, uri_for
+from bowstring.serving.addresses import MAX_TICKETS, Ticket, max_tickets, uri_for
+
+NAMES = st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1), min_size=1, max_size=5)
 
 
-def test_the_tag_of_errors_sets_no_reserved_bit_and_has_the_last_sequence_number() -> None:
-    assert not ERROR_DATA & RESERVED_MASK
-    assert ERROR_DATA & SEQUENCE_MASK == SEQUENCE_MASK
-    assert ERROR_DATA >> 56 not in (0, 1)
-    assert error_tag(parse_uri(uri_for("@x", "t"))) == ERROR_DATA
+@given(NAMES, st.booleans())
+@example(["a", "packed"], False)
+@example(["packed"], True)
+def test_a_ticket_comes_back(names: list[str], packed: bool) -> None:
+    ticket = Ticket(tuple(names), packed)
+    assert Ticket.decode(ticket.encode()) == ticket
 
 
-@pytest.mark.parametrize("value", [3, 0, 1 << 56 | 3, 1 << 64, -1])
-def test_a_tag_that_a_body_may_have_is_not_for_errors(value: int) -> None:
-    assert error_tag(parse_uri(f"unix:@x?want_data=1&error_data={value}")) is None
+@given(st.binary())
+def test_any_bytes_ask_for_something(data: bytes) -> None:
+    assert Ticket.decode(data).names
 
 
-def test_data_sets_of_one_server_differ_in_their_ticket_only() -> None:
-    assert server_of(parse_uri(uri_for("@x", "t"))) == server_of(parse_uri(uri_for("@x", "u")))
-    others = (uri_for("@y", "t"), uri_for("@x", "t").replace("want_data=1", "want_data=9"), "unix:@x?want_data=1")
-    for other in others:
-        assert server_of(parse_uri(other)) != server_of(parse_uri(uri_for("@x", "t")))
+def test_the_ticket_of_one_data_set_is_its_name() -> None:
+    assert Ticket(("d/1",)).encode() == b"d/1"
+    assert Ticket(("d/1",), packed=True).encode() == b"d/1\0packed"
+    assert Ticket(("a", "b")).encode() == b"\0a\0b\0"
+
+
+def test_a_server_whose_uri_does_not_say_otherwise_takes_one_ticket_a_request() -> None:
+    uri = uri_for("@server", "t")
+    assert max_tickets(parse_uri(uri)) == MAX_TICKETS
+    assert max_tickets(parse_uri(uri.replace(f"max_tickets={MAX_TICKETS}&", ""))) == 1
+    assert max_tickets(parse_uri(uri.replace(f"max_tickets={MAX_TICKETS}", "max_tickets=many"))) == 1
+    assert max_tickets(parse_uri(uri.replace(f"max_tickets={MAX_TICKETS}", "max_tickets=7"))) == 7

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -14,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import bowstring as bs
+from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import (
     ClosedError,
     ConnectionLostError,
@@ -29,7 +32,8 @@ from bowstring.errors import (
 )
 from bowstring.memory.region import Region
 from bowstring.serving import storing
-from bowstring.serving.addresses import ERROR_DATA, FREE_DATA, WANT_DATA
+from bowstring.serving.addresses import ERROR_DATA, FREE_DATA, WANT_DATA, Ticket
+from bowstring.serving.links import Link
 from bowstring.serving.server import ServerOptions
 from bowstring.serving.storing import store
 from bowstring.transports import base
@@ -113,6 +117,60 @@ def test_several_parts_are_one_data_set(server: bs.Server) -> None:
     with bs.connect(uris) as data:
         assert data.read_all().to_pydict() == {"a": [0, 10, 1, 11, 2, 12]}
         assert len(data._links) == 1
+
+
+def test_many_parts_are_asked_for_together(server: bs.Server) -> None:
+    uris = [server.add(f"part {i}", bs.table({"a": [i]})) for i in range(600)]
+    uris.insert(300, server.uri("part 7"))
+    with bs.connect(uris) as data:
+        assert data.read_all()["a"].to_pylist() == [*range(300), 7, *range(300, 600)]
+        assert [len(request.uris) for request in data._requests] == [256, 256, 89]
+        assert data.uris == tuple(uris)
+    with bs.connect(uris, copy=True) as data:
+        assert data.read_all()["a"].to_pylist() == [*range(300), 7, *range(300, 600)]
+
+
+def test_parts_of_several_servers_and_of_servers_of_before_are_one_data_set(server: bs.Server) -> None:
+    uris = [server.add(f"part {i}", bs.table({"a": [i]})) for i in range(6)]
+    old = [re.sub("max_tickets=[0-9]+&", "", uri) for uri in uris]
+    with (
+        bs.serve({"b": bs.table({"a": [6]})}) as other,
+        bs.connect([uris[0], uris[1], other.uri("b"), uris[2], *old[3:]]) as data,
+    ):
+        assert data.read_all()["a"].to_pylist() == [0, 1, 6, 2, 3, 4, 5]
+        assert [len(request.uris) for request in data._requests] == [2, 1, 1, 1, 1, 1]
+        assert len(data._links) == 3
+
+
+def test_a_part_that_is_missing_among_many_is_named_and_those_before_it_are_read(server: bs.Server) -> None:
+    uris = [server.add(f"part {i}", bs.table({"a": [i]})) for i in range(6)]
+    server.remove("part 4")
+    with bs.connect(uris) as data:
+        batches = iter(data)
+        assert [next(batches)["a"].to_pylist() for _ in range(4)] == [[0], [1], [2], [3]]
+        with pytest.raises(NotFoundError, match="part 4"):
+            next(batches)
+    with pytest.raises(NotFoundError, match="part 4"):
+        bs.connect(uris[4:])
+
+
+def test_parts_whose_equal_schemas_are_encoded_differently_are_one_data_set(server: bs.Server, tmp_path: Path) -> None:
+    uris = [server.add(f"part {i}", bs.table({"a": [i]})) for i in range(3)]
+    with (
+        pa.OSFile(str(tmp_path / "file.arrow"), "wb") as file,
+        pa.ipc.new_file(file, pa.schema({"a": pa.int64()})) as writer,
+    ):
+        writer.write(pa.record_batch({"a": [3]}))
+    uris.insert(1, server.add("of pyarrow", tmp_path / "file.arrow"))
+    assert server._find("of pyarrow")[0].schema != server._find("part 0")[0].schema
+    with bs.connect(uris) as data:
+        assert data.read_all()["a"].to_pylist() == [0, 3, 1, 2]
+
+
+def test_more_parts_in_a_request_than_the_server_offers_are_refused(server: bs.Server) -> None:
+    link = Link(parse_uri(server.uri("t")), 10)
+    with pytest.raises(UsageError, match="at most 256"):
+        link.stream(Ticket(("t",) * 257))
 
 
 def test_parts_with_different_schemas_are_refused(server: bs.Server) -> None:

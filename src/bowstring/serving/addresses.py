@@ -7,9 +7,10 @@ A URI of `bowstring.serve` looks like `unix:@bowstring-…?want_data=1&free_data
 * `error_data`: a tag with a type in bits 56 to 63 that no body has, and the highest sequence number, which no client
   waits for. A server that can't serve a ticket sends one message with this tag before it closes the connection: a line
   with the kind of error, then the text. A client that does not know the parameter sees the connection close.
+* `max_tickets`: how many data sets of one schema a request may ask for; one stream has all of their batches.
 
 A ticket is the name of a data set; with a zero byte and "packed" behind it, bodies come as bytes (type 0) rather than
-as addresses.
+as addresses. A ticket for several is a zero byte, and each name with a zero byte behind it.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from bowstring.errors import (
 
 WANT_DATA = 1
 FREE_DATA = 2
+MAX_TICKETS = 256
+"""How many data sets one request may ask for."""
 ERROR_DATA = 0xFF << BODY_TYPE_SHIFT | SEQUENCE_MASK
 
 _PACKED = b"\0packed"
@@ -49,28 +52,34 @@ _TAG = re.compile(r"[0-9]{1,20}")
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """What a client asks for."""
+    """What a client asks for: data sets, most often one, and whether their bodies come as bytes."""
 
-    name: str
+    names: tuple[str, ...]
     packed: bool = False
 
     def encode(self) -> bytes:
         """The bytes of the <want_data> message."""
-        return self.name.encode() + (_PACKED if self.packed else b"")
+        text = self.names[0] if len(self.names) == 1 else "\0".join(("", *self.names, ""))
+        return text.encode() + (_PACKED if self.packed else b"")
 
     @classmethod
     def decode(cls, data: bytes) -> Ticket:
         """What the bytes ask for; any bytes ask for something."""
         packed = data.endswith(_PACKED)
-        name = data[: -len(_PACKED)] if packed else data
-        return cls(name.decode("utf-8", "backslashreplace"), packed)
+        text = (data[: -len(_PACKED)] if packed else data).decode("utf-8", "backslashreplace")
+        names = text[1:].removesuffix("\0").split("\0") if text.startswith("\0") else [text]
+        return cls(tuple(names), packed)
+
+    def __str__(self) -> str:
+        first, last = self.names[0], self.names[-1]
+        return f"data set {first!r}" if len(self.names) == 1 else f"data sets {first!r} to {last!r}"
 
 
 def uri_for(address: str, name: object) -> str:
     """The URI of the data set `name` of the server at a unix address."""
     if not _is_text(name) or "\0" in name:
         raise UsageError(f"the name of a data set is text that is not empty and has no zero byte, not {name!r}")
-    parameters = (("error_data", str(ERROR_DATA)), ("ticket", name))
+    parameters = (("error_data", str(ERROR_DATA)), ("max_tickets", str(MAX_TICKETS)), ("ticket", name))
     return str(StreamURI("unix", address, WANT_DATA, FREE_DATA, parameters=parameters))
 
 
@@ -84,6 +93,12 @@ def error_tag(uri: StreamURI) -> int | None:
     except ProtocolError:
         return int(value)
     return None
+
+
+def max_tickets(uri: StreamURI) -> int:
+    """How many data sets one request to this server may ask for."""
+    value = uri.parameter("max_tickets")
+    return min(int(value), MAX_TICKETS) if value is not None and _TAG.fullmatch(value) else 1
 
 
 def server_of(uri: StreamURI) -> StreamURI:

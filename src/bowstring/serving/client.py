@@ -5,15 +5,23 @@ be shared.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from bowstring.datatypes.field import Schema
 from bowstring.dissociated.uri import StreamURI
-from bowstring.errors import BowstringError, ClosedError, ConnectionLostError, InvalidDataError, UsageError
+from bowstring.errors import (
+    BowstringError,
+    ClosedError,
+    ConnectionLostError,
+    InvalidDataError,
+    NotFoundError,
+    UsageError,
+)
 from bowstring.memory.closing import Closing
-from bowstring.serving.addresses import Ticket, parse, server_of
+from bowstring.serving.addresses import Ticket, max_tickets, parse, server_of
 from bowstring.serving.links import Link, Stream
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.table import Table
@@ -34,13 +42,50 @@ class HasURIs(Protocol):
 Target: TypeAlias = str | Sequence[str] | HasURIs
 """One URI, several whose data sets have one schema, or an object with `uris` and `schema`."""
 
+_REQUEST_BYTES = 1 << 16
+"""How long a request for several data sets may be."""
+_REFUSALS = (NotFoundError, InvalidDataError)
+"""What a server says if one of several data sets is missing, or has another schema. Asked one by one, it says which."""
+
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One data set of a server."""
+class Request:
+    """Data sets of one server that are asked for together."""
 
-    uri: StreamURI
+    uris: tuple[StreamURI, ...]
     ticket: Ticket
+
+    @property
+    def server(self) -> StreamURI:
+        """Where it is sent."""
+        return server_of(self.uris[0])
+
+    def split(self) -> list[Request]:
+        """A request for each of its data sets."""
+        pairs = zip(self.uris, self.ticket.names, strict=True)
+        return [Request((uri,), Ticket((name,), self.ticket.packed)) for uri, name in pairs]
+
+
+def group(requests: Iterable[Request]) -> Iterator[Request]:
+    """Join neighbouring requests to one server, as far as it takes several in one."""
+    joined: list[Request] = []
+    server, size_bytes = None, 0
+    for request in requests:
+        request_server, request_bytes = request.server, len(request.ticket.names[0]) + 1
+        is_full = len(joined) >= max_tickets(request.uris[0]) or size_bytes + request_bytes > _REQUEST_BYTES
+        if joined and (is_full or request_server != server or request.ticket.packed != joined[0].ticket.packed):
+            yield _joined(joined)
+            joined, size_bytes = [], 0
+        server = request_server
+        size_bytes += request_bytes
+        joined.append(request)
+    if joined:
+        yield _joined(joined)
+
+
+def _joined(requests: Sequence[Request]) -> Request:
+    uris = tuple(request.uris[0] for request in requests)
+    return Request(uris, Ticket(tuple(request.ticket.names[0] for request in requests), requests[0].ticket.packed))
 
 
 class Dataset(Closing):
@@ -50,16 +95,16 @@ class Dataset(Closing):
     lent: each batch until no array of it is left, everything until `close`.
     """
 
-    def __init__(self, parts: Sequence[Part], schema: Schema | None, timeout_s: float) -> None:
-        self._parts = tuple(parts)
+    def __init__(self, requests: Iterable[Request], schema: Schema | None, timeout_s: float) -> None:
+        self._requests = list(requests)
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._idle: dict[StreamURI, list[Link]] = {}
         self._links: set[Link] = set()
         self._opened: tuple[Link, Stream] | None = None
         self._is_closed = False
-        if parts:
-            self._opened = self._open(self._parts[0])
+        if self._requests:
+            self._opened = self._open_first()
             schema = self._opened[1].schema
         if schema is None:
             raise UsageError("connect: no URIs, so no schema")
@@ -68,7 +113,7 @@ class Dataset(Closing):
     @property
     def uris(self) -> tuple[str, ...]:
         """The URIs that are read, in order."""
-        return tuple(str(part.uri) for part in self._parts)
+        return tuple(str(uri) for request in self._requests for uri in request.uris)
 
     @property
     def is_closed(self) -> bool:
@@ -79,11 +124,21 @@ class Dataset(Closing):
         """The batches from the first on. Raises `ConnectionLostError`, `DeadlineError`, `ClosedError`, and errors of
         the data.
         """
-        for index, part in enumerate(self._parts):
-            link, stream = self._take() if index == 0 else self._open(part)
+        requests = deque(self._requests)
+        opened = self._take_first()
+        while requests:
+            request = requests.popleft()
+            try:
+                link, stream = opened or self._open(request)
+            except _REFUSALS:
+                if len(request.uris) == 1:
+                    raise
+                requests.extendleft(reversed(request.split()))
+                continue
+            opened = None
             if stream.schema is not self.schema and stream.schema != self.schema:
                 self._end(link, None)
-                raise InvalidDataError(f"{part.uri}: expected {self.schema!r}, found {stream.schema!r}")
+                raise InvalidDataError(f"{request.uris[0]}: expected {self.schema!r}, found {stream.schema!r}")
             is_whole = False
             try:
                 for batch in stream:
@@ -92,7 +147,7 @@ class Dataset(Closing):
                     yield _with_schema(batch, self.schema)
                 is_whole = True
             finally:
-                self._end(link, part if is_whole else None)
+                self._end(link, request if is_whole else None)
 
     def read_all(self) -> Table:
         """Everything as a table, without copying. Errors as iterating."""
@@ -113,44 +168,53 @@ class Dataset(Closing):
         for link in links:
             link.close()
 
-    def _take(self) -> tuple[Link, Stream]:
+    def _open_first(self) -> tuple[Link, Stream]:
+        """Open the first request, or its first data set if the server refuses them together."""
+        try:
+            return self._open(self._requests[0])
+        except _REFUSALS:
+            if len(self._requests[0].uris) == 1:
+                raise
+        self._requests[:1] = self._requests[0].split()
+        return self._open(self._requests[0])
+
+    def _take_first(self) -> tuple[Link, Stream] | None:
+        """What was opened for the schema, if it can still be read."""
         with self._lock:
             opened, self._opened = self._opened, None
-        if opened is not None and not opened[0].is_closed:
-            return opened
-        return self._open(self._parts[0])
+        return opened if opened is not None and not opened[0].is_closed else None
 
-    def _open(self, part: Part) -> tuple[Link, Stream]:
+    def _open(self, request: Request) -> tuple[Link, Stream]:
         with self._lock:
             if self._is_closed:
                 raise ClosedError("the data set is closed")
-            idle = self._idle.get(server_of(part.uri), [])
+            idle = self._idle.get(request.server, [])
             link = idle.pop() if idle else None
         if link is not None and not link.is_closed:
             try:
-                return link, self._streaming(link, part)
+                return link, self._streaming(link, request)
             except ConnectionError:
                 pass  # the server may have started anew: a fresh connection tells
         try:
-            link = Link(part.uri, self._timeout_s)
+            link = Link(request.uris[0], self._timeout_s)
         except ConnectionLostError as error:
-            raise type(error)(f"data set {part.ticket.name!r}: {error}") from error
+            raise type(error)(f"{request.ticket}: {error}") from error
         with self._lock:
             self._links.add(link)
-        return link, self._streaming(link, part)
+        return link, self._streaming(link, request)
 
-    def _streaming(self, link: Link, part: Part) -> Stream:
+    def _streaming(self, link: Link, request: Request) -> Stream:
         try:
-            return link.stream(part.ticket)
+            return link.stream(request.ticket)
         except BaseException:
             self._end(link, None)
             raise
 
-    def _end(self, link: Link, part: Part | None) -> None:
+    def _end(self, link: Link, request: Request | None) -> None:
         """Keep the connection for another stream, where the last was read to its end."""
         with self._lock:
-            if part is not None and not self._is_closed:
-                self._idle.setdefault(server_of(part.uri), []).append(link)
+            if request is not None and not self._is_closed:
+                self._idle.setdefault(request.server, []).append(link)
                 return
             self._links.discard(link)
         link.close()
@@ -166,7 +230,8 @@ class Dataset(Closing):
         return self.read_all().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        parts = "1 part" if len(self._parts) == 1 else f"{len(self._parts)} parts"
+        count = sum(len(request.uris) for request in self._requests)
+        parts = "1 part" if count == 1 else f"{count} parts"
         state = "closed" if self._is_closed else parts
         return f"<bowstring.Dataset {state}>\n{self.schema}"
 
@@ -196,8 +261,8 @@ def connect(target: Target, ticket: str | None = None, *, copy: bool = False, ti
     if not timeout_s > 0:
         raise UsageError(f"connect: timeout_s: expected a positive number of seconds, found {timeout_s!r}")
     schema = getattr(target, "schema", None)
-    parts = []
+    requests = []
     for text in uris:
         uri, name = parse(text, ticket)
-        parts.append(Part(uri, Ticket(name, copy or uri.free_data is None)))
-    return Dataset(parts, schema, timeout_s)
+        requests.append(Request((uri,), Ticket((name,), copy or uri.free_data is None)))
+    return Dataset(group(requests), schema, timeout_s)

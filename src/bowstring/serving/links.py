@@ -54,7 +54,7 @@ class Link:
         self.uri = uri
         self.timeout_s = timeout_s
         self.transport = UnixTransport.connect(
-            uri.address, timeout_s=timeout_s, options=TransportOptions(timeout_s=timeout_s, max_regions=4096)
+            uri.address, timeout_s=timeout_s, options=TransportOptions(timeout_s=timeout_s)
         )
         self.lock = threading.Lock()
         self._freed: deque[tuple[ClientConnection, AddressBody]] = deque()
@@ -155,7 +155,7 @@ class Stream:
 
     def __init__(self, link: Link, ticket: Ticket) -> None:
         self._link = link
-        self._name = f"data set {ticket.name!r}"
+        self._name = str(ticket)
         self._decoder = Decoder()
         self._headers: deque[BatchHeader] = deque()
         self._ready: deque[Paired] = deque()

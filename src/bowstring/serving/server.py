@@ -34,7 +34,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.closing import Closing, closed_on_failure
 from bowstring.memory.region import Region
-from bowstring.serving.addresses import ERROR_DATA, FREE_DATA, WANT_DATA, Ticket, encode_error, uri_for
+from bowstring.serving.addresses import ERROR_DATA, FREE_DATA, MAX_TICKETS, WANT_DATA, Ticket, encode_error, uri_for
 from bowstring.serving.processes import let_go_of
 from bowstring.serving.share import Handle
 from bowstring.serving.storing import Batches, Stored, StoredMessage, store_in_parts, stored
@@ -138,6 +138,13 @@ class Server(Closing):
             self._stored[name] = held
         return self.uri_of(name)
 
+    def replace_stored(self, name: str, *held: Stored) -> None:
+        """Serve the same data set from other memory from now on. Raises `NotFoundError`."""
+        with self._lock:
+            if name not in self._stored:
+                raise NotFoundError(f"no data set {name!r} is served here")
+            self._stored[name] = held
+
     def uri_of(self, name: str) -> str:
         """The URI that a data set of this name has, or would have."""
         return uri_for(self.address, name)
@@ -236,7 +243,7 @@ class _Client:
         self._find = find
         self._options = options
         self._connection = ServerConnection(WANT_DATA, FREE_DATA)
-        self._passed: dict[int, tuple[Stored, int]] = {}
+        self._passed: dict[Region, int] = {}
 
     def run(self) -> None:
         try:
@@ -262,14 +269,20 @@ class _Client:
 
     def _stream(self, ticket: Ticket) -> None:
         try:
-            parts = self._find(ticket.name)
+            if len(ticket.names) > MAX_TICKETS:
+                raise UsageError(
+                    f"a request for {len(ticket.names)} data sets; at most {MAX_TICKETS} are served at once"
+                )
+            parts = [part for name in ticket.names for part in self._find(name)]
             for held in parts:
                 held.region.check()
+            if any(part.schema != parts[0].schema for part in parts):
+                raise InvalidDataError(f"{ticket}: their schemas differ")
         except BowstringError as error:
             _refuse(self._transport, error)
             raise
         # Before the schema: a connection with no number left for a region ends here, and its client opens another.
-        indexes = [self._index_of(held) if held.messages and not ticket.packed else None for held in parts]
+        indexes = [self._index_of(held.region) if held.messages and not ticket.packed else None for held in parts]
         self._send(parts[0].schema, None, None)
         for held, index in zip(parts, indexes, strict=True):
             self._send_part(held, index)
@@ -292,17 +305,16 @@ class _Client:
         for message in self._connection.send(metadata, body, owner):
             self._transport.send_message(message, timeout_s=self._options.stall_s)
 
-    def _index_of(self, held: Stored) -> int:
-        passed = self._passed.get(id(held))
-        if passed is None:
-            index = self._transport.send_region(held.region, timeout_s=self._options.stall_s)
-            passed = self._passed[id(held)] = (held, index)
-        return passed[1]
+    def _index_of(self, region: Region) -> int:
+        index = self._passed.get(region)
+        if index is None:
+            index = self._passed[region] = self._transport.send_region(region, timeout_s=self._options.stall_s)
+        return index
 
     def _retire(self) -> None:
         """Nothing is out any more: let the client and us forget the regions, so that memory can go."""
         while self._passed:
-            _, (_, index) = self._passed.popitem()
+            _, index = self._passed.popitem()
             self._transport.retire_region(index, timeout_s=self._options.stall_s)
 
 

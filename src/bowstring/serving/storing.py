@@ -11,7 +11,7 @@ to a memfd, so that this is how several processors copy it in.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -28,7 +28,7 @@ from bowstring.ipc.places.near import MemorySource
 from bowstring.ipc.places.sinks import sink_for
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.ipc.writers import FileWriter, StreamWriter
-from bowstring.memory.buffer import Memory
+from bowstring.memory.buffer import ALIGNMENT_BYTES, Memory
 from bowstring.memory.descriptors import refuse_what_does_not_fit
 from bowstring.memory.region import Region
 from bowstring.tabular.batch import RecordBatch
@@ -172,15 +172,48 @@ class StoredMessage:
         body = self.buffers  # the addresses in region 0 are the offsets
         return AddressBody(addresses_of(index, body.addresses), body.lengths, body.total_bytes) if index else body
 
+    def shifted(self, shift_bytes: int) -> StoredMessage:
+        """The same message in a region where everything lies `shift_bytes` further on."""
+        offsets = (self.buffers.addresses.astype(np.int64) + shift_bytes).astype(np.uint64)
+        buffers = AddressBody(offsets, self.buffers.lengths, self.buffers.total_bytes)
+        return StoredMessage(self.metadata, buffers, self.body_offset + shift_bytes, self.body_bytes)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stored:
-    """Everything that a server says about a region: the schema's flatbuffer, then dictionaries and batches in order."""
+    """Everything that a server says about a file or stream in a region: the schema's flatbuffer, then dictionaries and
+    batches in order.
+
+    `offset_bytes` and `size_bytes` are where in the region it lies: a region may have several.
+    """
 
     region: Region
     schema: bytes
     messages: tuple[StoredMessage, ...]
     num_rows: int
+    offset_bytes: int
+    size_bytes: int
+
+    def moved(self, region: Region, offset_bytes: int) -> Stored:
+        """The same bytes in another region."""
+        shift_bytes = offset_bytes - self.offset_bytes
+        messages = tuple(message.shifted(shift_bytes) for message in self.messages)
+        return Stored(region, self.schema, messages, self.num_rows, offset_bytes, self.size_bytes)
+
+
+def pack(datasets: Sequence[Stored], name: str) -> list[Stored]:
+    """Copy the files and streams of several regions into a new sealed one, so that they need one descriptor together.
+
+    Raises `ResourceError` if memory is short; then nothing is left behind.
+    """
+    offsets = []
+    with Region.writer(name) as memory:
+        for dataset in datasets:
+            offsets.append(memory.tell())
+            padding = bytes(-dataset.size_bytes % ALIGNMENT_BYTES)
+            memory.writelines((dataset.region.view(dataset.offset_bytes, dataset.size_bytes), padding))
+        region = memory.seal()
+    return [dataset.moved(region, offset) for dataset, offset in zip(datasets, offsets, strict=True)]
 
 
 def stored(region: Region) -> Stored:
@@ -197,7 +230,7 @@ def stored(region: Region) -> Stored:
             header, body = reader.batch_message(index)
             rows += header.length
             messages.append(_message(header, body.offset, True))
-        return Stored(region, schema, tuple(messages), rows)
+        return Stored(region, schema, tuple(messages), rows, 0, region.size_bytes)
     StreamReader(source)  # it says in detail what is wrong with other bytes
     schema, position = _framed(source, 0)
     headers, messages, rows = HeaderReader(DEFAULT_LIMITS), [], 0
@@ -213,7 +246,7 @@ def stored(region: Region) -> Stored:
         messages.append(_message(read, position, False))
         rows += read.length if read.shape.kind == "RecordBatch" else 0
         position += read.body_bytes
-    return Stored(region, schema, tuple(messages), rows)
+    return Stored(region, schema, tuple(messages), rows, 0, region.size_bytes)
 
 
 def _framed(source: MemorySource, position: int) -> tuple[bytes, int]:
