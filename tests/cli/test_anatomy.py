@@ -49,7 +49,7 @@ def test_the_file_itself_is_not_written_over(tmp_path: Path, capsys: pytest.Capt
     path = write(tmp_path / "x.arrow", TABLE)
     before = path.read_bytes()
     assert main(["anatomy", str(path), "-o", str(path)]) == 1
-    assert "would take the place of the file" in capsys.readouterr().err
+    assert "is the file to read as well as the file to write" in capsys.readouterr().err
     assert path.read_bytes() == before
 
 

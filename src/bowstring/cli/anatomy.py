@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
 
 from bowstring.cli.streams import PATH, binary_output, given, max_piped_option, named, progress, sink_to
-from bowstring.errors import UsageError
 from bowstring.inspection.anatomy.page import anatomy_page
 from bowstring.inspection.text import human_bytes, printable
 
@@ -32,19 +30,11 @@ def anatomy(file: str | None, *, output: str | None, max_piped_bytes: int) -> No
     """
     source, is_path = given(file), file is not None and file != "-"
     target = output or (f"{Path(file).stem}.anatomy.html" if is_path and file else "anatomy.html")
-    if is_path and file and target != "-" and _is_one_file(file, target):
-        raise UsageError(f"{target}: the page would take the place of the file that it is about")
     name = Path(file).name if is_path and file else named(file)
-    with progress("reading") as advance:
-        page = anatomy_page(source, name, max_piped_bytes=max_piped_bytes, advance=advance).encode("utf-8")
-    with binary_output(target) as out, sink_to(out) as sink:
-        sink.write([page], len(page))
+    with binary_output(target, file) as out:
+        with progress("reading") as advance:
+            page = anatomy_page(source, name, max_piped_bytes=max_piped_bytes, advance=advance).encode("utf-8")
+        with sink_to(out) as sink:
+            sink.write([page], len(page))
     if target != "-":
         click.echo(f"{printable(target)}: {human_bytes(len(page))}")
-
-
-def _is_one_file(file: str, target: str) -> bool:
-    try:
-        return os.path.samefile(file, target)
-    except OSError:  # one of them is not there, or far away
-        return False

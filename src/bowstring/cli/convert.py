@@ -108,8 +108,8 @@ def convert(source: str, target: str, **options: Any) -> None:
     form = _form(kind, options)
     with (
         telling(source),
+        binary_output(target, source) as out,
         _reading(source, options) as found,
-        binary_output(target) as out,
         progress("converting") as advance,
     ):
         ready = _prepared(found, kind, options)

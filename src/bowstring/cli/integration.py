@@ -201,25 +201,26 @@ def file_to_stream(file: str, stream: str) -> int:
 
 
 def _json_to_arrow(json_path: str, arrow_path: str, kind: str) -> int:
-    held = exchange.read(given(json_path))
-    with binary_output(arrow_path) as sink, (new_file if kind == "file" else new_stream)(sink, held.schema) as writer:
-        for batch in held.batches:
-            writer.write_batch(batch)
+    with binary_output(arrow_path, json_path) as sink:
+        held = exchange.read(given(json_path))
+        with (new_file if kind == "file" else new_stream)(sink, held.schema) as writer:
+            for batch in held.batches:
+                writer.write_batch(batch)
     return 0
 
 
 def _arrow_to_json(arrow_path: str, json_path: str) -> int:
     with open_any(given(arrow_path)) as reader:
         document = exchange.document(reader.schema, reader)
-    with binary_output(json_path) as out, sink_to(out) as sink:
+    with binary_output(json_path, arrow_path) as out, sink_to(out) as sink:
         exchange.write(SinkFile(sink), document)
     return 0
 
 
 def _stream_to_file(stream_path: str, file_path: str) -> int:
     with (
+        binary_output(file_path, stream_path) as sink,
         open_stream(given(stream_path)) as reader,
-        binary_output(file_path) as sink,
         new_file(sink, reader.schema) as writer,
     ):
         # A file holds one dictionary for all batches, a stream may change it.
@@ -230,8 +231,8 @@ def _stream_to_file(stream_path: str, file_path: str) -> int:
 
 def _file_to_stream(file_path: str, stream_path: str) -> int:
     with (
+        binary_output(stream_path, file_path) as sink,
         open_file(given(file_path)) as reader,
-        binary_output(stream_path) as sink,
         new_stream(sink, reader.schema) as writer,
     ):
         for batch in reader:

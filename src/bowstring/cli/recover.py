@@ -28,11 +28,11 @@ _REASON_CHARACTERS = 300
 def recover(source: str, target: str, *, quick: bool, as_json: bool, show_all: bool, max_piped_bytes: int) -> int:
     """Write every complete and valid record batch of a damaged or cut-off Arrow file or stream, and tell what is lost.
 
-    SOURCE and TARGET are paths, or - for standard input and output; a file becomes a file, a stream a stream. The
+    SOURCE and TARGET are two paths, or - for standard input and output; a file becomes a file, a stream a stream. The
     report goes to standard error where the data goes to standard output. Exit status 1 where something was dropped.
     What TARGET holds is sound, but damage that makes one value into another can't be seen: Arrow has no checksums.
     """
-    with binary_output(target) as out, progress("recovering") as advance:
+    with binary_output(target, source) as out, progress("recovering") as advance:
         report = recover_data(given(source), out, not quick, max_piped_bytes=max_piped_bytes, advance=advance)
     shown = list(report.dropped if show_all else report.dropped[:_DROPPED_SHOWN])
     if as_json:

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from bowstring.errors import DataTypeError, InvalidDataError, LimitError
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.opening import MAX_PIPED_BYTES
-from bowstring.ipc.places.sinks import Sink, sink_for
+from bowstring.ipc.places.sinks import Sink, reject_same_file, sink_for
 from bowstring.tabular.batch import RecordBatch
 
 Advance: TypeAlias = Callable[[int, int | None], None]
@@ -37,15 +37,17 @@ max_piped_option = click.option(
 def given(file: str | None) -> Any:
     """The source that a FILE argument names: a path, or standard input for "-" and for none.
 
-    Raises `click.UsageError` where that is a terminal, or the name is empty, as a variable may be.
+    Raises `click.UsageError` where that is a terminal, or the name is empty, as a variable may be, and `UsageError` if
+    standard output goes to the same file.
     """
     if file == "":
         raise click.UsageError("a FILE has an empty name")
-    if file is not None and file != "-":
-        return file
-    if sys.stdin is None or sys.stdin.isatty():
+    is_path = file is not None and file != "-"
+    if not is_path and (sys.stdin is None or sys.stdin.isatty()):
         raise click.UsageError("standard input is a terminal: give a FILE, or send a file or stream through a pipe")
-    return sys.stdin
+    source = file if is_path else sys.stdin
+    reject_same_file([source], sys.stdout)
+    return source
 
 
 def named(file: str | None) -> str:
@@ -73,11 +75,13 @@ def telling(file: str | None) -> Iterator[None]:
 
 
 @contextmanager
-def binary_output(path: str) -> Iterator[str | int | BinaryIO]:
+def binary_output(path: str, *files: str | None) -> Iterator[str | int | BinaryIO]:
     """Where binary data goes: the path, or standard output for "-", which must be no terminal. It is given by its
-    descriptor, so that nothing waits in a buffer where it is a pipe.
+    descriptor, so that nothing waits in a buffer where it is a pipe. Raises `UsageError` if the path is one of the
+    files that the FILE arguments `files` name.
     """
     if path != "-":
+        reject_same_file(map(given, files), path)
         yield path
         return
     if sys.stdout.isatty():

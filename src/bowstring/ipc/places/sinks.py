@@ -8,7 +8,7 @@ import select
 import socket
 import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from bowstring.errors import ClosedError, IsDirectoryError, UsageError
@@ -326,6 +326,39 @@ def sink_for(sink: Any) -> Sink:
     raise UsageError(
         f"expected a path, a binary file object, a descriptor or a socket to write to, not {type(sink).__name__}"
     )
+
+
+def reject_same_file(sources: Iterable[Any], sink: Any) -> None:
+    """Raise `UsageError` if a sink is one of the sources: the same file by any path, link, descriptor or file object,
+    the same file of a store, or the same `BytesIO`.
+
+    A terminal, a pipe or another special file may be both.
+    """
+    target = _identity(sink)
+    for source in sources if target is not None else ():
+        if _identity(source) == target:
+            name = sink if isinstance(sink, str | os.PathLike) else name_of(sink)
+            raise UsageError(f"{name}: is the file to read as well as the file to write: write to another name")
+
+
+def _identity(place: Any) -> tuple[Any, ...] | None:
+    """What distinguishes the file behind a source or a sink from others; None if there is no regular file."""
+    place = getattr(place, "buffer", place)
+    stored = stores.place_of(place) or stores.place_of_opened(place)
+    if stored is not None:
+        place = stores.local_path(*stored)
+        if place is None:
+            return stored
+    if isinstance(place, io.BytesIO):
+        return (id(place),)
+    try:
+        if isinstance(place, str | os.PathLike):
+            status = os.stat(place)
+        else:
+            status = os.fstat(place if isinstance(place, int) else place.fileno())
+    except (OSError, ValueError, AttributeError, TypeError):  # not there, or not a file: opening it says what is wrong
+        return None
+    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
 
 
 class _DescriptorSink(VectorSink):

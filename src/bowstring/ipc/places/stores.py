@@ -64,15 +64,6 @@ def place_of(source: object) -> tuple[Any, str] | None:
     return (held.fs, held.path) if is_unopened(source) and not held.compression else None
 
 
-def is_one_place(left: object, right: object) -> bool:
-    """Whether both are one file in a store, which some of them empty as soon as it is written to.
-
-    Raises `MissingExtraError` where a package is missing for a URL.
-    """
-    place = place_of(left)
-    return place is not None and local_path(*place) is None and place == place_of(right)
-
-
 def place_of_opened(source: object) -> tuple[Any, str] | None:
     """File system and path behind a file object of fsspec's that is open for reading; None for other objects."""
     spec = sys.modules.get("fsspec.spec")

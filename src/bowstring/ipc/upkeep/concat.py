@@ -24,7 +24,7 @@ from bowstring.ipc.metadata.header import DictionaryMark, HeaderWriter
 from bowstring.ipc.metadata.schema_tables import DictionaryId, WireSchema
 from bowstring.ipc.opening import MAX_PIPED_BYTES
 from bowstring.ipc.places import stores
-from bowstring.ipc.places.sinks import Rewritable, sink_for
+from bowstring.ipc.places.sinks import Rewritable, reject_same_file, sink_for
 from bowstring.ipc.statistics import FileStatistics, merged as merged_statistics, with_statistics
 from bowstring.ipc.upkeep.alike import FirstSource
 from bowstring.ipc.upkeep.incoming import Incoming, opened
@@ -66,24 +66,24 @@ def concat_files(
     replaces them, and in a file they are united: what is new goes out as a delta, and the columns that use them are
     decoded and written with other indices. What can't be united (ordered and nested dictionaries, and more values than
     the indices have room for) is a `UsageError`, as are sources of another schema, byte order or metadata version, none
-    at all, and one in a store that is `sink`, too. The schema says the features that are in use. Where `sink` is no
-    path and no `BytesIO`, so that nothing can be written anew, they are learned beforehand: sources are opened twice,
-    and of a stream that can be read only once the schema and the first message are looked at.
+    at all, and one that is `sink`, too, by whatever path or link. The schema says the features that are in use. Where
+    `sink` is no path and no `BytesIO`, so that nothing can be written anew, they are learned beforehand: sources are
+    opened twice, and of a stream that can be read only once the schema and the first message are looked at.
 
     Raises `InvalidDataError` for malformed sources, `LimitError` for a file on a pipe that is larger than
     `max_piped_bytes`, and what opening them raises.
     """
     if isinstance(sources, str | bytes | os.PathLike):
         raise UsageError(f"sources are a list of files and streams, not {sources!r:.60}: write [{sources!r:.60}]")
-    if stores.place_of(sink) is not None:
-        sources = list(sources)
-        if any(stores.is_one_place(source, sink) for source in sources):
-            raise UsageError(f"{sink} is one of the sources, and a store may empty it first: write to another name")
+    if not isinstance(sink, str | os.PathLike) or stores.place_of(sink) is not None:
+        sources = list(sources)  # what is written to such a sink can't be taken back
+    if isinstance(sources, Sequence):
+        reject_same_file(sources, sink)
     target = sink_for(sink)
     joiner: _Joiner | None = None
     with ExitStack() as held:
         try:
-            door = _Door(limits, max_piped_bytes, held)
+            door = _Door(sink, limits, max_piped_bytes, held)
             features: set[int] | None = None
             if not isinstance(target, Rewritable):
                 features, sources = _rehearsed(sources, door, as_stream)
@@ -107,12 +107,14 @@ def concat_files(
 class _Door:
     """Opens sources; `held` closes those in the end that can't be opened again."""
 
+    sink: Any
     limits: Limits
     max_piped_bytes: int
     held: ExitStack
 
     def opened(self, source: Any) -> AbstractContextManager[Incoming]:
-        """A source, open for as long as the block runs."""
+        """A source, open for as long as the block runs. Raises `UsageError` if it is the sink."""
+        reject_same_file([source], self.sink)
         return opened(source, self.limits, self.max_piped_bytes)
 
 

@@ -19,11 +19,10 @@ from bowstring.ipc.dictionaries.reading import Entry, read_values
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.schema_tables import DictionaryId
-from bowstring.ipc.opening import MAX_PIPED_BYTES, in_sequence, kept_whole, near_or_far
-from bowstring.ipc.places import stores
+from bowstring.ipc.opening import MAX_PIPED_BYTES, kept_whole, near_or_far
 from bowstring.ipc.places.near import MemorySource
 from bowstring.ipc.places.pulled import PulledSource
-from bowstring.ipc.places.sinks import sink_for
+from bowstring.ipc.places.sinks import reject_same_file, sink_for
 from bowstring.ipc.statistics import with_statistics
 from bowstring.ipc.upkeep.bringing import brought
 from bowstring.ipc.upkeep.messages import MessageWriter, declared
@@ -64,15 +63,17 @@ def recover(
     """Write every complete and valid record batch of a damaged file or stream, and the dictionaries that they need.
 
     `source` is what `open_file` or `open_stream` takes; what comes through a pipe is kept in memory, and a URL is read
-    by ranges, some batches at a time: headers first, then bodies; unless it is `sink`, too, then it is kept in memory
-    as well. A file becomes a file and a stream a stream; `sink` is what `new_file` takes. Each batch is checked, with
+    by ranges, some batches at a time: headers first, then bodies. A file becomes a file and a stream a stream; `sink`
+    is what `new_file` takes, and not the source. Each batch is checked, with
     `full` every value of it, and then passed on as it is, not decoded. Messages are looked for behind what is damaged.
     The schema says the features that sound messages use. `advance(done, of)` is called after each, in bytes.
 
-    Raises `InvalidDataError` where there is no schema, neither at the beginning nor in a footer, `FormatMismatchError`
-    for a foreign format, `LimitError` for more than `max_piped_bytes` through a pipe.
+    Raises `UsageError` if the source is the sink, by whatever path or link, `InvalidDataError` where there is no
+    schema, neither at the beginning nor in a footer, `FormatMismatchError` for a foreign format, `LimitError` for more
+    than `max_piped_bytes` through a pipe.
     """
-    opened = in_sequence(source) if stores.is_one_place(source, sink) else near_or_far(source)
+    reject_same_file([source], sink)
+    opened = near_or_far(source)
     try:
         whole = kept_whole(opened, max_piped_bytes) if isinstance(opened, PulledSource) else opened
         if isinstance(whole, MemorySource) and whole.position:
