@@ -197,3 +197,56 @@ def test_a_malformed_slot_raises_where_it_is_asked_for(problem: str) -> None:
         _ = [column[index] for index in range(3)]
     with pytest.raises(InvalidDataError):
         _ = [row for index in range(3) for row in column.slice(index, 1).to_pylist()]
+
+
+def unaligned(array: bs.Array) -> bs.Array:
+    """The array over buffers that each begin at an odd address."""
+
+    def moved(buffer: bs.Buffer | None) -> bs.Buffer | None:
+        return None if buffer is None else bs.Buffer.of(b"\xff" + buffer.to_bytes() + b"\xff").slice(1, buffer.size)
+
+    children = tuple(map(unaligned, array.children))
+    dictionary = array.dictionary
+    buffers = tuple(map(moved, array.buffers))
+    return bs.Array(array.layout, array.length, buffers, children, dictionary, array.null_count, array.offset)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_rows_are_taken_from_many_chunks_in_any_order(case: Case) -> None:
+    whole = case.array()
+    parts = [whole, whole.slice(0, 0), whole.slice(1), unaligned(whole.slice(1)), whole.slice(0, 1), case.array()]
+    column = bs.ChunkedArray(parts, case.type)
+    values = column.to_pylist()
+    random = np.random.default_rng(7)
+    for count in (1, 2, 5, 100):
+        indices = random.integers(0, len(values), count)
+        taken = column.take(indices)
+        taken.validate(full=True)
+        assert taken.num_chunks == 1
+        assert taken.to_pylist() == [values[index] for index in indices.tolist()]
+    table = bs.Table.from_arrays([column], names=["x"])
+    assert table.take([len(values) - 1, 0, 0])["x"].to_pylist() == [values[-1], values[0], values[0]]
+    assert table.take([])["x"].to_pylist() == []
+
+
+def test_nulls_that_an_array_does_not_count_are_values_when_rows_are_taken() -> None:
+    bitmap = bs.Buffer.of(b"\x00")
+    plain = bs.Array.from_buffers(bs.int8(), 2, [bitmap, b"\x01\x02"], null_count=0)
+    column = bs.ChunkedArray([plain, bs.array([None, 4], bs.int8())], bs.int8())
+    assert column.take([3, 0, 2, 1]).to_pylist() == [4, 1, None, 2]
+
+
+@pytest.mark.parametrize("problem", [name for name in BROKEN if "offset" in name])
+def test_a_malformed_slot_raises_when_rows_are_taken_from_several_chunks(problem: str) -> None:
+    type_, buffers, children, dictionary = BROKEN[problem]
+    array = bs.Array.from_buffers(type_, 3, buffers, children, dictionary)
+    with pytest.raises(InvalidDataError, match="offsets"):
+        bs.ChunkedArray([array, array], type_).take([5, 0, 1, 4])
+
+
+def test_a_buffer_that_is_too_short_raises_when_rows_are_taken_from_several_chunks() -> None:
+    whole = bs.array([1, None, 3], bs.int64())
+    for buffers in ((whole.buffers[0], bs.Buffer.of(bytes(16))), (bs.Buffer.of(b""), whole.buffers[1])):
+        array = bs.Array(whole.layout, 3, buffers, null_count=1)
+        with pytest.raises(InvalidDataError):
+            bs.ChunkedArray([whole, array], bs.int64()).take([0, 5])

@@ -27,6 +27,7 @@ from bowstring.memory.buffer import EMPTY, Buffer
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
     from bowstring.layouts.array import Array
+    from bowstring.layouts.interleaving import Slots
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 Values: TypeAlias = npt.NDArray[Any]
@@ -178,6 +179,10 @@ class Layout(ABC):
     @abstractmethod
     def take(self, array: Array, indices: Indices) -> Array:
         """The slots at `indices` (each within the array), copied."""
+
+    def interleave(self, slots: Slots) -> Array | None:
+        """The slots, copied; None where arrays of this layout have to be taken from and joined one by one."""
+        return None
 
     @abstractmethod
     def concat(self, arrays: Sequence[Array]) -> Array:

@@ -11,7 +11,7 @@ b'joemark'
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from io import BytesIO
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -56,6 +56,7 @@ from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
+    from bowstring.layouts.interleaving import Slots
     from bowstring.memory.bitmap import Mask
 
 
@@ -169,6 +170,18 @@ def offsets_at(array: Array, index: int) -> tuple[int, int]:
     dtype, at = array.layout.buffers[1].dtype, array.offset + index
     assert dtype is not None
     return offsets.element(dtype, at), offsets.element(dtype, at + 1)
+
+
+def interleaved_spans(slots: Slots, limits: Sequence[int], check: Callable[[Array], Any]) -> tuple[Indices, Indices]:
+    """Where the values of slots begin, and their lengths, by the offsets in buffer 1.
+
+    Where one lies beyond the limit of its array, `check` of the array raises an error.
+    """
+    starts, stops = slots.elements(1).astype(np.int64), slots.elements(1, shift=1).astype(np.int64)
+    bad = (starts < 0) | (stops < starts) | (stops > np.array(limits)[slots.numbers])
+    if bad.any():
+        check(slots.arrays[int(slots.numbers[first_bad(bad)])])
+    return starts, stops - starts
 
 
 def same_cuts(left: Values, right: Values) -> bool:
@@ -295,6 +308,11 @@ class BinaryLayout(Layout):
         data = gather(self.data(array).bytes, starts, lengths)
         made = self.of(cut(lengths, self.offset_type, self.type), data)
         return Array(self, made.length, (taken_validity(array, indices), *made.buffers[1:]))
+
+    def interleave(self, slots: Slots) -> Array:
+        starts, lengths = interleaved_spans(slots, [self.data(array).size for array in slots.arrays], self.cuts)
+        made = self.of(cut(lengths, self.offset_type, self.type), slots.stretches(2, starts, lengths))
+        return Array(self, made.length, (slots.validity(), *made.buffers[1:]))
 
     def concat(self, arrays: Sequence[Array]) -> Array:
         arrays = packed(arrays)

@@ -36,6 +36,7 @@ from bowstring.memory import bitmap
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
+    from bowstring.layouts.interleaving import Slots
 
 
 class BooleanLayout(Layout):
@@ -105,6 +106,9 @@ class BooleanLayout(Layout):
     def take(self, array: Array, indices: Indices) -> Array:
         taken = bitmap.pack(self.bits(array)[indices])
         return Array(self, len(indices), (taken_validity(array, indices), taken))
+
+    def interleave(self, slots: Slots) -> Array:
+        return Array(self, len(slots), (slots.validity(), bitmap.pack(slots.bits(1))))
 
     def concat(self, arrays: Sequence[Array]) -> Array:
         arrays = packed(arrays)

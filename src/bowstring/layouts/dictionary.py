@@ -25,6 +25,7 @@ from bowstring.layouts.base import (
     Role,
     Values,
     brief,
+    buffer_of,
     first_bad,
     is_null_at,
     with_nulls,
@@ -39,6 +40,7 @@ from bowstring.memory.buffer import Buffer
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import Dictionary
+    from bowstring.layouts.interleaving import Slots
 
 
 def frozen(value: Any) -> Any:
@@ -190,6 +192,12 @@ class DictionaryLayout(Layout):
     def take(self, array: Array, indices: Indices) -> Array:
         own = self.indices.take(array.seen_as(self.indices), indices)
         return Array(self, own.length, own.buffers, (), array.dictionary, own._null_count)
+
+    def interleave(self, slots: Slots) -> Array | None:
+        dictionary = slots.arrays[0].dictionary
+        if any(array.dictionary is not dictionary for array in slots.arrays):
+            return None
+        return Array(self, len(slots), (slots.validity(), buffer_of(slots.elements(1))), (), dictionary)
 
     def concat(self, arrays: Sequence[Array]) -> Array:
         """Of dictionaries of which one begins as the other does, one after the other, the longer one is taken; others

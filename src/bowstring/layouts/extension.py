@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.errors import WouldCopyError
@@ -11,6 +11,9 @@ from bowstring.layouts.array import Array
 from bowstring.layouts.base import Indices, Layout, Values, place
 from bowstring.layouts.packed import Packed
 from bowstring.memory.bitmap import Mask
+
+if TYPE_CHECKING:
+    from bowstring.layouts.interleaving import Slots
 
 
 class ExtensionLayout(Layout):
@@ -79,6 +82,10 @@ class ExtensionLayout(Layout):
 
     def take(self, array: Array, indices: Indices) -> Array:
         return self._storage.take(array.storage, indices).seen_as(self)
+
+    def interleave(self, slots: Slots) -> Array | None:
+        stored = self._storage.interleave(slots.stored())
+        return None if stored is None else stored.seen_as(self)
 
     def concat(self, arrays: Sequence[Array]) -> Array:
         stored = arrays.seen_as(self._storage) if isinstance(arrays, Packed) else [array.storage for array in arrays]

@@ -36,6 +36,7 @@ from bowstring.layouts.list_ import flatten
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import FixedSizeList
+    from bowstring.layouts.interleaving import Slots
 
 
 class FixedSizeListLayout(Layout):
@@ -110,6 +111,12 @@ class FixedSizeListLayout(Layout):
         elements = self.elements(array)
         child = take_stretches(elements, indices * self.size, np.full(len(indices), self.size))
         return Array(self, len(indices), (taken_validity(array, indices),), (child,))
+
+    def interleave(self, slots: Slots) -> Array | None:
+        for array in slots.arrays:
+            self.check(array)
+        child = slots.children(0, slots.positions * self.size, np.full(len(slots), self.size))
+        return None if child is None else Array(self, len(slots), (slots.validity(),), (child,))
 
     def concat(self, arrays: Sequence[Array]) -> Array:
         child = self.children[0].concat([self.elements(array) for array in arrays])

@@ -59,6 +59,19 @@ def spans_within(starts: Sequence[int], offset: int, length: int) -> Iterator[tu
         number += 1
 
 
+def chunk_indices(starts: Sequence[int], indices: Indices) -> tuple[list[int], Indices, Indices]:
+    """Indices into several chunks, which begin at `starts`, the end of the last one included: the numbers of the chunks
+    that are needed, rising; for each index which of these it is in; and its index there.
+    """
+    edges = np.array(starts)
+    numbers = np.searchsorted(edges, indices, "right") - 1
+    used = np.flatnonzero(np.bincount(numbers, minlength=len(starts) - 1))
+    own = indices - edges[numbers]
+    if len(used) < len(starts) - 1:
+        numbers = np.searchsorted(used, numbers)
+    return used.tolist(), numbers, own
+
+
 def positions(indices: Sequence[int] | Values | Array, length: int) -> Indices:
     """Indices as 64-bit integers, each checked to lie within `length` slots; raises `UsageError`."""
     try:

@@ -36,7 +36,15 @@ from bowstring.layouts.base import (
     validity_of,
     with_nulls,
 )
-from bowstring.layouts.binary import check_ends, checked_offsets, cut, few_cuts, offsets_at, same_cuts
+from bowstring.layouts.binary import (
+    check_ends,
+    checked_offsets,
+    cut,
+    few_cuts,
+    interleaved_spans,
+    offsets_at,
+    same_cuts,
+)
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.gather import rows, take_stretches
 from bowstring.layouts.identity import list_identity
@@ -47,6 +55,7 @@ from bowstring.memory.buffer import Buffer
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
+    from bowstring.layouts.interleaving import Slots
     from bowstring.memory.bitmap import Mask
 
 
@@ -244,6 +253,12 @@ class ListLayout(Layout):
         lengths = offsets[indices + 1] - starts
         child = array.children[0]
         return self.of(lengths, take_stretches(child, starts, lengths), taken_validity(array, indices))
+
+    def interleave(self, slots: Slots) -> Array | None:
+        counts = [array.children[0].length for array in slots.arrays]
+        starts, lengths = interleaved_spans(slots, counts, self.cuts)
+        child = slots.children(0, starts, lengths)
+        return None if child is None else self.of(lengths, child, slots.validity())
 
     def concat(self, arrays: Sequence[Array]) -> Array:
         arrays = packed(arrays)

@@ -53,6 +53,7 @@ from bowstring.memory.buffer import EMPTY, Buffer
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
+    from bowstring.layouts.interleaving import Slots
     from bowstring.layouts.scalars.base import Scalars
 
 
@@ -195,6 +196,9 @@ class PrimitiveLayout(Layout):
 
     def take(self, array: Array, indices: Indices) -> Array:
         return Array(self, len(indices), (taken_validity(array, indices), buffer_of(array.values(1)[indices])))
+
+    def interleave(self, slots: Slots) -> Array:
+        return Array(self, len(slots), (slots.validity(), buffer_of(slots.elements(1))))
 
     def concat(self, arrays: Sequence[Array]) -> Array:
         arrays = packed(arrays)

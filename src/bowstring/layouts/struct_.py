@@ -33,6 +33,7 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.identity import identities
+from bowstring.layouts.interleaving import Slots
 from bowstring.layouts.joining import joined_validity
 
 if TYPE_CHECKING:
@@ -175,6 +176,18 @@ class StructLayout(Layout):
     def take(self, array: Array, indices: Indices) -> Array:
         columns = tuple(column.layout.take(column, indices) for column in self.columns(array))
         return Array(self, len(indices), (taken_validity(array, indices),), columns)
+
+    def interleave(self, slots: Slots) -> Array | None:
+        for array in slots.arrays:
+            self.check(array)
+        columns = []
+        for index, layout in enumerate(self.children):
+            arrays = [array.children[index] for array in slots.arrays]
+            column = layout.interleave(Slots(arrays, slots.numbers, slots.positions))
+            if column is None:
+                return None
+            columns.append(column)
+        return Array(self, len(slots), (slots.validity(),), tuple(columns))
 
     def concat(self, arrays: Sequence[Array]) -> Array:
         columns = zip(*(self.columns(array) for array in arrays), strict=True)

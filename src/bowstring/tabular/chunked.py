@@ -19,7 +19,8 @@ from bowstring.errors import DataTypeError, WouldCopyError
 from bowstring.layouts.array import Array, as_array
 from bowstring.layouts.base import Indices, Values, place
 from bowstring.layouts.display import listed
-from bowstring.layouts.indexing import index_within, positions, span_within, spans_within
+from bowstring.layouts.indexing import chunk_indices, index_within, positions, span_within, spans_within
+from bowstring.layouts.interleaving import Slots
 from bowstring.layouts.numpy_form import converted
 from bowstring.layouts.registry import layout_of
 from bowstring.tabular.batch import one_array
@@ -107,26 +108,26 @@ class ChunkedArray:
 
     def take(self, indices: Sequence[int] | Values | Array) -> ChunkedArray:
         """The values at `indices`, copied into one chunk, as `Array.take`."""
-        return self._taken(positions(one_array(indices), len(self)))
+        chosen = positions(one_array(indices), len(self))
+        return ChunkedArray([self._interleave(*chunk_indices(self._starts, chosen))], self.type)
 
-    def _taken(self, indices: Indices) -> ChunkedArray:
-        if len(self.chunks) == 1:
-            return ChunkedArray([self.chunks[0].take(indices)], self.type)
-        numbers = np.searchsorted(self._starts, indices, "right") - 1
+    def _interleave(self, used: Sequence[int], numbers: Indices, indices: Indices) -> Array:
+        """The slots that `chunk_indices` found, in one array."""
+        chunks = [self.chunks[number] for number in used]
+        if len(chunks) <= 1:
+            chunk = chunks[0] if chunks else self.slice(0, 0).combine_chunks()
+            return chunk.layout.take(chunk, indices)
+        layout = chunks[0].layout
+        joined = layout.interleave(Slots(chunks, numbers, indices))
+        if joined is not None:
+            return joined
         order = np.argsort(numbers, kind="stable")
-        sorted_indices = indices[order]
-        cuts = np.searchsorted(numbers[order], np.arange(len(self.chunks) + 1)).tolist()
-        parts = [
-            chunk.layout.take(chunk, sorted_indices[first:last] - start)
-            for chunk, start, (first, last) in zip(self.chunks, self._starts, pairwise(cuts), strict=False)
-            if last > first
-        ]
-        joined = ChunkedArray(parts, self.type).combine_chunks()
-        if len(parts) > 1 and (order[1:] < order[:-1]).any():
-            back = np.empty_like(order)
-            back[order] = np.arange(len(order))
-            joined = joined.layout.take(joined, back)
-        return ChunkedArray([joined], self.type)
+        cuts = np.searchsorted(numbers[order], np.arange(len(chunks) + 1)).tolist()
+        spans = zip(chunks, pairwise(cuts), strict=True)
+        joined = united([layout.take(chunk, indices[order[first:last]]) for chunk, (first, last) in spans])
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return layout.take(joined, back)
 
     def filter(self, mask: MaskLike | ChunkedArray) -> ChunkedArray:
         """The values at which `mask` is true, copied chunk by chunk, as `Array.filter`."""

@@ -15,7 +15,7 @@ from bowstring.datatypes.field import Schema
 from bowstring.errors import DataTypeError, UsageError
 from bowstring.layouts.array import Array, as_array
 from bowstring.layouts.base import Indices, Values, place
-from bowstring.layouts.indexing import positions, span_within, spans_within
+from bowstring.layouts.indexing import chunk_indices, positions, span_within, spans_within
 from bowstring.layouts.registry import layout_of
 from bowstring.tabular import display
 from bowstring.tabular.batch import RecordBatch, check_target, distinct_names, fitting_schema, one_array, sorting_of
@@ -168,7 +168,8 @@ class Table(Columns):
         return Table(target_schema, batches)
 
     def _taken(self, indices: Indices) -> Table:
-        columns = [column._taken(indices).chunks[0] for column in self.columns]
+        slots = chunk_indices(self._starts, indices)
+        columns = [column._interleave(*slots) for column in self.columns]
         return Table(self.schema, [RecordBatch(self.schema, len(indices), columns)])
 
     def filter(self, mask: MaskLike | ChunkedArray) -> Table:

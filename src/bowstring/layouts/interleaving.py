@@ -1,0 +1,145 @@
+"""Slots of several arrays of one layout in a new array, in any order, as arrow-rs' `interleave` has it.
+
+The elements of all arrays are read by their addresses in one step, instead of a step for each array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bowstring.errors import InvalidDataError
+from bowstring.layouts import gather
+from bowstring.memory import bitmap
+from bowstring.memory.bitmap import Mask
+from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes, allocate, bytes_between
+
+if TYPE_CHECKING:
+    from bowstring.layouts.array import Array
+    from bowstring.layouts.base import Indices, Values
+
+
+class Slots:
+    """Slot `indices[i]` of array `numbers[i]` for each i, at least one; each is within its array."""
+
+    __slots__ = ("arrays", "indices", "numbers")
+
+    def __init__(self, arrays: Sequence[Array], numbers: Indices, indices: Indices) -> None:
+        self.arrays = arrays
+        self.numbers = numbers
+        self.indices = indices
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @property
+    def positions(self) -> Indices:
+        """Where the slots are in the buffers or children of their arrays."""
+        offsets = np.array([array.offset for array in self.arrays], np.int64)
+        positions: Indices = offsets[self.numbers] + self.indices
+        return positions
+
+    def stored(self) -> Slots:
+        """The same slots of the storage of extension arrays."""
+        return Slots([array.storage for array in self.arrays], self.numbers, self.indices)
+
+    def elements(self, buffer: int, shift: int = 0) -> Values:
+        """The elements of a buffer that belong to the slots, or to those `shift` behind them; copied.
+
+        Raises `InvalidDataError` where a buffer is shorter than its array says.
+        """
+        spec = self.arrays[0].layout.buffers[buffer]
+        assert spec.dtype is not None
+        width, buffers = spec.dtype.itemsize, []
+        if not width:
+            return np.empty(len(self), spec.dtype)
+        for array in self.arrays:
+            own, start, size = array.buffers[buffer], array.offset * width, (array.length + spec.extra) * width
+            if own is None or start + size > own.size:
+                own, start = Buffer.of(np.ascontiguousarray(array.values(buffer))), 0
+            buffers.append(Buffer(own.memory, own.offset + start, size))
+        starts, around = _around(buffers)
+        if (starts % width).any():
+            places = starts[self.numbers] + (self.indices + shift) * width
+            windows = np.ndarray(around.size - width + 1, np.dtype((np.void, width)), around, strides=(1,))
+            return windows[places].view(spec.dtype)  # type: ignore[no-any-return]
+        typed: Values = around[: around.size // width * width].view(spec.dtype)
+        places = (starts // width)[self.numbers] + self.indices
+        return typed[places + shift if shift else places]  # type: ignore[no-any-return]
+
+    def bits(self, buffer: int, has_bits: Sequence[bool] | None = None) -> Mask:
+        """The bits of a buffer that belong to the slots; True for slots of arrays that have none, by `has_bits`."""
+        if has_bits is not None and not all(has_bits):
+            bits = np.ones(len(self), np.bool_)
+            chosen = np.array(has_bits)[self.numbers].nonzero()[0]
+            if chosen.size:
+                renumbered = np.cumsum(has_bits) - 1
+                arrays = list(compress(self.arrays, has_bits))
+                bits[chosen] = Slots(arrays, renumbered[self.numbers[chosen]], self.indices[chosen]).bits(buffer)
+            return bits
+        buffers = []
+        for array in self.arrays:
+            own = array.buffers[buffer]
+            if own is None or own.size < bitmap.size_bytes(array.offset + array.length):
+                raise InvalidDataError(
+                    f"an array of {array.length} slots has a bitmap of {own.size if own else 0} bytes"
+                )
+            buffers.append(own)
+        starts, around = _around(buffers)
+        places = self.positions
+        return (around[starts[self.numbers] + (places >> 3)] >> (places & 7).astype(UINT8) & 1).view(np.bool_)
+
+    def validity(self) -> Buffer | None:
+        """The validity bitmap of the slots; None where none is null."""
+        has_bits = [array.buffers[0] is not None and array._null_count != 0 for array in self.arrays]
+        if not any(has_bits):
+            return None
+        mask = self.bits(0, has_bits)
+        return None if mask.all() else bitmap.pack(mask)
+
+    def stretches(self, buffer: int, starts: Indices, lengths: Indices) -> Bytes:
+        """Of each slot's array `lengths[i]` bytes of a buffer from byte `starts[i]` on, end to end; copied.
+
+        They have to lie within the buffers. Raises `LimitError` for many more bytes than these have.
+        """
+        buffers = [array.buffers[buffer] or EMPTY for array in self.arrays]
+        total = int(lengths.sum())
+        gather.check_bytes(total, sum(own.size for own in buffers))
+        firsts, around = _around(buffers)
+        if around is buffers[0].memory.bytes:
+            return gather.gather(around, firsts[self.numbers] + starts, lengths)
+        out = allocate(total, is_zeroed=False)
+        gather.copy_stretches(out, np.cumsum(lengths) - lengths, around, firsts[self.numbers] + starts, lengths)
+        return out
+
+    def children(self, child: int, starts: Indices, lengths: Indices) -> Array | None:
+        """Of each slot's array `lengths[i]` slots of a child from slot `starts[i]` on, end to end, as `interleave`.
+
+        They have to lie within the children. Raises `LimitError` for many more slots than these have bytes.
+        """
+        arrays = [array.children[child] for array in self.arrays]
+        total = int(lengths.sum())
+        if not total:
+            return arrays[0].layout.take(arrays[0], starts[:0])
+        if total > gather.MAX_VALUES:
+            gather.check_values(total, sum(map(gather.held_bytes, arrays)) * 8)
+        indices = gather.ranges(starts, lengths)
+        return arrays[0].layout.interleave(Slots(arrays, np.repeat(self.numbers, lengths), indices))
+
+
+def _around(buffers: Sequence[Buffer]) -> tuple[Indices, Bytes]:
+    """The bytes of the memory that all buffers are in, and where they begin in it.
+
+    Where they are in several memories, these bytes are those between the first and the last of them, and no others than
+    those of the buffers may be read: by indexing only, as what NumPy has to copy before it takes from it, as in
+    `ndarray.take`, ends the process.
+    """
+    memory = buffers[0].memory
+    if all(own.memory is memory for own in buffers):
+        return np.array([own.offset for own in buffers], np.int64), memory.bytes
+    first = min(own.address for own in buffers)
+    end = max(own.address + own.size for own in buffers)
+    return np.array([own.address - first for own in buffers], np.int64), bytes_between(first, end)
