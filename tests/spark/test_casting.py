@@ -77,6 +77,48 @@ def test_digits_are_only_lost_where_that_is_allowed() -> None:
     assert cast(column, pa.timestamp("us"), truncate=True).cast(pa.int64()).to_pylist() == [1]
 
 
+TIMES = {
+    "times": (pa.array([1_001, None], pa.time64("ns")), pa.time64("ns")),
+    "times in lists": (pa.array([[1_001], None], pa.list_(pa.time64("ns"))), pa.list_(pa.time64("ns"))),
+    "times in maps": (
+        pa.array([[(1, 1_001)], None], pa.map_(pa.int8(), pa.time64("ns"))),
+        pa.map_(pa.int8(), pa.time64("ns")),
+    ),
+    "times in structs": (
+        pa.array([{"t": 1_001}], pa.struct({"t": pa.time64("ns")})),
+        pa.struct({"t": pa.time64("ns")}),
+    ),
+    "dictionaries of times": (pa.array([1_001, None], pa.time64("ns")).dictionary_encode(), pa.time64("ns")),
+    "runs of times": (
+        pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), pa.array([1_001], pa.time64("ns"))),
+        pa.time64("ns"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("column", "data_type"), TIMES.values(), ids=TIMES.keys())
+def test_times_of_day_keep_no_nanoseconds(column: Any, data_type: Any) -> None:
+    with pytest.raises(
+        InvalidDataError, match=r"here, column c: a value of .*time64\[ns\].* does not fit .*time64\[us\]"
+    ):
+        cast(column, data_type)
+    truncated = cast(column, data_type, truncate=True)
+    assert truncated.type == data_type
+    assert "1001" not in str(truncated.view(pa.int64()) if pa.types.is_time(data_type) else truncated)
+    assert truncated.to_pylist() == cast(truncated, data_type).to_pylist()
+
+
+def test_times_of_day_in_whole_microseconds_stay_the_same() -> None:
+    column = pa.array([1_000, None, 86_399_999_999_000], pa.time64("ns"))
+    assert cast(column, pa.time64("ns")).equals(column)
+
+
+def test_a_column_that_a_file_lacks_is_null() -> None:
+    target = pa.schema({"a": pa.int32(), "b": pa.list_(pa.string())})
+    batch = cast_batch(pa.record_batch({"a": pa.array([1, 2])}), target, "here", truncate=False)
+    assert batch.to_pylist() == [{"a": 1, "b": None}, {"a": 2, "b": None}]
+
+
 def test_what_has_no_cast_is_unsupported() -> None:
     with pytest.raises(UnsupportedTypeError, match=r"here, column c: list<.*> cannot be read as int64"):
         cast(pa.array([[1]]), pa.int64())
@@ -86,3 +128,19 @@ def test_nulls_are_refused_where_none_are_allowed() -> None:
     target = pa.schema([pa.field("c", pa.int64(), nullable=False)])
     with pytest.raises(InvalidDataError, match="here, column c: 1 nulls, and none are allowed"):
         cast_batch(pa.record_batch({"c": pa.array([1, None])}), target, "here", truncate=False)
+
+
+REQUIRED = {
+    "list": (pa.array([[1], None, [2, None]]), pa.list_(pa.field("element", pa.int64(), nullable=False))),
+    "map": (
+        pa.array([[("k", 1)], None, [("k", None)]], pa.map_(pa.string(), pa.int64())),
+        pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False)),
+    ),
+}
+
+
+@pytest.mark.parametrize(("column", "data_type"), REQUIRED.values(), ids=REQUIRED.keys())
+def test_nulls_are_refused_in_elements_that_allow_none(column: Any, data_type: Any) -> None:
+    assert cast(column.slice(0, 2), data_type).to_pylist() == column.slice(0, 2).to_pylist()
+    with pytest.raises(InvalidDataError, match="here, column c: 1 nulls, and none are allowed"):
+        cast(column, data_type)

@@ -12,10 +12,9 @@ from bowstring.errors import InvalidDataError, UnsupportedTypeError
 
 
 def cast_batch(batch: Any, target: Any, place: str, *, truncate: bool) -> Any:
-    """`batch`, whose columns stand in the order of the pyarrow schema `target`, with its types; where they match, no
-    copy.
+    """The columns of `batch` that the pyarrow schema `target` names, with its types; where they match, no copy.
 
-    `truncate` allows units of time to lose digits.
+    A column that `batch` lacks is null. `truncate` allows units of time to lose digits.
 
     Raises:
         InvalidDataError: a value does not fit the type that Spark reads; the message begins with `place` and the
@@ -25,7 +24,9 @@ def cast_batch(batch: Any, target: Any, place: str, *, truncate: bool) -> Any:
     import pyarrow as pa
 
     columns = []
-    for field, column in zip(target, batch.columns, strict=True):
+    for field in target:
+        index = batch.schema.get_field_index(field.name)
+        column = pa.nulls(batch.num_rows, field.type) if index < 0 else batch.column(index)
         try:
             columns.append(_cast(column, field.type, truncate))
         except pa.ArrowNotImplementedError as problem:
@@ -34,23 +35,78 @@ def cast_batch(batch: Any, target: Any, place: str, *, truncate: bool) -> Any:
             ) from problem
         except pa.ArrowException as problem:
             raise InvalidDataError(
-                f"{place}, column {field.name}: a value of {column.type} does not fit {field.type}: {problem}"
+                f"{place}, column {field.name}: a value of {column.type} does not fit "
+                f"{_in_microseconds(field.type)}: {problem}"
             ) from problem
-        if not field.nullable and columns[-1].null_count:
-            raise InvalidDataError(
-                f"{place}, column {field.name}: {columns[-1].null_count} nulls, and none are allowed"
-            )
+        nulls = _forbidden_nulls(columns[-1], field)
+        if nulls:
+            raise InvalidDataError(f"{place}, column {field.name}: {nulls} nulls, and none are allowed")
     return pa.record_batch(columns, schema=target)
 
 
 def _cast(column: Any, data_type: Any, truncate: bool) -> Any:
     import pyarrow.compute as pc
 
-    if column.type == data_type:
-        return column
     if _has_no_cast(column.type):
         column = _rebuilt(column)
-    return pc.cast(column, options=pc.CastOptions(target_type=data_type, allow_time_truncate=truncate))
+    for step in (_in_microseconds(data_type), data_type) if _has_nanoseconds(column.type) else (data_type,):
+        if column.type != step:
+            column = pc.cast(column, options=pc.CastOptions(target_type=step, allow_time_truncate=truncate))
+    return column
+
+
+def _has_nanoseconds(data_type: Any) -> bool:
+    """Whether anything in `data_type` is a time of day in nanoseconds."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(data_type):
+        return _has_nanoseconds(data_type.value_type)
+    return data_type == pa.time64("ns") or any(
+        _has_nanoseconds(data_type.field(i).type) for i in range(data_type.num_fields)
+    )
+
+
+def _in_microseconds(data_type: Any) -> Any:
+    """`data_type`, a type of Spark's, with times of day in microseconds: Spark holds these as nanoseconds."""
+    import pyarrow as pa
+
+    if data_type == pa.time64("ns"):
+        return pa.time64("us")
+    if not _has_nanoseconds(data_type):
+        return data_type
+    fields = [data_type.field(i) for i in range(data_type.num_fields)]
+    if pa.types.is_map(data_type):
+        return pa.map_(_in_microseconds(data_type.key_type), _in_microseconds(data_type.item_type))
+    converted = [field.with_type(_in_microseconds(field.type)) for field in fields]
+    return pa.struct(converted) if pa.types.is_struct(data_type) else pa.list_(converted[0])
+
+
+def _forbidden_nulls(column: Any, field: Any) -> int:
+    """How many nulls `column` has where `field`, or a field in it, is not nullable."""
+    import pyarrow as pa
+
+    if not field.nullable and column.null_count:
+        return int(column.null_count)
+    if not _has_required_field(field.type):
+        return 0
+    column = column.drop_null()
+    if pa.types.is_struct(field.type):
+        return sum(_forbidden_nulls(child, field.type.field(i)) for i, child in enumerate(column.flatten()))
+    if pa.types.is_map(field.type):
+        start, end = column.offsets[0].as_py(), column.offsets[len(column)].as_py()
+        return _forbidden_nulls(column.items.slice(start, end - start), field.type.item_field)
+    return _forbidden_nulls(column.flatten(), field.type.value_field)
+
+
+def _has_required_field(data_type: Any) -> bool:
+    """Whether a field in `data_type` is not nullable, but for the keys of maps, which never are."""
+    import pyarrow as pa
+
+    if pa.types.is_map(data_type):
+        fields = [data_type.item_field]
+    else:
+        fields = [data_type.field(i) for i in range(data_type.num_fields)]
+    return any(not field.nullable or _has_required_field(field.type) for field in fields)
 
 
 def _is_listlike(data_type: Any) -> bool:
