@@ -122,7 +122,7 @@ def test_a_file_of_the_manifest_that_is_missing_or_cut_is_named(spark: SparkSess
     message = failure(lambda: numbers(spark, tmp_path))
     assert f"InvalidDataError: {tmp_path / second}: has {size - 8} bytes, and manifest 1 says {size}" in message
     (tmp_path / first).unlink()
-    assert f"NotFoundError: {tmp_path / first}: is missing, though manifest 1" in failure(
+    assert f"MissingFileError: {tmp_path / first}: is missing, though manifest 1" in failure(
         lambda: numbers(spark, tmp_path)
     )
 
@@ -147,7 +147,7 @@ def test_a_value_that_does_not_fit_is_named_with_file_batch_and_column(spark: Sp
 
 
 REFUSED = {
-    "no such path": ("id long", "/no/such/path", "NotFoundError: /no/such/path: there is no such file or folder"),
+    "no such path": ("id long", "/no/such/path", "MissingFileError: /no/such/path: there is no such file or folder"),
     "another file system": (None, "s3://bucket/key", "UsageError: s3://bucket/key: only paths of a file system"),
     "nothing there": (None, "{}", "NotFoundError: {}: no Arrow files are there"),
 }
@@ -209,3 +209,8 @@ def test_a_session_with_another_master_is_not_given_in_silence(spark: SparkSessi
     assert spark.conf.get("spark.sql.session.timeZone") == "Europe/Berlin"
     with pytest.raises(UsageError, match=r"a Spark session with master local\[2,4\] runs in this process already"):
         session("local[7]")
+
+
+def test_a_first_append_that_fails_leaves_no_folder(spark: SparkSession, tmp_path: Path) -> None:
+    failure(lambda: write(troubled(spark, attempts=9), tmp_path / "new" / "deep"))
+    assert list(tmp_path.iterdir()) == []

@@ -47,7 +47,27 @@ def test_a_file_that_is_shorter_than_its_task_said_is_not_committed(tmp_path: Pa
         writer.commit([PartMessage(0, Entry(name, 9, 1, 1))])
     assert latest(tmp_path / "data") is None
     writer.abort([])
-    assert list((tmp_path / "data").iterdir()) == []
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_job_that_is_aborted_removes_only_the_folders_that_it_made(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    a_job(tmp_path / "old" / "new" / "deep")[0].abort([])
+    assert list(tmp_path.rglob("*")) == [tmp_path / "old"]
+    a_job(tmp_path / "old")[0].abort([])
+    assert list(tmp_path.rglob("*")) == [tmp_path / "old"]
+
+
+def test_a_job_that_is_aborted_keeps_the_folder_of_another(tmp_path: Path) -> None:
+    (first, _, _), (_, path, _) = a_job(tmp_path / "data"), a_job(tmp_path / "data")
+    first.abort([])
+    assert path.exists()
+
+
+def test_a_folder_that_cannot_be_made_leaves_none_above_it(tmp_path: Path) -> None:
+    with pytest.raises(ResourceError, match="cannot be written"):
+        a_job(tmp_path / "new" / ("long" * 100))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_is_gone_is_not_committed(tmp_path: Path) -> None:

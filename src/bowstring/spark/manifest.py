@@ -82,7 +82,10 @@ def local_path(path: str) -> Path:
     except ValueError as problem:
         raise UsageError(f"{path}: neither a path nor a URI: {problem}") from None
     if not path:
-        raise UsageError('no path is given: .load("/data/flights") or .save("/data/flights")')
+        raise UsageError(
+            'no path is given: .load("/data/flights") or .save("/data/flights"); for a table of its catalog, Spark '
+            "passes none to a Python source"
+        )
     if len(parts.scheme) > 1 and parts.scheme != "file":
         raise UsageError(f"{path}: only paths of a file system that every executor mounts, not {parts.scheme}:")
     return Path(unquote(parts.path) if parts.scheme == "file" else path).absolute()
@@ -154,7 +157,17 @@ def forget_old(folder: Path) -> None:
 
 
 def plain_files(folder: Path) -> list[Path]:
-    """The Arrow files of a folder without a manifest, by name; not those of jobs that have not committed."""
+    """The Arrow files of a folder without a manifest, by name; not those of jobs that have not committed.
+
+    Raises:
+        UsageError: the folder has ``key=value`` subfolders, whose rows and column would be lost.
+    """
+    subfolders = sorted(path for path in folder.iterdir() if "=" in path.name[1:] and path.is_dir())
+    if subfolders:
+        raise UsageError(
+            f"{folder}: partition folders such as {subfolders[0].name!r} are not supported: load one of them at a "
+            f"time, and add the column {subfolders[0].name.partition('=')[0]!r} with .withColumn()"
+        )
     is_written_by_jobs = (folder / MANIFESTS).exists() or (folder / STAGING).exists()
     return sorted(
         path

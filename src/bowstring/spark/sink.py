@@ -23,8 +23,19 @@ from bowstring.errors import (
 )
 from bowstring.spark import staging
 from bowstring.spark.batches import describe, write_batches
-from bowstring.spark.manifest import Entry, Manifest, forget_old, latest, part_name, place, plain_files, sync_folder
-from bowstring.spark.types import all_nullable, arrow_schema
+from bowstring.spark.manifest import (
+    MANIFESTS,
+    Entry,
+    Manifest,
+    forget_old,
+    latest,
+    part_name,
+    place,
+    plain_files,
+    sync_folder,
+)
+from bowstring.spark.types import all_nullable, arrow_schema, parse_schema
+from bowstring.spark.worker_errors import hide_traceback
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -53,8 +64,10 @@ class ArrowWriter(DataSourceArrowWriter):
         if not overwrite:
             self._base()
         staging.sweep(folder)
+        self._missing_folders = staging.missing_folders(folder)
         self._staging = staging.create(folder, self._job)
 
+    @hide_traceback()
     def write(self, iterator: Iterator[Any]) -> PartMessage:
         """Write one partition, on an executor."""
         from pyspark import TaskContext
@@ -73,6 +86,7 @@ class ArrowWriter(DataSourceArrowWriter):
             return PartMessage(context.partitionId(), None)
         return PartMessage(context.partitionId(), Entry(name, written.length_bytes, written.rows, written.batches))
 
+    @hide_traceback()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make the files of exactly these attempts the folder's data (or part of it), in one step; on the driver."""
         entries = tuple(m.entry for m in messages if isinstance(m, PartMessage) and m.entry is not None)
@@ -86,9 +100,11 @@ class ArrowWriter(DataSourceArrowWriter):
         except OSError:
             pass  # the data is committed: what could not be removed is only not read any more
 
+    @hide_traceback()
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 -- Spark's own
-        """Remove what the job's tasks wrote; on the driver."""
+        """Remove what the job wrote, and the folders that it made, if they are empty; on the driver."""
         staging.discard(self._folder, self._job)
+        staging.remove_empty((self._folder / MANIFESTS, *self._missing_folders))
 
     def _move(self, entries: tuple[Entry, ...]) -> None:
         """Move the staged files to the folder, where they do not count yet."""
@@ -129,11 +145,9 @@ class ArrowWriter(DataSourceArrowWriter):
         Raises:
             UsageError: they have another schema than the DataFrame.
         """
-        from pyspark.sql.types import StructType
-
         current = current or latest(self._folder)
         if current is not None:
-            _compare(self._folder, StructType.fromJson(current.schema), self._schema)
+            _compare(self._folder, parse_schema(self._folder, current.schema), self._schema)
             return current.entries
         if not self._folder.is_dir():
             return ()

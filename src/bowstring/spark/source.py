@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import glob
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,21 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from bowstring.errors import InvalidDataError, MissingFileError, NotFoundError, UsageError
 from bowstring.spark.batches import describe, read_batches
 from bowstring.spark.casting import cast_batch
+from bowstring.spark.compatibility import (
+    check_conversions,
+    check_inferred,
+    check_names,
+    merge_schemas,
+    missing_columns,
+)
 from bowstring.spark.manifest import Entry, latest, local_path, plain_files
-from bowstring.spark.types import all_nullable
+from bowstring.spark.options import check_read_options, check_write_options, parse_count, parse_flag
+from bowstring.spark.streaming import UnsupportedStreamReader, streaming_write_error
+from bowstring.spark.types import parse_schema
+from bowstring.spark.worker_errors import hide_traceback
 
 if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamWriter
     from pyspark.sql.types import StructType
 
     from bowstring.spark.sink import ArrowWriter
@@ -40,6 +51,8 @@ class Piece:
     first: int
     last: int
     """The batch behind the last one; -1 for all there are."""
+    missing: tuple[str, ...] = ()
+    """The columns to read that the file lacks."""
 
 
 class ArrowPartition(InputPartition):
@@ -52,140 +65,208 @@ class ArrowPartition(InputPartition):
 @dataclass(frozen=True, slots=True)
 class _File:
     path: Path
-    entry: Entry | None
+    entry: Entry | None = None
+    lengths_bytes: tuple[int, ...] | None = None
+    """The length of each record batch; None for a stream, and for a file with an entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class _FileGroup:
+    """Files of one schema: those that a manifest lists, or a single one."""
+
+    path: Path
+    schema: StructType
+    files: tuple[_File, ...]
 
 
 class ArrowDataSource(DataSource):
     """Arrow files, as ``spark.read.format("arrow")`` and ``df.write.format("arrow")``.
 
-    Options: ``splitBytes`` (of a partition when reading), ``truncate`` (when reading: round units finer than Spark's
-    microseconds down, instead of failing where that loses something), ``fsync`` (when writing: on disk before the
-    commit).
+    Options for reading: ``splitBytes`` (of a partition), ``mergeSchema`` (read the columns of all files, with nulls
+    where a file lacks one, instead of failing), ``truncate`` (round units finer than Spark's microseconds down, instead
+    of failing where that loses something). Option for writing: ``fsync`` (on disk before the commit). All others are
+    a `UsageError`.
     """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._is_inferred = False
 
     @classmethod
     def name(cls) -> str:
         """The word in ``format("arrow")``."""
         return "arrow"
 
+    @hide_traceback()
     def schema(self) -> StructType:
-        """The schema of the files: the manifest's, or the first file's."""
-        from pyspark.sql.types import StructType
+        """The schema of the files: the first one's, or with ``mergeSchema`` the columns of all."""
+        check_read_options(self.options)
+        self._is_inferred = True  # Spark pickles this object with the schema for `reader`
+        groups = _file_groups(self._paths())
+        if parse_flag(self.options, "mergeSchema"):
+            return merge_schemas((group.path, group.schema) for group in groups)
+        first = next(groups)
+        check_names(first.path, first.schema, first.schema.names)
+        return first.schema
 
-        paths = self._paths()
-        for folder in paths:
-            manifest = latest(folder) if folder.is_dir() else None
-            if manifest is not None:
-                try:
-                    return StructType.fromJson(manifest.schema)
-                except Exception as problem:  # from outside, and Spark raises what it likes
-                    raise InvalidDataError(f"{folder}: the manifest's schema is not Spark's: {problem}") from problem
-        return all_nullable(describe(_files(paths)[0].path).schema)
-
+    @hide_traceback()
     def reader(self, schema: StructType) -> ArrowReader:
         """Reads the columns that `schema` names: the files' own schema, or some of it, as other types where that is
         asked for.
-
-        Raises:
-            NotFoundError: `schema` names a column that the files do not have.
         """
-        names = self.schema().names
-        missing = [name for name in schema.names if name not in names]
-        if missing:
-            raise NotFoundError(
-                f"{', '.join(map(str, self._paths()))}: no column is called {', '.join(map(repr, missing))}; "
-                f"there are {', '.join(map(repr, names))}"
-            )
+        check_read_options(self.options)
         return ArrowReader(
-            self._paths(), schema, self._number("splitBytes", SPLIT_BYTES), truncate=self._flag("truncate")
+            self._paths(),
+            schema,
+            parse_count(self.options, "splitBytes", SPLIT_BYTES),
+            is_inferred=self._is_inferred,
+            merge_schema=parse_flag(self.options, "mergeSchema"),
+            truncate=parse_flag(self.options, "truncate"),
         )
 
+    @hide_traceback()
     def writer(self, schema: StructType, overwrite: bool) -> ArrowWriter:
         """Writes to the folder at the option ``path``."""
         from bowstring.spark.sink import ArrowWriter
 
+        check_write_options(self.options)
         folder = local_path(self.options.get("path", ""))
-        return ArrowWriter(folder, schema, overwrite=overwrite, fsync=self._flag("fsync"))
+        return ArrowWriter(folder, schema, overwrite=overwrite, fsync=parse_flag(self.options, "fsync"))
+
+    def streamReader(self, schema: StructType) -> UnsupportedStreamReader:  # noqa: ARG002, N802 -- Spark's own
+        """A reader whose first use is a `UsageError`: streams are not supported."""
+        return UnsupportedStreamReader()
+
+    @hide_traceback()
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802
+        """Raise `UsageError`: streams are not supported."""
+        raise streaming_write_error()
 
     def _paths(self) -> list[Path]:
-        """The absolute paths that the options name, globs resolved."""
-        given = [self.options["path"]] if self.options.get("path") else json.loads(self.options.get("paths", "[]"))
-        found: list[Path] = []
-        for path in given or [""]:
+        """The absolute paths that the options name, globs resolved.
+
+        Raises:
+            NotFoundError: one does not exist.
+            UsageError: they differ in the names of ``key=value`` folders, which would be lost as columns.
+        """
+        path = self.options.get("path")
+        given = [path] if path else json.loads(self.options.get("paths", "[]")) or [""]
+        paths: list[Path] = []
+        for path in given:
             absolute = local_path(path)
             matches = [absolute] if absolute.exists() else [Path(p) for p in sorted(glob.glob(str(absolute)))]
             if not matches:
                 raise MissingFileError(f"{path}: there is no such file or folder", filename=str(path))
-            found += matches
-        return found
-
-    def _flag(self, name: str) -> bool:
-        value = self.options.get(name, "false").lower()
-        if value not in ("true", "false"):
-            raise UsageError(f"the option {name} is true or false, not {value!r}")
-        return value == "true"
-
-    def _number(self, name: str, default: int) -> int:
-        value = self.options.get(name, str(default))
-        if not value.isdecimal() or int(value) == 0:
-            raise UsageError(f"the option {name} is a positive whole number, not {value!r}")
-        return int(value)
+            paths += matches
+        _check_partition_folders(paths, local_path(given[0]))
+        return paths
 
 
 class ArrowReader(DataSourceReader):
     """Plans the partitions on the driver and reads them on the executors."""
 
-    def __init__(self, paths: list[Path], schema: StructType, split_bytes: int, *, truncate: bool) -> None:
+    def __init__(
+        self,
+        paths: list[Path],
+        schema: StructType,
+        split_bytes: int,
+        *,
+        is_inferred: bool = False,
+        merge_schema: bool = False,
+        truncate: bool = False,
+    ) -> None:
         self._paths = paths
         self._schema = schema
         self._split_bytes = split_bytes
+        self._is_inferred = is_inferred
+        self._merge_schema = merge_schema
         self._truncate = truncate
 
+    @hide_traceback()
     def partitions(self) -> list[InputPartition]:
-        """Pieces of the files, grouped to partitions of `split_bytes`, in the order of the files."""
-        made: list[InputPartition] = []
+        """Pieces of the files, grouped to partitions of `split_bytes`, in the order of the files.
+
+        Raises:
+            UsageError: the columns of a file are not those to read, or can't be read as their types.
+        """
+        partitions: list[InputPartition] = []
         pieces: list[Piece] = []
         room_bytes = self._split_bytes
-        for file in _files(self._paths, allow_none=True):
-            for piece, length_bytes in _pieces(file, self._split_bytes):
-                if pieces and length_bytes > room_bytes:
-                    made.append(ArrowPartition(tuple(pieces)))
-                    pieces, room_bytes = [], self._split_bytes
-                pieces.append(piece)
-                room_bytes -= length_bytes
-        return [*made, ArrowPartition(tuple(pieces))]
+        for piece, length_bytes in self._pieces():
+            if pieces and length_bytes > room_bytes:
+                partitions.append(ArrowPartition(tuple(pieces)))
+                pieces, room_bytes = [], self._split_bytes
+            pieces.append(piece)
+            room_bytes -= length_bytes
+        return [*partitions, ArrowPartition(tuple(pieces))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The batches of a partition, as Spark wants them."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         target = to_arrow_schema(self._schema, timezone="UTC")
-        for piece in partition.value:
-            batches = None if piece.last < 0 else range(piece.first, piece.last)
-            for index, batch in read_batches(Path(piece.path), batches, target.names):
-                place = f"{piece.path}, record batch {index}"
-                yield from _slices(cast_batch(batch, target, place, truncate=self._truncate))
+        with hide_traceback():
+            for piece in partition.value:
+                batches = None if piece.last < 0 else range(piece.first, piece.last)
+                names = [name for name in target.names if name not in piece.missing]
+                for index, batch in read_batches(Path(piece.path), batches, names):
+                    place = f"{piece.path}, record batch {index}"
+                    yield from _slices(cast_batch(batch, target, place, truncate=self._truncate))
+
+    def _pieces(self) -> Iterator[tuple[Piece, int]]:
+        for group in _file_groups(self._paths):
+            missing = self._check(group)
+            for file in group.files:
+                for first, last, length_bytes in _batch_ranges(file, self._split_bytes):
+                    yield Piece(str(file.path), first, last, missing), length_bytes
+
+    def _check(self, group: _FileGroup) -> tuple[str, ...]:
+        """The columns to read that the files of `group` lack."""
+        check_names(group.path, group.schema, self._schema.names)
+        missing = missing_columns(group.path, group.schema, self._schema, allow=self._merge_schema)
+        if self._is_inferred:
+            check_inferred(group.path, group.schema, self._schema)
+        else:
+            check_conversions(group.path, group.schema, self._schema)
+        return missing
 
 
-def _files(paths: list[Path], *, allow_none: bool = False) -> list[_File]:
-    """The files that hold the data.
+def _check_partition_folders(paths: list[Path], first: Path) -> None:
+    """Raise `UsageError` if one of `paths` is in other ``key=value`` folders than the path or glob `first` names."""
+    for path in paths:
+        others = _partition_folders(path) - _partition_folders(first)
+        if others:
+            folder = min(others)
+            raise UsageError(
+                f"{path}: the column {folder.partition('=')[0]!r} of the partition folder {folder!r} would be lost: "
+                f"load one such folder at a time, and add the column with .withColumn()"
+            )
+
+
+def _partition_folders(path: Path) -> set[str]:
+    return {part for part in (path if path.is_dir() else path.parent).parts if "=" in part[1:]}
+
+
+def _file_groups(paths: list[Path]) -> Iterator[_FileGroup]:
+    """The files that hold the data, by schema; reads the manifest, or the footer of each file.
 
     Raises:
-        NotFoundError: a path has no data, or a file that a manifest lists is missing.
+        NotFoundError: no path has data, or a file that a manifest lists is missing.
     """
-    found: list[_File] = []
+    is_empty = True
     for path in paths:
         manifest = latest(path) if path.is_dir() else None
         if manifest is not None:
-            found += (_listed(path, entry, manifest.sequence) for entry in manifest.entries)
-            allow_none = True
-        elif path.is_dir():
-            found += (_File(file, None) for file in plain_files(path))
-        else:
-            found.append(_File(path, None))
-    if not found and not allow_none:
+            is_empty = False
+            files = tuple(_listed(path, entry, manifest.sequence) for entry in manifest.entries)
+            yield _FileGroup(path, parse_schema(path, manifest.schema), files)
+            continue
+        for file in plain_files(path) if path.is_dir() else [path]:
+            is_empty = False
+            description = describe(file)
+            yield _FileGroup(file, description.schema, (_File(file, None, description.lengths_bytes),))
+    if is_empty:
         raise NotFoundError(f"{', '.join(map(str, paths))}: no Arrow files are there, and none were committed to it")
-    return found
 
 
 def _listed(folder: Path, entry: Entry, sequence: int) -> _File:
@@ -200,23 +281,28 @@ def _listed(folder: Path, entry: Entry, sequence: int) -> _File:
     return _File(path, entry)
 
 
-def _pieces(file: _File, split_bytes: int) -> Iterator[tuple[Piece, int]]:
-    """Ranges of record batches, none above `split_bytes` unless a single batch is, each with its length in bytes."""
-    if file.entry is not None and file.entry.batches is not None and file.entry.length_bytes <= split_bytes:
-        yield Piece(str(file.path), 0, file.entry.batches), file.entry.length_bytes
-        return
-    lengths_bytes = describe(file.path).lengths_bytes
+def _batch_ranges(file: _File, split_bytes: int) -> Iterator[tuple[int, int, int]]:
+    """Ranges of record batches, none above `split_bytes` unless a single batch is, each with its length in bytes.
+
+    The end of a range is the index behind its last batch; -1 for a stream, which can only be read as a whole.
+    """
+    lengths_bytes = file.lengths_bytes
+    if file.entry is not None:
+        if file.entry.batches is not None and file.entry.length_bytes <= split_bytes:
+            yield 0, file.entry.batches, file.entry.length_bytes
+            return
+        lengths_bytes = describe(file.path).lengths_bytes
     if lengths_bytes is None:
-        yield Piece(str(file.path), 0, -1), file.path.stat().st_size
+        yield 0, -1, file.path.stat().st_size
         return
     first = taken_bytes = 0
     for index, length_bytes in enumerate(lengths_bytes):
         if index > first and taken_bytes + length_bytes > split_bytes:
-            yield Piece(str(file.path), first, index), taken_bytes
+            yield first, index, taken_bytes
             first, taken_bytes = index, 0
         taken_bytes += length_bytes
     if first < len(lengths_bytes):
-        yield Piece(str(file.path), first, len(lengths_bytes)), taken_bytes
+        yield first, len(lengths_bytes), taken_bytes
 
 
 def _slices(batch: Any) -> Iterator[Any]:

@@ -12,6 +12,7 @@ import contextlib
 import json
 import shutil
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from bowstring.errors import translate_os_error
@@ -20,22 +21,45 @@ from bowstring.spark.manifest import STAGING, is_part_of, latest
 
 STALE_S = 24 * 3600.0
 OWNER = "owner.json"
+_MAKE_ATTEMPTS = 10
+
+
+def missing_folders(folder: Path) -> tuple[Path, ...]:
+    """`folder` and the folders above it that do not exist, the innermost first."""
+    return tuple(path for path in (folder, *folder.parents) if not path.exists())
 
 
 def create(folder: Path, job: str) -> Path:
     """Make the staging folder of `job` under `folder`, which is made as well.
 
     Raises:
-        BowstringError, also an OSError: it can't be made (no permission, a file of that name, a full disk).
+        BowstringError, also an OSError: it can't be made (no permission, a file of that name, a full disk);
+            then nothing is left.
     """
     staging = folder / STAGING / job
+    missing = missing_folders(folder)
     try:
-        staging.mkdir(parents=True)
+        for attempt in range(_MAKE_ATTEMPTS):
+            try:
+                staging.mkdir(parents=True)
+                break
+            except FileNotFoundError:  # another job has just removed an empty folder above it
+                if attempt == _MAKE_ATTEMPTS - 1:
+                    raise
         (staging / OWNER).write_text(owned_by(java_above()))
     except OSError as problem:
+        remove_folder(folder, job)
+        remove_empty(missing)
         message = f"{problem.filename or staging}: cannot be written: {problem.strerror}"
         raise translate_os_error(problem, message) from problem
     return staging
+
+
+def remove_empty(folders: Iterable[Path]) -> None:
+    """Remove those of `folders`, the innermost first, that are empty."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
 def discard(folder: Path, job: str) -> None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bowstring.datatypes import types as arrow
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field, Schema
-from bowstring.errors import UnsupportedTypeError
+from bowstring.errors import InvalidDataError, UnsupportedTypeError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType as SparkType, StructType
@@ -77,6 +78,20 @@ def spark_schema(schema: Schema) -> StructType:
     from pyspark.sql.types import StructType
 
     return StructType([_spark_field(field, field.name) for field in schema])
+
+
+def parse_schema(folder: Path, schema: dict[str, Any]) -> StructType:
+    """The Spark schema in the manifest of `folder`, which has it in Spark's own JSON form.
+
+    Raises:
+        InvalidDataError: it is not such a schema.
+    """
+    from pyspark.sql.types import StructType
+
+    try:
+        return StructType.fromJson(schema)
+    except Exception as problem:  # from outside, and Spark raises what it likes
+        raise InvalidDataError(f"{folder}: the manifest's schema is not Spark's: {problem}") from problem
 
 
 def all_nullable(schema: StructType) -> StructType:

@@ -1,0 +1,150 @@
+"""Which schema the columns of several files have in Spark, and as what other types they can be read.
+
+Everything is decided when Spark plans a query, from schemas alone. A conversion is allowed if it keeps every value, or
+if the cast checks each value (`bowstring.spark.casting`); for all others there are the casts of Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bowstring.errors import NotFoundError, UnsupportedTypeError, UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_INTEGERS = frozenset(("ByteType", "ShortType", "IntegerType", "LongType"))
+_CONVERSIONS: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(_INTEGERS, _INTEGERS | {"FloatType", "DoubleType", "DecimalType"}),
+    "FloatType": _INTEGERS | {"DoubleType"},
+    "DoubleType": _INTEGERS,
+    "DecimalType": _INTEGERS,
+    "DateType": frozenset(("TimestampNTZType",)),
+    "StringType": frozenset(("BinaryType",)),
+    "BinaryType": frozenset(("StringType",)),
+}
+"""The Spark types that each type can be read as, besides itself; null can be read as any."""
+
+
+def merge_schemas(schemas: Iterable[tuple[Path, StructType]]) -> StructType:
+    """All columns of several files, in the order in which they first appear.
+
+    Raises:
+        UsageError: two files have a column of the same name with different types.
+    """
+    from pyspark.sql.types import StructType
+
+    columns: dict[str, tuple[Path, Any]] = {}
+    for path, schema in schemas:
+        check_names(path, schema, schema.names)
+        for field in schema.fields:
+            first_path, first = columns.setdefault(field.name, (path, field))
+            if not _is_same(first.dataType, field.dataType):
+                raise UsageError(
+                    f"{path}: column {field.name} is {field.dataType.simpleString()}, but "
+                    f"{first.dataType.simpleString()} in {first_path}: mergeSchema needs equal types; "
+                    f"choose one with .schema()"
+                )
+    return StructType([field for _, field in columns.values()])
+
+
+def check_names(path: Path, schema: StructType, names: Iterable[str]) -> None:
+    """Raise `UsageError` if one of `names` is the name of several columns of the file at `path`."""
+    repeated = sorted({name for name in names if schema.names.count(name) > 1})
+    if repeated:
+        raise UsageError(
+            f"{path}: several columns are called {', '.join(map(repr, repeated))}: name others with .schema()"
+        )
+
+
+def check_inferred(path: Path, schema: StructType, inferred: StructType) -> None:
+    """Raise `UsageError` if the file at `path` has a column, or a type, that the schema inferred from others lacks."""
+    types = {field.name: field.dataType for field in inferred.fields}
+    for field in schema.fields:
+        if field.name not in types:
+            raise UsageError(
+                f"{path}: column {field.name} is not in the first file: read all columns with "
+                f'.option("mergeSchema", "true"), or name the columns to read with .schema()'
+            )
+        if not _is_same(field.dataType, types[field.name]):
+            raise UsageError(
+                f"{path}: column {field.name} is {field.dataType.simpleString()}, but "
+                f"{types[field.name].simpleString()} in the first file: choose one with .schema()"
+            )
+
+
+def missing_columns(path: Path, schema: StructType, requested: StructType, *, allow: bool) -> tuple[str, ...]:
+    """The names of `requested` that the file at `path` lacks.
+
+    Raises:
+        NotFoundError: there are some, and `allow` is false, or a column's name differs from one only in case.
+    """
+    missing = tuple(name for name in requested.names if name not in schema.names)
+    lower = {name.lower() for name in schema.names}
+    differing = [name for name in missing if name.lower() in lower]
+    if differing or (missing and not allow):
+        advice = "" if differing else ': .option("mergeSchema", "true") reads nulls for columns that a file lacks'
+        raise NotFoundError(
+            f"{path}: no column is called {', '.join(map(repr, differing or missing))}; there are "
+            f"{', '.join(map(repr, schema.names))}{advice}"
+        )
+    return missing
+
+
+def check_conversions(path: Path, schema: StructType, requested: StructType) -> None:
+    """Raise `UnsupportedTypeError` if a column of the file at `path` can't be read as the type in `requested`.
+
+    A struct field that the file lacks is a `NotFoundError`.
+    """
+    types = {field.name: field.dataType for field in schema.fields}
+    for field in requested.fields:
+        if field.name in types:
+            _check_conversion(types[field.name], field.dataType, f"{path}: column {field.name}")
+
+
+def _check_conversion(source: Any, target: Any, place: str) -> None:
+    kind = type(source).__name__
+    if kind == type(target).__name__:
+        if kind == "StructType":
+            _check_fields(source, target, place)
+        elif kind == "ArrayType":
+            _check_conversion(source.elementType, target.elementType, f"{place}[]")
+        elif kind == "MapType":
+            _check_conversion(source.keyType, target.keyType, f"{place}{{key}}")
+            _check_conversion(source.valueType, target.valueType, f"{place}{{value}}")
+        elif not _contains(target, source):
+            raise UnsupportedTypeError(_refusal(source, target, place))
+    elif kind != "NullType" and type(target).__name__ not in _CONVERSIONS.get(kind, ()):
+        raise UnsupportedTypeError(_refusal(source, target, place))
+
+
+def _check_fields(source: Any, target: Any, place: str) -> None:
+    types = {field.name: field.dataType for field in source.fields}
+    for field in target.fields:
+        if source.names.count(field.name) > 1:
+            raise UsageError(f"{place}: several fields are called {field.name!r}")
+        if field.name not in types:
+            raise NotFoundError(f"{place}: no field is called {field.name!r}; there are {', '.join(map(repr, types))}")
+        _check_conversion(types[field.name], field.dataType, f"{place}.{field.name}")
+
+
+def _contains(target: Any, source: Any) -> bool:
+    """Whether `target` has the precision of `source`, a type of the same class."""
+    if hasattr(target, "precision") and not hasattr(target, "scale"):  # a time of day; decimals are cast by value
+        return bool(target.precision >= source.precision)
+    if hasattr(target, "startField"):
+        return bool(target.startField <= source.startField and target.endField >= source.endField)
+    return True
+
+
+def _refusal(source: Any, target: Any, place: str) -> str:
+    return (
+        f"{place}: {source.simpleString()} can't be read as {target.simpleString()}: "
+        f"read it as {source.simpleString()} and cast it in Spark"
+    )
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return bool(one.simpleString() == other.simpleString())

@@ -1,0 +1,75 @@
+"""The options of ``format("arrow")``: their names, and values out of Spark's strings.
+
+Spark passes the names in lower case, and adds `path` or `paths` from ``load`` and ``save``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+from bowstring.errors import UsageError
+
+READ_OPTIONS = ("splitBytes", "truncate", "mergeSchema")
+WRITE_OPTIONS = ("fsync",)
+
+_PATHS = frozenset(("path", "paths"))
+_ALTERNATIVES = {
+    "reading": {
+        "compression": "compressed files are recognized without it",
+        "mode": "malformed data is always an error",
+        "pathglobfilter": 'pass the glob as the path, such as .load("/data/*.arrow")',
+        "recursivefilelookup": 'pass a glob for the subfolders, such as .load("/data/*/*.arrow")',
+    },
+    "writing": {
+        "compression": "the files are written uncompressed, so that they can be mapped",
+        "mergeschema": "an append needs the columns that the folder has",
+        "mode": 'set the save mode with .mode("append") or .mode("overwrite")',
+    },
+}
+"""What to do without an option that Spark's own sources have."""
+
+
+def check_read_options(options: Mapping[str, str]) -> None:
+    """Raise `UsageError` for an option that reading does not support."""
+    _check(options, READ_OPTIONS, "reading")
+
+
+def check_write_options(options: Mapping[str, str]) -> None:
+    """Raise `UsageError` for an option that writing does not support."""
+    _check(options, WRITE_OPTIONS, "writing")
+
+
+def parse_flag(options: Mapping[str, str], name: str) -> bool:
+    """The value of a true or false option, false by default."""
+    value = options.get(name, "false").lower()
+    if value not in ("true", "false"):
+        raise UsageError(f"the option {name} is true or false, not {value!r}")
+    return value == "true"
+
+
+def parse_count(options: Mapping[str, str], name: str, default: int) -> int:
+    """The value of an option that is a positive whole number."""
+    value = options.get(name, str(default))
+    if not value.isdecimal() or int(value) == 0:
+        raise UsageError(f"the option {name} is a positive whole number, not {value!r}")
+    return int(value)
+
+
+def _check(options: Mapping[str, str], supported: tuple[str, ...], action: str) -> None:
+    if "provider" in options:  # a property of every table
+        raise UsageError(
+            "a table of Spark's catalog can't be read later, because Spark passes its path to no Python source: "
+            "CREATE TEMPORARY VIEW … USING arrow OPTIONS (path '…') instead"
+        )
+    names = {name.lower(): name for name in supported}
+    for key in options:
+        if key in names or key in _PATHS:
+            continue
+        closest = difflib.get_close_matches(key, names, 1)
+        alternative = _ALTERNATIVES[action].get(key)
+        if closest:
+            advice = f"did you mean {names[closest[0]]!r}?"
+        else:
+            advice = alternative or f"the options for {action} are {', '.join(map(repr, supported))}"
+        raise UsageError(f'format("arrow") does not support the option {key!r} for {action}: {advice}')

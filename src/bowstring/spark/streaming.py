@@ -1,0 +1,81 @@
+"""Structured Streaming, which ``format("arrow")`` does not support: errors that name what works instead.
+
+Spark calls a Python source only in the thread of a query, after ``load()`` and ``start()`` have returned. So
+`reject_streams` puts the check where the user names the format.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from bowstring.errors import UsageError
+from bowstring.spark.worker_errors import hide_traceback
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def streaming_read_error() -> UsageError:
+    """The error for ``readStream.format("arrow")``."""
+    return UsageError(
+        'format("arrow") does not support readStream: use spark.read.format("arrow").load(path), in the function of '
+        "another stream's foreachBatch if it is to be repeated"
+    )
+
+
+def streaming_write_error() -> UsageError:
+    """The error for ``writeStream.format("arrow")``."""
+    return UsageError(
+        'format("arrow") does not support writeStream: use .writeStream.foreachBatch(lambda batch, batch_id: '
+        'batch.write.format("arrow").mode("append").save(path))'
+    )
+
+
+def reject_streams(spark: SparkSession) -> None:
+    """Make ``readStream.format("arrow")`` and ``writeStream.format("arrow")`` raise `UsageError`, also where `load` or
+    `start` name the format, in sessions of the kind of `spark` (classic or Connect).
+    """
+    readwriter = import_module(type(spark.readStream).__module__)
+    for class_, error in (
+        (readwriter.DataStreamReader, streaming_read_error),
+        (readwriter.DataStreamWriter, streaming_write_error),
+    ):
+        if not hasattr(class_.format, "__wrapped__"):
+            class_.format = _rejecting(class_.format, error)
+
+
+def _rejecting(method: Callable[[Any, str], Any], error: Callable[[], UsageError]) -> Callable[[Any, str], Any]:
+    @functools.wraps(method)
+    def set_format(self: Any, source: str) -> Any:
+        if str(source).lower() == "arrow":
+            raise error()
+        return method(self, source)
+
+    return set_format
+
+
+class UnsupportedStreamReader(DataSourceStreamReader):
+    """Raises `UsageError` on its first use; PySpark hides what raises before there is a reader."""
+
+    @hide_traceback()
+    def initialOffset(self) -> NoReturn:  # noqa: N802 -- Spark's own
+        """Raise `UsageError`."""
+        raise streaming_read_error()
+
+    @hide_traceback()
+    def getDefaultReadLimit(self) -> NoReturn:  # noqa: N802 -- Spark's own
+        """Raise `UsageError`."""
+        raise streaming_read_error()
+
+    def partitions(self, start: Any, end: Any) -> list[InputPartition]:  # noqa: ARG002 -- Spark's own
+        """None."""
+        return []
+
+    def read(self, partition: InputPartition) -> NoReturn:  # noqa: ARG002 -- Spark's own
+        """Raise `UsageError`."""
+        raise streaming_read_error()

@@ -1,0 +1,32 @@
+"""Errors on their way from Spark's Python workers to the user: the message, without the worker's traceback."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bowstring.errors import BowstringError
+
+_HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
+
+
+@contextmanager
+def hide_traceback() -> Iterator[None]:
+    """Have PySpark report a `BowstringError` by its type and message alone; a context manager or a decorator.
+
+    A worker process reads the variable when it reports an error, and ends right after: no other error is affected.
+    Outside Spark's workers this does nothing.
+    """
+    try:
+        yield
+    except BowstringError:
+        if _is_spark_worker():
+            os.environ[_HIDE_TRACEBACK] = "1"
+        raise
+
+
+def _is_spark_worker() -> bool:
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return spec is not None and spec.name.startswith("pyspark.")

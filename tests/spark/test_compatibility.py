@@ -1,0 +1,111 @@
+"""Which schema several files have together, and as what types they can be read: without a Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import types as spark
+
+from bowstring.errors import NotFoundError, UnsupportedTypeError, UsageError
+from bowstring.spark.compatibility import (
+    check_conversions,
+    check_inferred,
+    check_names,
+    merge_schemas,
+    missing_columns,
+)
+
+A, B = Path("/a.arrow"), Path("/b.arrow")
+LONG, INT, STRING = spark.LongType(), spark.IntegerType(), spark.StringType()
+
+
+def struct(*fields: tuple[str, spark.DataType]) -> spark.StructType:
+    return spark.StructType([spark.StructField(name, data_type) for name, data_type in fields])
+
+
+def test_merged_schemas_have_the_columns_of_all_files_in_order() -> None:
+    merged = merge_schemas([(A, struct(("x", LONG))), (B, struct(("y", STRING), ("x", LONG)))])
+    assert merged == struct(("x", LONG), ("y", STRING))
+
+
+def test_columns_of_different_types_are_not_merged() -> None:
+    with pytest.raises(UsageError, match=r"/b\.arrow: column x is int, but bigint in /a\.arrow"):
+        merge_schemas([(A, struct(("x", LONG))), (B, struct(("x", INT)))])
+
+
+def test_repeated_names_are_refused_only_where_they_are_read() -> None:
+    schema = struct(("x", LONG), ("x", LONG), ("y", LONG))
+    check_names(A, schema, ["y"])
+    with pytest.raises(UsageError, match=r"/a\.arrow: several columns are called 'x'"):
+        check_names(A, schema, schema.names)
+
+
+def test_a_column_or_type_that_the_first_file_lacks_is_named() -> None:
+    inferred = struct(("x", LONG))
+    check_inferred(B, struct(("x", LONG)), inferred)
+    with pytest.raises(UsageError, match=r"/b\.arrow: column y is not in the first file"):
+        check_inferred(B, struct(("x", LONG), ("y", LONG)), inferred)
+    with pytest.raises(UsageError, match=r"/b\.arrow: column x is int, but bigint in the first file"):
+        check_inferred(B, struct(("x", INT)), inferred)
+
+
+def test_a_column_that_a_file_lacks_is_allowed_only_when_merging() -> None:
+    schema, requested = struct(("x", LONG)), struct(("x", LONG), ("y", LONG))
+    assert missing_columns(A, schema, requested, allow=True) == ("y",)
+    with pytest.raises(NotFoundError, match=r"/a\.arrow: no column is called 'y'; there are 'x': .*mergeSchema"):
+        missing_columns(A, schema, requested, allow=False)
+
+
+def test_a_name_that_differs_only_in_case_is_not_a_missing_column() -> None:
+    with pytest.raises(NotFoundError, match=r"/a\.arrow: no column is called 'X'; there are 'x'$"):
+        missing_columns(A, struct(("x", LONG)), struct(("X", LONG)), allow=True)
+
+
+LOSSLESS: list[tuple[Any, Any]] = [
+    (LONG, INT),
+    (LONG, spark.DoubleType()),
+    (spark.FloatType(), spark.DoubleType()),
+    (spark.DecimalType(10, 2), spark.DecimalType(5, 1)),
+    (spark.NullType(), spark.ArrayType(LONG)),
+    (spark.BinaryType(), STRING),
+    (spark.TimeType(3), spark.TimeType(6)),
+    (spark.DayTimeIntervalType(0, 0), spark.DayTimeIntervalType()),
+    (struct(("a", LONG), ("b", STRING)), struct(("b", STRING))),
+]
+LOSSY: list[tuple[Any, Any]] = [
+    (spark.DoubleType(), spark.FloatType()),
+    (spark.DoubleType(), spark.DecimalType(5, 2)),
+    (LONG, spark.BooleanType()),
+    (LONG, spark.TimestampType()),
+    (LONG, STRING),
+    (spark.TimestampType(), spark.DateType()),
+    (spark.TimestampType(), spark.TimestampNTZType()),
+    (spark.TimestampNTZType(), spark.TimestampType()),
+    (spark.TimeType(6), spark.TimeType(3)),
+    (spark.DayTimeIntervalType(), spark.DayTimeIntervalType(0, 0)),
+]
+
+
+@pytest.mark.parametrize("nest", [lambda t: t, spark.ArrayType, lambda t: spark.MapType(STRING, t)])
+def test_conversions_that_lose_something_unseen_are_refused_at_any_depth(nest: Any) -> None:
+    for source, target in LOSSLESS:
+        check_conversions(A, struct(("x", nest(source))), struct(("x", nest(target))))
+    for source, target in LOSSY:
+        names = f"{source.simpleString()} can't be read as {target.simpleString()}"
+        with pytest.raises(UnsupportedTypeError) as refusal:
+            check_conversions(A, struct(("x", nest(source))), struct(("x", nest(target))))
+        assert names in str(refusal.value)
+        assert str(refusal.value).startswith("/a.arrow: column x")
+
+
+def test_a_struct_field_that_a_file_lacks_or_repeats_is_named() -> None:
+    requested = struct(("s", struct(("z", LONG))))
+    with pytest.raises(NotFoundError, match=r"/a\.arrow: column s: no field is called 'z'; there are 'a'"):
+        check_conversions(A, struct(("s", struct(("a", LONG)))), requested)
+    with pytest.raises(UsageError, match=r"/a\.arrow: column s: several fields are called 'z'"):
+        check_conversions(A, struct(("s", struct(("z", LONG), ("z", LONG)))), requested)

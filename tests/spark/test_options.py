@@ -1,0 +1,51 @@
+"""The options of ``format("arrow")``."""
+
+from __future__ import annotations
+
+import pytest
+
+from bowstring.errors import UsageError
+from bowstring.spark.options import check_read_options, check_write_options, parse_count, parse_flag
+
+READING = {
+    "splitbyte": "did you mean 'splitBytes'",
+    "mergeschemas": "did you mean 'mergeSchema'",
+    "compression": "compressed files are recognized without it",
+    "mode": "malformed data is always an error",
+    "recursivefilelookup": r"pass a glob for the subfolders",
+    "pathglobfilter": r"pass the glob as the path",
+    "fsync": "the options for reading are 'splitBytes', 'truncate', 'mergeSchema'",
+    "header": "the options for reading are 'splitBytes', 'truncate', 'mergeSchema'",
+}
+WRITING = {
+    "fsyn": "did you mean 'fsync'",
+    "compression": "the files are written uncompressed",
+    "mode": r"set the save mode with \.mode",
+    "mergeschema": "an append needs the columns that the folder has",
+    "splitbytes": "the options for writing are 'fsync'",
+}
+
+
+@pytest.mark.parametrize(("name", "advice"), READING.items())
+def test_an_option_that_reading_does_not_support_is_named(name: str, advice: str) -> None:
+    with pytest.raises(UsageError, match=f"does not support the option '{name}' for reading: {advice}"):
+        check_read_options({"path": "/data", name: "true"})
+
+
+@pytest.mark.parametrize(("name", "advice"), WRITING.items())
+def test_an_option_that_writing_does_not_support_is_named(name: str, advice: str) -> None:
+    with pytest.raises(UsageError, match=f"does not support the option '{name}' for writing: {advice}"):
+        check_write_options({"path": "/data", name: "true"})
+
+
+def test_supported_options_and_those_that_spark_adds_are_accepted() -> None:
+    check_read_options({"paths": "[]", "splitbytes": "1", "truncate": "true", "mergeschema": "true"})
+    check_write_options({"path": "/data", "fsync": "true"})
+
+
+def test_a_value_that_an_option_does_not_take_is_named() -> None:
+    with pytest.raises(UsageError, match="the option truncate is true or false, not 'yes'"):
+        parse_flag({"truncate": "yes"}, "truncate")
+    for value in ("0", "-1", "64m", ""):
+        with pytest.raises(UsageError, match=f"the option splitBytes is a positive whole number, not '{value}'"):
+            parse_count({"splitBytes": value}, "splitBytes", 1)

@@ -1,0 +1,173 @@
+"""What ``spark.read.format("arrow")`` does not read is an error that Spark reports before a task runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bowstring.errors import UsageError
+from bowstring.spark.worker_errors import hide_traceback
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+from pyspark.errors import AnalysisException, PythonException  # noqa: E402
+from pyspark.sql.types import ArrayType, LongType, StructField, StructType  # noqa: E402
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+
+
+def write_file(path: Path, table: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    return path
+
+
+def reader(spark: SparkSession, **options: str) -> DataFrameReader:
+    return spark.read.format("arrow").options(**options)
+
+
+def rows(frame: DataFrame) -> list[dict[str, Any]]:
+    return [row.asDict() for row in frame.collect()]
+
+
+def planning_error(action: Callable[[], object]) -> str:
+    """The message of an error that Spark raises before a task runs."""
+    with pytest.raises(AnalysisException) as error:
+        action()
+    return str(error.value)
+
+
+@pytest.fixture
+def uneven(tmp_path: Path) -> Path:
+    """Two files, of which each has a column that the other lacks."""
+    write_file(tmp_path / "a.arrow", pa.table({"x": [1], "z": ["z"]}))
+    write_file(tmp_path / "b.arrow", pa.table({"y": [[2.5]], "x": [2]}))
+    return tmp_path
+
+
+def test_an_unsupported_option_is_refused_by_load_and_save(spark: SparkSession, uneven: Path) -> None:
+    message = planning_error(lambda: reader(spark, splitByte="1").load(str(uneven)))
+    assert (
+        "format(\"arrow\") does not support the option 'splitbyte' for reading: did you mean 'splitBytes'?" in message
+    )
+    message = planning_error(lambda: reader(spark, mode="FAILFAST").schema("x long").load(str(uneven)).collect())
+    assert "does not support the option 'mode' for reading" in message
+    writer = spark.range(1).write.format("arrow").mode("append").option("compression", "lz4")
+    message = planning_error(lambda: writer.save(str(uneven / "new")))
+    assert "does not support the option 'compression' for writing: the files are written uncompressed" in message
+    assert not (uneven / "new").exists()
+
+
+def test_a_column_that_only_some_files_have_is_named(spark: SparkSession, uneven: Path) -> None:
+    message = planning_error(lambda: reader(spark).load([str(uneven / "a.arrow"), str(uneven / "b.arrow")]).collect())
+    assert f"{uneven / 'b.arrow'}: no column is called 'z'; there are 'y', 'x'" in message
+    write_file(uneven / "a.arrow", pa.table({"x": [1]}))
+    message = planning_error(lambda: reader(spark).load(str(uneven)).collect())
+    assert f"{uneven / 'b.arrow'}: column y is not in the first file" in message
+
+
+def test_merge_schema_reads_the_columns_of_all_files_with_nulls(spark: SparkSession, uneven: Path) -> None:
+    merged = reader(spark, mergeSchema="true").load(str(uneven))
+    assert merged.schema.simpleString() == "struct<x:bigint,z:string,y:array<double>>"
+    assert rows(merged) == [{"x": 1, "z": "z", "y": None}, {"x": 2, "z": None, "y": [2.5]}]
+    only = reader(spark, mergeSchema="true").schema("y array<double>").load(str(uneven))
+    assert rows(only) == [{"y": None}, {"y": [2.5]}]
+
+
+def test_a_given_schema_reads_the_columns_that_all_files_have(spark: SparkSession, uneven: Path) -> None:
+    assert rows(reader(spark).schema("x int").load(str(uneven))) == [{"x": 1}, {"x": 2}]
+
+
+def test_a_type_that_differs_between_files_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    write_file(tmp_path / "a.arrow", pa.table({"x": pa.array([1.5], pa.float32())}))
+    write_file(tmp_path / "b.arrow", pa.table({"x": [0.1]}))
+    message = planning_error(lambda: reader(spark).load(str(tmp_path)).collect())
+    assert f"{tmp_path / 'b.arrow'}: column x is double, but float in the first file" in message
+    assert rows(reader(spark).schema("x double").load(str(tmp_path))) == [{"x": 1.5}, {"x": 0.1}]
+
+
+def test_partition_folders_are_refused_unless_one_is_loaded(spark: SparkSession, tmp_path: Path) -> None:
+    for k in (1, 2):
+        write_file(tmp_path / f"k={k}" / "a.arrow", pa.table({"x": [k]}))
+    lost = "the column 'k' of the partition folder"
+    assert lost in planning_error(lambda: reader(spark).load(str(tmp_path / "k=*")))
+    assert lost in planning_error(lambda: reader(spark).load(str(tmp_path / "*" / "*.arrow")))
+    assert lost in planning_error(lambda: reader(spark).load([str(tmp_path / "k=1"), str(tmp_path / "k=2")]))
+    unsupported = f"{tmp_path}: partition folders such as 'k=1' are not supported"
+    assert unsupported in planning_error(lambda: reader(spark).load(str(tmp_path)))
+    append = spark.range(1).write.format("arrow").mode("append")
+    assert unsupported in planning_error(lambda: append.save(str(tmp_path)))
+    assert rows(reader(spark).load(str(tmp_path / "k=1"))) == [{"x": 1}]
+    assert rows(reader(spark).load(str(tmp_path / "k=2" / "*.arrow"))) == [{"x": 2}]
+
+
+def test_repeated_column_names_are_refused_unless_others_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    columns = [pa.array([1]), pa.array([2]), pa.array([3])]
+    path = write_file(tmp_path / "a.arrow", pa.Table.from_arrays(columns, names=["x", "x", "y"]))
+    repeated = f"{path}: several columns are called 'x'"
+    assert repeated in planning_error(lambda: reader(spark).load(str(tmp_path)))
+    assert repeated in planning_error(lambda: reader(spark).schema("x long").load(str(tmp_path)).collect())
+    assert rows(reader(spark).schema("y long").load(str(tmp_path))) == [{"y": 3}]
+
+
+def test_a_conversion_that_would_lose_something_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    table = pa.table({"t": pa.array([0], pa.timestamp("us")), "s": [{"a": 1, "b": 2}]})
+    path = write_file(tmp_path / "a.arrow", table)
+    message = planning_error(lambda: reader(spark).schema("t timestamp").load(str(tmp_path)).collect())
+    assert f"{path}: column t: timestamp_ntz can't be read as timestamp: read it as timestamp_ntz" in message
+    message = planning_error(lambda: reader(spark).schema("s struct<c: bigint>").load(str(tmp_path)).collect())
+    assert f"{path}: column s: no field is called 'c'; there are 'a', 'b'" in message
+    chosen = reader(spark).schema("s struct<b: bigint, a: int>").load(str(tmp_path))
+    assert [tuple(row.s) for row in chosen.collect()] == [(2, 1)]
+
+
+def test_nulls_in_elements_that_allow_none_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_file(tmp_path / "a.arrow", pa.table({"l": [[1, None]]}))
+    schema = StructType([StructField("l", ArrayType(LongType(), containsNull=False))])
+    with pytest.raises(PythonException, match="column l: 1 nulls, and none are allowed") as error:
+        reader(spark).schema(schema).load(str(path)).collect()
+    assert "Traceback" not in str(error.value)
+
+
+def test_nanoseconds_of_a_time_of_day_are_an_error_or_truncated(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_file(tmp_path / "a.arrow", pa.table({"t": pa.array([1_000, 1_001], pa.time64("ns"))}))
+    with pytest.raises(PythonException) as error:
+        reader(spark).load(str(path)).collect()
+    assert f"{path}, record batch 0, column t: a value of time64[ns] does not fit time64[us]" in str(error.value)
+    truncated = reader(spark, truncate="true").load(str(path))
+    assert truncated.where("t = time '00:00:00.000001'").count() == 2
+
+
+def test_an_error_is_reported_by_its_message_without_a_traceback(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.arrow").write_bytes(b"PAR1" + bytes(100))
+    for path, message in (
+        (tmp_path / "none", f"bowstring.errors.MissingFileError: {tmp_path / 'none'}: there is no such file or folder"),
+        (tmp_path, f"bowstring.errors.FormatMismatchError: {tmp_path / 'a.arrow'}: expected an Arrow file, found a "),
+    ):
+        first_line, *others = planning_error(lambda path=path: reader(spark).load(str(path))).splitlines()  # type: ignore[misc]
+        assert message in first_line
+        assert [line for line in others if "SQLSTATE" not in line] == []
+
+
+def test_a_traceback_is_hidden_only_in_sparks_workers() -> None:
+    with pytest.raises(UsageError), hide_traceback():
+        raise UsageError("here")
+    assert "SPARK_HIDE_TRACEBACK" not in os.environ
+
+
+def test_a_table_of_sparks_catalog_is_refused_when_it_is_created(spark: SparkSession, tmp_path: Path) -> None:
+    write_file(tmp_path / "a.arrow", pa.table({"x": [1]}))
+    message = planning_error(lambda: spark.sql(f"create table unreadable using arrow location '{tmp_path}'"))
+    assert "CREATE TEMPORARY VIEW" in message
+    spark.sql(f"create temporary view readable using arrow options (path '{tmp_path}')")
+    try:
+        assert rows(spark.table("readable")) == [{"x": 1}]
+    finally:
+        spark.catalog.dropTempView("readable")

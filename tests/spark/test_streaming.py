@@ -1,0 +1,60 @@
+"""Structured Streaming with ``format("arrow")``: refused where it is named, and what works instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.types import StructType
+
+from bowstring.errors import UsageError
+from bowstring.spark.source import ArrowDataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+READ = r'format\("arrow"\) does not support readStream: use spark\.read'
+WRITE = r'format\("arrow"\) does not support writeStream: use \.writeStream\.foreachBatch'
+
+
+def stream(spark: SparkSession) -> DataFrame:
+    return spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+
+
+def test_a_stream_that_reads_arrow_files_is_refused_by_load(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=READ):
+        spark.readStream.format("arrow").load(str(tmp_path))
+    with pytest.raises(UsageError, match=READ):
+        spark.readStream.load(str(tmp_path), format="Arrow", schema="id long")
+
+
+def test_a_stream_that_writes_arrow_files_is_refused_by_start(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=WRITE):
+        stream(spark).writeStream.format("arrow").start(str(tmp_path))
+    with pytest.raises(UsageError, match=WRITE):
+        stream(spark).writeStream.start(str(tmp_path), format="arrow")
+    with pytest.raises(UsageError, match=WRITE):
+        stream(spark).writeStream.toTable("t", format="arrow")
+
+
+def test_other_formats_still_stream_and_foreach_batch_writes_arrow_files(spark: SparkSession, tmp_path: Path) -> None:
+    def append(batch: DataFrame, _batch_id: int) -> None:
+        batch.write.format("arrow").mode("append").save(str(tmp_path / "data"))
+
+    query = stream(spark).writeStream.foreachBatch(append).trigger(once=True).start()
+    assert query.awaitTermination(60)
+    assert spark.read.format("arrow").load(str(tmp_path / "data")).count() == 10
+
+
+def test_streams_of_a_session_that_registered_the_source_itself_are_refused_when_they_run() -> None:
+    source = ArrowDataSource({"path": "/data"})
+    with pytest.raises(UsageError, match=READ):
+        source.streamReader(StructType()).getDefaultReadLimit()
+    with pytest.raises(UsageError, match=READ):
+        source.streamReader(StructType()).initialOffset()
+    with pytest.raises(UsageError, match=WRITE):
+        source.streamWriter(StructType(), False)
