@@ -88,7 +88,10 @@ def concat_files(
             if not isinstance(target, Rewritable):
                 features, sources = _rehearsed(sources, door, as_stream)
             joiner = _Joiner(
-                lambda schema, version: MessageWriter(target, schema, version, as_stream, features), as_stream
+                lambda schema, first: MessageWriter(
+                    target, schema, first.wire.by_id.values(), first.version, as_stream, features
+                ),
+                as_stream,
             )
             count = 0
             for source in sources:
@@ -123,7 +126,7 @@ def _rehearsed(sources: Iterable[Any], door: _Door, as_stream: bool) -> tuple[se
 
     Of a stream that comes once only its schema and its first message are looked at.
     """
-    joiner, again = _Joiner(lambda _schema, _version: Rehearsal(), as_stream), []
+    joiner, again = _Joiner(lambda _schema, _first: Rehearsal(), as_stream), []
     for source in sources:
         with ExitStack() as own:
             incoming = own.enter_context(door.opened(source))
@@ -141,7 +144,9 @@ def _rehearsed(sources: Iterable[Any], door: _Door, as_stream: bool) -> tuple[se
 class _Joiner:
     """Takes one source after the other, and gives what comes of them to the writer that `make` makes."""
 
-    def __init__(self, make: Callable[[FlatbufferTable, int], MessageWriter | Rehearsal], as_stream: bool) -> None:
+    def __init__(
+        self, make: Callable[[FlatbufferTable, FirstSource], MessageWriter | Rehearsal], as_stream: bool
+    ) -> None:
         self._make = make
         self._as_stream = as_stream
         self._begun: _Begun | None = None
@@ -156,7 +161,7 @@ class _Joiner:
         if begun is None:
             first, scan = FirstSource.of(incoming), incoming.scan
             merged = MergedDictionaries(first.wire, self._as_stream) if first.wire.by_id else None
-            begun = self._begun = _Begun(first, self._make(scan.schema, scan.version), merged)
+            begun = self._begun = _Begun(first, self._make(scan.schema, first), merged)
         else:
             begun.first.check(incoming)
         begun.writer.take_features(incoming.scan.schema)
@@ -335,7 +340,8 @@ class _Passage:
             return
         self._flush()
         assert self._merged is not None
-        self._writer.put(headers.DICTIONARY_BATCH, *self._merged.message(due, self._incoming.scan.version))
+        message = self._merged.message(due, self._incoming.scan.version)
+        self._writer.put(headers.DICTIONARY_BATCH, *message, dictionary_id=due.mark.id)
 
     def finish(self) -> None:
         """Write what is left of the source."""

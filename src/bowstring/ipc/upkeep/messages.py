@@ -18,8 +18,11 @@ from bowstring.flatbuf.codec import Child, Children, Kind, Message, Scalar, Tabl
 from bowstring.flatbuf.tables import SPECS, TYPES
 from bowstring.ipc import framing
 from bowstring.ipc.bodies.far import FarBody
-from bowstring.ipc.bodies.flatten import FlatBody
+from bowstring.ipc.bodies.flatten import FlatBody, flatten
+from bowstring.ipc.form import CURRENT
 from bowstring.ipc.metadata import header as headers
+from bowstring.ipc.metadata.header import DictionaryMark, HeaderWriter
+from bowstring.ipc.metadata.schema_tables import DictionaryId
 from bowstring.ipc.places.near import MemorySource
 from bowstring.ipc.places.sinks import Rewritable, Sink
 from bowstring.ipc.upkeep.copying import Copier
@@ -27,6 +30,7 @@ from bowstring.ipc.upkeep.merging import ALIGNMENT_BYTES
 from bowstring.ipc.upkeep.scan import BatchSpan
 from bowstring.ipc.writers import Block, footer_parts
 from bowstring.ipc.written import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
+from bowstring.layouts.registry import layout_of
 from bowstring.memory.buffer import Buffer
 
 _SEEN = {0, DICTIONARY_REPLACEMENT, COMPRESSED_BODY}
@@ -96,7 +100,7 @@ class FeaturesInUse:
 class Rehearsal(FeaturesInUse):
     """Takes messages as a `MessageWriter` does, and writes none: in the end it is known what features they use."""
 
-    def put(self, kind: str, metadata: bytes, body: FlatBody, codec: str | None) -> None:  # noqa: ARG002 -- as there
+    def put(self, kind: str, metadata: bytes, body: FlatBody, codec: str | None, dictionary_id: int = 0) -> None:  # noqa: ARG002 -- as there
         """Have a message that was made now."""
         self.note(codec)
 
@@ -111,12 +115,16 @@ class MessageWriter(FeaturesInUse):
 
     `schema` is its `Schema` table, and `version` the metadata version of the footer. The schema says the `features`
     that are given, or else those that are in use in the end: then the sink has to be `Rewritable`.
+
+    Other readers need each of the schema's `dictionaries`, in a stream before the first record batch, even if all
+    indices are null. Those that are not there are written with no values.
     """
 
     def __init__(
         self,
         sink: Sink,
         schema: Table,
+        dictionaries: Iterable[DictionaryId],
         version: int,
         as_stream: bool = False,
         features: Iterable[int] | None = None,
@@ -130,6 +138,8 @@ class MessageWriter(FeaturesInUse):
         self._as_stream = as_stream
         self._rewritable = sink if features is None and isinstance(sink, Rewritable) else None
         self._said = set(schema["features"].tolist())
+        self._missing = {node.id: node for node in dictionaries}
+        self._empty: set[int] = set()
         self.blocks: dict[str, list[Block]] = {
             headers.DICTIONARY_BATCH: [],
             headers.RECORD_BATCH: [],
@@ -149,8 +159,9 @@ class MessageWriter(FeaturesInUse):
         made = headers.schema_message(self._schema, self._version)
         return framing.framed(made + bytes(max(self._schema_bytes - framing.PREFIX_BYTES - len(made), 0)))
 
-    def put(self, kind: str, metadata: bytes, body: FlatBody, codec: str | None) -> None:
+    def put(self, kind: str, metadata: bytes, body: FlatBody, codec: str | None, dictionary_id: int = 0) -> None:
         """Write a message that was made now, compressed with this codec; its body is a multiple of 8 bytes."""
+        self._prepare(kind, dictionary_id)
         self.note(codec)
         start = self._sink.position
         head = framing.framed(metadata, start, ALIGNMENT_BYTES)
@@ -159,6 +170,34 @@ class MessageWriter(FeaturesInUse):
 
     def relay(self, spans: Sequence[BatchSpan], source: MemorySource | None) -> None:
         """Pass messages on; `source` is the memory, or the file, in which they lie, None if each came by itself."""
+        first = 0
+        for index, span in enumerate(spans if self._missing or self._empty else ()):
+            if span.header.shape.kind == headers.RECORD_BATCH and self._as_stream:
+                self._relay_all(spans[first:index], source)
+                first = index
+            self._prepare(span.header.shape.kind, span.header.shape.dictionary_id)
+        self._relay_all(spans[first:], source)
+
+    def _prepare(self, kind: str, dictionary_id: int) -> None:
+        """Before a message is written: the dictionaries that it needs are there."""
+        if kind == headers.DICTIONARY_BATCH:
+            self._missing.pop(dictionary_id, None)
+            if dictionary_id in self._empty:
+                self.features.add(DICTIONARY_REPLACEMENT)
+        elif self._as_stream:
+            self._define_missing()
+
+    def _define_missing(self) -> None:
+        """Write the dictionaries that are missing, without values."""
+        missing, self._missing = self._missing, {}
+        for node in missing.values():
+            values = layout_of(node.value_type).build([])
+            flat = flatten(0, [values], ALIGNMENT_BYTES, CURRENT, None)
+            header = HeaderWriter(self._version).write(flat.numbers, flat.size_bytes, (), DictionaryMark(node.id))
+            self.put(headers.DICTIONARY_BATCH, header, flat, None, node.id)
+        self._empty.update(missing)
+
+    def _relay_all(self, spans: Sequence[BatchSpan], source: MemorySource | None) -> None:
         for run in _runs(spans, source is not None):
             self._relay(run, source)
 
@@ -187,6 +226,8 @@ class MessageWriter(FeaturesInUse):
 
     def end(self, pairs: Metadata = ()) -> None:
         """Write the end marker, and of a file the footer with this custom metadata; the sink is finished."""
+        if any(self.blocks.values()):
+            self._define_missing()
         self._copier.finish()
         self._say_features()
         sink, parts = self._sink, [framing.END_OF_STREAM]

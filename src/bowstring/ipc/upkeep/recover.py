@@ -84,7 +84,10 @@ def recover(
         writing = sink_for(sink)
         try:
             features = _features(salvage, found)
-            writer = MessageWriter(writing, salvage.schema, salvage.version, not salvage.is_file, features)
+            dictionaries = salvage.known.wire.by_id.values()
+            writer = MessageWriter(
+                writing, salvage.schema, dictionaries, salvage.version, not salvage.is_file, features
+            )
         except BaseException:
             writing.abandon()
             raise
@@ -107,6 +110,8 @@ def _features(salvage: Salvage, found: Sequence[BatchSpan | Dropped]) -> set[int
         shape = span.header.shape
         if shape.compression is not None:
             features.add(COMPRESSED_BODY)
+        if shape.kind == headers.RECORD_BATCH:
+            defined.update(salvage.known.wire.by_id)  # the writer defines those that are missing
         if shape.kind == headers.DICTIONARY_BATCH and not shape.is_delta:
             if shape.dictionary_id in defined and not salvage.is_file:
                 features.add(DICTIONARY_REPLACEMENT)
