@@ -22,6 +22,7 @@ from bowstring.errors import (
     ClosedError,
     InvalidDataError,
     LimitError,
+    MissingFileError,
     NotFoundError,
     ResourceError,
     TruncatedError,
@@ -313,6 +314,44 @@ def test_a_file_that_became_shorter_is_noticed(tmp_path: Path) -> None:
             region.check()
         with pytest.raises(TruncatedError, match="expected 10000 bytes"):
             _ = region.memory
+
+
+def test_a_file_whose_descriptor_was_released_is_opened_again_by_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"content")
+    monkeypatch.chdir(tmp_path)
+    with Region.from_file("file") as region:
+        monkeypatch.chdir("/")
+        region.release_descriptor()
+        with pytest.raises(ClosedError):
+            _ = region.descriptor
+        region.check()
+        with region.duplicate() as other:
+            assert bytes(other.memory) == bytes(region.memory) == b"content"
+        os.truncate(path, 3)
+        with pytest.raises(TruncatedError, match="7 bytes"):
+            region.check()
+    with pytest.raises(ClosedError):
+        region.duplicate()
+
+
+def test_a_file_that_was_replaced_or_removed_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"content")
+    with Region.from_file(path) as region:
+        region.release_descriptor()
+        (tmp_path / "new").write_bytes(b"another")
+        (tmp_path / "new").rename(path)
+        for attempt in (region.check, region.duplicate):
+            with pytest.raises(InvalidDataError, match="replaced"):
+                attempt()
+        path.unlink()
+        for attempt in (region.check, region.duplicate):
+            with pytest.raises(MissingFileError, match="opened again: No such file"):
+                attempt()
+        assert bytes(region.memory) == b"content"
 
 
 def test_only_regular_files_are_files(tmp_path: Path) -> None:

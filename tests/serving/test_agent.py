@@ -181,7 +181,7 @@ def test_partitions_stay_where_they_are_if_there_is_no_memory_to_pack_them(key: 
 
 
 def test_connections_that_ask_for_nothing_give_way_to_those_that_do(key: KeeperKey) -> None:
-    with running(key, {"RLIMIT_NOFILE": 256}) as pid, ExitStack() as stack:
+    with running(key, {"RLIMIT_NOFILE": 256}, _FIRST_REQUEST_S=3600.0) as pid, ExitStack() as stack:
         silent = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(300)]
         for number, one in enumerate(silent):
             one.settimeout(20)

@@ -22,10 +22,12 @@ import mmap
 import os
 import stat
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from bowstring.errors import (
     ClosedError,
+    InvalidDataError,
     IsDirectoryError,
     LimitError,
     MissingFileError,
@@ -50,6 +52,39 @@ from bowstring.memory.descriptors import (
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 
 
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """Where a file was, and what tells it from any other that may have its name later."""
+
+    path: str
+    device: int
+    inode: int
+
+    def status(self) -> os.stat_result:
+        """That of the file which has the path now."""
+        try:
+            return os.stat(self.path)
+        except OSError as error:
+            raise translate_os_error(error, f"{self.path}: cannot be opened again: {error.strerror}") from None
+
+    def open(self) -> int:
+        """A new descriptor of the same file. Raises `InvalidDataError`, or `OSError` if descriptors are short."""
+        self.check(self.status())  # before it is opened: opening a pipe or a device could have effects
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            self.check(os.fstat(descriptor))
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def check(self, status: os.stat_result) -> os.stat_result:
+        """Raise `InvalidDataError` for the status of another file."""
+        if (status.st_dev, status.st_ino) != (self.device, self.inode):
+            raise InvalidDataError(f"{self.path}: the file was replaced by another one")
+        return status
+
+
 class Region(Closing):
     """Read-only bytes behind a descriptor, mapped on first use.
 
@@ -58,11 +93,12 @@ class Region(Closing):
     object's own.
     """
 
-    __slots__ = ("__weakref__", "_descriptor", "_memory", "is_sealed", "name", "size_bytes")
+    __slots__ = ("__weakref__", "_descriptor", "_memory", "_path", "is_sealed", "name", "size_bytes")
 
     def __init__(self, descriptor: int, size_bytes: int, name: str, *, is_sealed: bool) -> None:
         self._descriptor = descriptor
         self._memory: memoryview | None = None
+        self._path: _Path | None = None
         self.size_bytes = size_bytes
         self.name = name
         self.is_sealed = is_sealed
@@ -111,10 +147,13 @@ class Region(Closing):
                 raise IsDirectoryError(f"{source}: is a directory", filename=source)
             if not stat.S_ISREG(status.st_mode):
                 raise UsageError(f"{source}: expected a regular file, found {kind_of(status)}")
-            return cls(descriptor, status.st_size, str(source), is_sealed=is_sealed(descriptor))
+            region = cls(descriptor, status.st_size, str(source), is_sealed=is_sealed(descriptor))
         except BaseException:
             os.close(descriptor)
             raise
+        if not isinstance(source, int):
+            region._path = _Path(os.path.abspath(os.fsdecode(source)), status.st_dev, status.st_ino)
+        return region
 
     @classmethod
     def attach(
@@ -162,23 +201,42 @@ class Region(Closing):
         return self.memory[offset_bytes : offset_bytes + length_bytes]
 
     def check(self) -> None:
-        """Raise `TruncatedError` where an ordinary file became shorter than it was; a sealed region can't."""
+        """Raise `TruncatedError` where an ordinary file became shorter than it was; a sealed region can't.
+
+        Without a descriptor, raise `InvalidDataError` if another file has its path now, and `MissingFileError` if
+        none has.
+        """
         if not self.is_sealed:
-            found = os.fstat(self.descriptor).st_size
-            if found < self.size_bytes:
+            if self._descriptor < 0 and self._path is not None:
+                size_now = self._path.check(self._path.status()).st_size
+            else:
+                size_now = os.fstat(self.descriptor).st_size
+            if size_now < self.size_bytes:
                 raise TruncatedError(
-                    f"region {self.name!r}: expected {self.size_bytes} bytes, its file has {found} now"
+                    f"region {self.name!r}: expected {self.size_bytes} bytes, its file has {size_now} now"
                 )
 
     def duplicate(self) -> Region:
-        """Another holder of the same memory, with a descriptor of its own."""
+        """Another holder of the same memory, with a descriptor of its own.
+
+        A file whose descriptor was released is opened again. Raises `InvalidDataError` if another file has its path
+        now, `MissingFileError` if none has, and `ResourceError`.
+        """
         with shortage("duplicate the descriptor of", self.name):
-            return Region(os.dup(self.descriptor), self.size_bytes, self.name, is_sealed=self.is_sealed)
+            if self._descriptor < 0 and self._path is not None:
+                descriptor = self._path.open()
+            else:
+                descriptor = os.dup(self.descriptor)
+        return Region(descriptor, self.size_bytes, self.name, is_sealed=self.is_sealed)
 
     def release_descriptor(self) -> None:
-        """Map now and let the descriptor go, for consumers who don't pass it on; a file keeps it, for `check`."""
+        """Map now and let the descriptor go, for consumers who don't pass it on.
+
+        A file that was opened by its path is opened again when it is needed; another one keeps the descriptor, for
+        `check`.
+        """
         _ = self.memory
-        if self.is_sealed:
+        if self.is_sealed or self._path is not None:
             self._close_descriptor()
 
     @property
@@ -189,6 +247,7 @@ class Region(Closing):
     def close(self) -> None:
         """Let go. Views that were handed out stay valid, and the mapping ends with the last of them. Idempotent."""
         self._memory = None
+        self._path = None
         self._close_descriptor()
 
     def _close_descriptor(self) -> None:

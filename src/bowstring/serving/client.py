@@ -42,8 +42,8 @@ class HasURIs(Protocol):
 Target: TypeAlias = str | Sequence[str] | HasURIs
 """One URI, several whose data sets have one schema, or an object with `uris` and `schema`."""
 
-_REQUEST_BYTES = 1 << 16
-"""How long a request for several data sets may be."""
+_REQUEST_BYTES = 1 << 15
+"""How long the names in a request for several data sets may be."""
 _REFUSALS = (NotFoundError, InvalidDataError)
 """What a server says if one of several data sets is missing, or has another schema. Asked one by one, it says which."""
 
@@ -71,7 +71,7 @@ def group(requests: Iterable[Request]) -> Iterator[Request]:
     joined: list[Request] = []
     server, size_bytes = None, 0
     for request in requests:
-        request_server, request_bytes = request.server, len(request.ticket.names[0]) + 1
+        request_server, request_bytes = request.server, len(request.ticket.encode())
         is_full = len(joined) >= max_tickets(request.uris[0]) or size_bytes + request_bytes > _REQUEST_BYTES
         if joined and (is_full or request_server != server or request.ticket.packed != joined[0].ticket.packed):
             yield _joined(joined)
