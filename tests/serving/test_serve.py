@@ -36,6 +36,7 @@ from bowstring.serving.addresses import ERROR_DATA, FREE_DATA, WANT_DATA, Ticket
 from bowstring.serving.links import Link
 from bowstring.serving.server import ServerOptions
 from bowstring.serving.storing import store
+from bowstring.testing.descriptors import open_descriptors
 from bowstring.transports import base
 from bowstring.transports.unix import UnixTransport
 from tests.serving.other_process import Other, run
@@ -188,6 +189,15 @@ def test_arrays_lie_in_the_servers_memory_and_cannot_be_written() -> None:
         where = [line for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:bowstring" in line]
         ranges = [[int(edge, 16) for edge in line.split()[0].split("-")] for line in where]
         assert any(start <= address < end for start, end in ranges)
+
+
+def test_tables_that_were_read_keep_no_descriptor(server: bs.Server) -> None:
+    uris = [server.add(f"part {i}", bs.table({"a": [i]})) for i in range(20)]
+    before = open_descriptors()
+    with bs.connect(uris) as data:
+        table = data.read_all()
+        assert soon(lambda: open_descriptors() == before + 2)  # both ends of the connection
+    assert table["a"].to_pylist() == list(range(20))
 
 
 def test_a_copy_is_memory_of_our_own() -> None:

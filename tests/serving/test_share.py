@@ -18,6 +18,7 @@ import pytest
 import bowstring as bs
 from bowstring.errors import ClosedError, ConnectionLostError, InvalidDataError, ResourceError, UsageError
 from bowstring.serving import storing
+from bowstring.testing.descriptors import no_descriptor_left
 from tests.serving.other_process import Other, run
 
 ATTACH = "import bowstring as bs; table = bs.attach(handle); say(table.to_pydict())"
@@ -141,6 +142,12 @@ def test_attached_arrays_lie_in_the_shared_memory_and_cannot_be_written() -> Non
     with pytest.raises(ValueError):
         values.flags.writeable = True
     assert values.sum() == 499_500
+
+
+def test_attached_tables_keep_no_descriptor() -> None:
+    with bs.share(example()) as handle, no_descriptor_left():
+        tables = [bs.attach(handle) for _ in range(20)]
+    assert tables == [example()] * 20
 
 
 def test_an_array_stays_valid_after_both_sides_closed() -> None:

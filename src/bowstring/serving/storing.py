@@ -207,6 +207,7 @@ def pack(datasets: Sequence[Stored], name: str) -> list[Stored]:
     Raises `ResourceError` if memory is short; then nothing is left behind.
     """
     offsets = []
+    refuse_what_does_not_fit(sum(dataset.size_bytes for dataset in datasets), name)
     with Region.writer(name) as memory:
         for dataset in datasets:
             offsets.append(memory.tell())
