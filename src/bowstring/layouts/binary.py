@@ -177,7 +177,7 @@ def interleaved_spans(slots: Slots, limits: Sequence[int], check: Callable[[Arra
 
     Where one lies beyond the limit of its array, `check` of the array raises an error.
     """
-    starts, stops = slots.elements(1).astype(np.int64), slots.elements(1, shift=1).astype(np.int64)
+    starts, stops = slots.elements(1, 2).reshape(-1, 2).T.astype(np.int64)
     bad = (starts < 0) | (stops < starts) | (stops > np.array(limits)[slots.numbers])
     if bad.any():
         check(slots.arrays[int(slots.numbers[first_bad(bad)])])

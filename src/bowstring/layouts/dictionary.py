@@ -194,8 +194,9 @@ class DictionaryLayout(Layout):
         return Array(self, own.length, own.buffers, (), array.dictionary, own._null_count)
 
     def interleave(self, slots: Slots) -> Array | None:
-        dictionary = slots.arrays[0].dictionary
-        if any(array.dictionary is not dictionary for array in slots.arrays):
+        distinct = {id(array.dictionary): array.dictionary for array in slots.arrays}
+        dictionary = max(distinct.values(), key=lambda values: -1 if values is None else values.length)
+        if dictionary is None or not all(values and begins_with(dictionary, values) for values in distinct.values()):
             return None
         return Array(self, len(slots), (slots.validity(), buffer_of(slots.elements(1))), (), dictionary)
 

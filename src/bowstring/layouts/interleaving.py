@@ -6,6 +6,7 @@ The elements of all arrays are read by their addresses in one step, instead of a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import compress
 from typing import TYPE_CHECKING
 
@@ -22,18 +23,34 @@ if TYPE_CHECKING:
     from bowstring.layouts.base import Indices, Values
 
 
+_LONGEST_RUN = 1 << 20
+
+
 class Slots:
-    """Slot `indices[i]` of array `numbers[i]` for each i, at least one; each is within its array."""
+    """Runs of slots of several arrays: of array `numbers[i]` the `run` slots from slot `indices[i]` on, for each i.
 
-    __slots__ = ("arrays", "indices", "numbers")
+    There is one run at least, and each is within its array.
+    """
 
-    def __init__(self, arrays: Sequence[Array], numbers: Indices, indices: Indices) -> None:
+    def __init__(self, arrays: Sequence[Array], numbers: Indices, indices: Indices, run: int = 1) -> None:
         self.arrays = arrays
-        self.numbers = numbers
-        self.indices = indices
+        self._runs = numbers, indices, run
 
     def __len__(self) -> int:
-        return len(self.indices)
+        numbers, _, run = self._runs
+        return len(numbers) * run
+
+    @cached_property
+    def numbers(self) -> Indices:
+        """The number of the array of each slot."""
+        numbers, _, run = self._runs
+        return numbers if run == 1 else np.repeat(numbers, run)
+
+    @cached_property
+    def indices(self) -> Indices:
+        """The index of each slot in its array."""
+        _, indices, run = self._runs
+        return indices if run == 1 else (indices[:, None] + np.arange(run)).reshape(-1)
 
     @property
     def positions(self) -> Indices:
@@ -44,10 +61,10 @@ class Slots:
 
     def stored(self) -> Slots:
         """The same slots of the storage of extension arrays."""
-        return Slots([array.storage for array in self.arrays], self.numbers, self.indices)
+        return Slots([array.storage for array in self.arrays], *self._runs)
 
-    def elements(self, buffer: int, shift: int = 0) -> Values:
-        """The elements of a buffer that belong to the slots, or to those `shift` behind them; copied.
+    def elements(self, buffer: int, count: int = 1) -> Values:
+        """The `count` elements of a buffer from each slot on, end to end; copied.
 
         Raises `InvalidDataError` where a buffer is shorter than its array says.
         """
@@ -55,20 +72,20 @@ class Slots:
         assert spec.dtype is not None
         width, buffers = spec.dtype.itemsize, []
         if not width:
-            return np.empty(len(self), spec.dtype)
+            return np.empty(len(self) * count, spec.dtype)
         for array in self.arrays:
             own, start, size = array.buffers[buffer], array.offset * width, (array.length + spec.extra) * width
             if own is None or start + size > own.size:
                 own, start = Buffer.of(np.ascontiguousarray(array.values(buffer))), 0
             buffers.append(Buffer(own.memory, own.offset + start, size))
         starts, around = _around(buffers)
-        if (starts % width).any():
-            places = starts[self.numbers] + (self.indices + shift) * width
-            windows = np.ndarray(around.size - width + 1, np.dtype((np.void, width)), around, strides=(1,))
-            return windows[places].view(spec.dtype)  # type: ignore[no-any-return]
-        typed: Values = around[: around.size // width * width].view(spec.dtype)
-        places = (starts // width)[self.numbers] + self.indices
-        return typed[places + shift if shift else places]  # type: ignore[no-any-return]
+        numbers, indices, run = self._runs if count == 1 else (self.numbers, self.indices, count)
+        if run == 1 and not (starts % width).any():
+            typed: Values = around[: around.size // width * width].view(spec.dtype)
+            return typed[(starts // width)[numbers] + indices]  # type: ignore[no-any-return]
+        places, run_bytes = starts[numbers] + indices * width, run * width
+        windows = np.ndarray(around.size - run_bytes + 1, np.dtype((np.void, run_bytes)), around, strides=(1,))
+        return windows[places].view(spec.dtype)  # type: ignore[no-any-return]
 
     def bits(self, buffer: int, has_bits: Sequence[bool] | None = None) -> Mask:
         """The bits of a buffer that belong to the slots; True for slots of arrays that have none, by `has_bits`."""
@@ -126,8 +143,12 @@ class Slots:
             return arrays[0].layout.take(arrays[0], starts[:0])
         if total > gather.MAX_VALUES:
             gather.check_values(total, sum(map(gather.held_bytes, arrays)) * 8)
-        indices = gather.ranges(starts, lengths)
-        return arrays[0].layout.interleave(Slots(arrays, np.repeat(self.numbers, lengths), indices))
+        run = int(lengths[0])
+        if run <= _LONGEST_RUN and (lengths == run).all():
+            slots = Slots(arrays, self.numbers, starts, run)
+        else:
+            slots = Slots(arrays, np.repeat(self.numbers, lengths), gather.ranges(starts, lengths))
+        return arrays[0].layout.interleave(slots)
 
 
 def _around(buffers: Sequence[Buffer]) -> tuple[Indices, Bytes]:
