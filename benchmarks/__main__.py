@@ -25,6 +25,7 @@ GROUPS = {
     "validation": "validation",
     "equality": "equality",
     "conversion": "conversion",
+    "access": "access",
     "verbs": "verbs",
     "files": "files",
     "import": "importing",
@@ -43,8 +44,8 @@ _NEEDED_BYTES = 6 << 30
 def main(names: Sequence[str], quick: bool, repeat: int, folder: Path | None) -> None:
     """Measure Bowstring against its peers, side by side in one run.
 
-    NAMEs are reading, remote, writing, compression, validation, equality, conversion, verbs, files, import, transfer,
-    publish; all of them by default. Ends with 0 even where a bound is missed, but says so.
+    NAMEs are reading, remote, writing, compression, validation, equality, conversion, access, verbs, files, import,
+    transfer, publish; all of them by default. Ends with 0 even where a bound is missed, but says so.
     """
     console = Console(width=None if os.isatty(1) else 160)
     facts = machine.facts()
