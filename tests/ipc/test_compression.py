@@ -89,7 +89,7 @@ def test_a_buffer_that_does_not_shrink_is_read_where_it_lies(codec: str) -> None
 def test_an_empty_buffer_may_have_a_prefix_or_none(codec: str, is_prefixed: bool) -> None:
     packed = compression.PREFIX.pack(0) if is_prefixed else b""
     buffer = bs.Buffer.of(packed)
-    (opened,) = compression.Unpacking(codec, len(packed), bs.Limits()).all([buffer])
+    (opened,) = compression.Unpacking(codec, len(packed), bs.Limits()).all([buffer], 0)
     assert opened.size == 0
 
 
@@ -99,7 +99,7 @@ def frame(codec: str, data: bytes) -> bytes:
 
 def opened(codec: str, packed: bytes, limits: bs.Limits | None = None) -> bytes:
     unpacking = compression.Unpacking(codec, len(packed), limits or bs.Limits())
-    return unpacking.all([bs.Buffer.of(packed)])[0].to_bytes()
+    return unpacking.all([bs.Buffer.of(packed)], 0)[0].to_bytes()
 
 
 LIES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
@@ -156,8 +156,11 @@ def test_all_buffers_of_a_body_count_together() -> None:
     packed = bs.Buffer.of(struct.pack("<q", 5000) + frame("zstd", bytes(5000)))
     unpacking = compression.Unpacking("zstd", packed.size, bs.Limits(max_decompressed_bytes=12_000))
     with pytest.raises(errors.LimitError):
-        unpacking.all([packed, packed, packed])
-    assert len(unpacking.all([packed, packed])) == 2
+        unpacking.all([packed, packed, packed], 0)
+    assert len(unpacking.all([packed, packed], 0)) == 2
+    assert len(unpacking.all([packed, packed], 0)) == 2  # the same column, decompressed by another thread
+    with pytest.raises(errors.LimitError):
+        unpacking.all([packed], 1)
 
 
 BOMB = """
@@ -177,7 +180,7 @@ for codec, frame in whole.items():
             limits = bs.Limits(max_decompression_ratio=ratio, max_decompressed_bytes=2**63 - 1)
             try:
                 packed = bs.Buffer.of(struct.pack("<q", claim) + frame)
-                held = compression.Unpacking(codec, packed.size, limits).all([packed])
+                held = compression.Unpacking(codec, packed.size, limits).all([packed], 0)
                 assert held[0].size == claim == 512 << 20
                 del held
             except bs.errors.InvalidDataError as error:

@@ -76,13 +76,15 @@ class FileReader(Closing):
     @property
     def known(self) -> KnownSchema:
         """The schema with what only the wire knows, of all columns."""
-        if self._known_schema is None:
+        known = self._known_schema
+        if known is None:
             table = self.footer["schema"]
             if table is None:
                 raise InvalidDataError(f"{self._source.name}: the footer has no schema")
-            self._known_schema = known_schema(table, self._limits, self._listed.around_blocks())
-            self._positions = self._known_schema.positions(self._wanted)
-        return self._known_schema
+            known = known_schema(table, self._limits, self._listed.around_blocks())
+            self._positions = known.positions(self._wanted)
+            self._known_schema = known  # last: another thread that finds it relies on the positions
+        return known
 
     @property
     def schema(self) -> Schema:

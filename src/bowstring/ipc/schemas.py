@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Lock
 
 import numpy as np
 
@@ -69,6 +70,7 @@ class KnownSchema:
 
 
 _known: dict[tuple[object, ...], KnownSchema] = {}
+_lock = Lock()
 
 
 def known_schema(table: Table, limits: Limits, said: Sequence[Bytes] = ()) -> KnownSchema:
@@ -85,10 +87,11 @@ def known_schema(table: Table, limits: Limits, said: Sequence[Bytes] = ()) -> Kn
     known = _known.get(key)
     if known is None or not all(map(same, known.said, said)):
         known = KnownSchema(DeferredSchema(table, limits), len(data), said)
-        kept_bytes = sum(other.size_bytes for other in _known.values())  # as objects, some ten times as much
-        if len(_known) >= _MAX_KNOWN or kept_bytes + len(data) > _MAX_KEPT_BYTES:
-            _known.clear()
-        _known[key] = known
+        with _lock:
+            kept_bytes = sum(other.size_bytes for other in _known.values())  # as objects, some ten times as much
+            if len(_known) >= _MAX_KNOWN or kept_bytes + len(data) > _MAX_KEPT_BYTES:
+                _known.clear()
+            _known[key] = known
     return known
 
 

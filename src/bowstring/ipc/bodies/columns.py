@@ -157,7 +157,7 @@ class BatchColumns(Sequence[Array]):
                 buffers = self._buffers(column, spans)
                 if unpacking is not None:
                     try:
-                        buffers = unpacking.all(buffers)
+                        buffers = unpacking.all(buffers, column.first_node)
                     except InvalidDataError as error:
                         raise type(error)(f"{_text(self.where)}, column {column.name!r}: {error}") from None
             array = _Walk(self, column, nodes, buffers).array(column.layout)
@@ -245,7 +245,7 @@ def unpack_together(wanted: Iterable[tuple[BatchColumns, Iterable[int]]]) -> Non
                 continue
             try:
                 found = columns._buffers(column, columns._numbers(column)[1])
-                claims = unpacking.claims(found)
+                claims = unpacking.claims(found, column.first_node)
             except InvalidDataError:
                 continue
             places.append((columns, column.first_node, len(found)))
@@ -253,9 +253,6 @@ def unpack_together(wanted: Iterable[tuple[BatchColumns, Iterable[int]]]) -> Non
     try:
         done = iter(unpack(jobs))
     except InvalidDataError:
-        for columns, _, _ in places:
-            assert columns._unpacking is not None
-            columns._unpacking.start_anew()
         return
     for columns, first_node, count in places:
         columns._unpacked[first_node] = list(islice(done, count))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
+from threading import Lock
 from typing import Any, TypeAlias, TypeVar
 
 from bowstring.errors import InvalidDataError, LimitError
@@ -70,51 +71,43 @@ class Unpacking:
     Raises `MissingExtraError` where the codec's package is not installed.
     """
 
-    __slots__ = ("_decompress", "_left", "_limit")
+    __slots__ = ("_counted", "_decompress", "_left", "_limit", "_lock")
 
     def __init__(self, codec: str, body_bytes: int, limits: Limits) -> None:
         self._decompress = codecs.decompress_lz4 if codec == "lz4" else codecs.decompress_zstd
         (codecs.lz4_frame if codec == "lz4" else codecs.zstandard)()
         in_proportion = max(_IN_ANY_CASE_BYTES, body_bytes * limits.max_decompression_ratio)
         self._left = self._limit = min(limits.max_decompressed_bytes, in_proportion)
+        self._counted: set[int] = set()
+        self._lock = Lock()
 
-    def start_anew(self) -> None:
-        """Forget what has come out."""
-        self._left = self._limit
-
-    def claims(self, buffers: Sequence[Buffer]) -> list[int]:
+    def claims(self, buffers: Sequence[Buffer], column: int) -> list[int]:
         """What the buffers' prefixes say: the length that comes out, -1 where it is not compressed, 0 for nothing.
 
+        They are those of the column whose first node is `column`, which counts once, however many threads ask for it.
         Raises `InvalidDataError` for a length that makes no sense, `LimitError` where the body as a whole goes beyond
         the limits.
         """
-        before = self._left
-        try:
-            return [self._claim(buffer) for buffer in buffers]
-        except InvalidDataError:
-            self._left = before
-            raise
+        lengths = [_claim(buffer) for buffer in buffers]
+        with self._lock:
+            if column in self._counted:
+                return lengths
+            left = self._left
+            for buffer, length in zip(buffers, lengths, strict=True):
+                if length > left:
+                    raise LimitError(
+                        f"a buffer of {buffer.size} compressed bytes claims to hold {length}: more than the "
+                        f"{self._limit} bytes that may come out of this body (Limits: max_decompressed_bytes, "
+                        "max_decompression_ratio)"
+                    )
+                left -= max(length, 0)
+            self._left = left
+            self._counted.add(column)
+        return lengths
 
-    def _claim(self, buffer: Buffer) -> int:
-        if not buffer.size:
-            return 0
-        if buffer.size < PREFIX.size:
-            raise InvalidDataError(f"a compressed buffer of {buffer.size} bytes has no room for its length")
-        length: int = PREFIX.unpack_from(buffer.bytes.data)[0]
-        if length < RAW:
-            raise InvalidDataError(f"a compressed buffer that claims to hold {length} bytes")
-        if length > self._left:
-            raise LimitError(
-                f"a buffer of {buffer.size} compressed bytes claims to hold {length}: more than the "
-                f"{self._limit} bytes that may come out of this body (Limits: max_decompressed_bytes, "
-                "max_decompression_ratio)"
-            )
-        self._left -= max(length, 0)
-        return length
-
-    def all(self, buffers: Sequence[Buffer]) -> list[Buffer]:
-        """Buffers of the body as they were before they were compressed; without copying where they are not."""
-        claims = self.claims(buffers)
+    def all(self, buffers: Sequence[Buffer], column: int) -> list[Buffer]:
+        """Buffers of a column as they were before they were compressed; without copying where they are not."""
+        claims = self.claims(buffers, column)
         return unpack([(self, buffer, claim) for buffer, claim in zip(buffers, claims, strict=True)])
 
     def open(self, buffer: Buffer, room: Buffer | None) -> Buffer:
@@ -127,6 +120,17 @@ class Unpacking:
             writable = room.memory.owner[room.offset : room.offset + room.size]
             self._decompress(buffer.bytes[PREFIX.size :].data, writable.data)
         return room
+
+
+def _claim(buffer: Buffer) -> int:
+    if not buffer.size:
+        return 0
+    if buffer.size < PREFIX.size:
+        raise InvalidDataError(f"a compressed buffer of {buffer.size} bytes has no room for its length")
+    length: int = PREFIX.unpack_from(buffer.bytes.data)[0]
+    if length < RAW:
+        raise InvalidDataError(f"a compressed buffer that claims to hold {length} bytes")
+    return length
 
 
 Packed: TypeAlias = tuple[Unpacking, Buffer, int]

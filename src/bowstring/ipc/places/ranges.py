@@ -263,7 +263,7 @@ class RangeBytes:
 
     def take(self, pieces: Pieces) -> None:
         """Have pieces that were fetched."""
-        self._pieces = [*self._pieces, pieces]
+        self._pieces.append(pieces)
 
 
 class FileObject:

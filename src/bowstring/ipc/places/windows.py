@@ -34,7 +34,7 @@ class Windows:
 
     def at(self, offset: int, size_bytes: int) -> Buffer | None:
         """What is here from byte `offset` on, if that is at least `size_bytes`."""
-        for piece in reversed(self._kept):
+        for piece in reversed(tuple(self._kept)):  # another thread may add one meanwhile
             found = Pieces([piece]).at(offset, size_bytes)
             if found is not None:
                 return found

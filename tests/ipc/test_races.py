@@ -1,0 +1,98 @@
+"""What several threads read at once: caches and what is computed on first use, with frequent switches of threads."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pytest
+
+import bowstring as bs
+from bowstring.ipc.limits import DEFAULT_LIMITS
+from bowstring.ipc.places.pieces import Span
+from bowstring.ipc.places.ranges import RangeSource
+from bowstring.ipc.schemas import known_schema
+from tests.ipc.samples import as_file
+from tests.ipc.test_shared_between_threads import in_threads
+
+_DURATION_S = 1.0
+
+
+@pytest.fixture(autouse=True)
+def frequent_switches() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def _repeatedly(work: Callable[[], object]) -> None:
+    """Run it in several threads, again and again, until the time is over or one of them raises."""
+    end = time.monotonic() + _DURATION_S
+
+    def run(_: int) -> None:
+        while time.monotonic() < end:
+            work()
+
+    in_threads(run)
+
+
+def _empty_file(name: str) -> bytes:
+    sink = io.BytesIO()
+    with bs.new_file(sink, bs.schema({name: bs.int64()})):
+        pass
+    return sink.getvalue()
+
+
+def test_threads_read_schemas_that_the_cache_does_not_hold_all() -> None:
+    readers = [bs.open_file(_empty_file(f"column {number}")) for number in range(200)]
+    tables = [reader.footer["schema"] for reader in readers]
+    _repeatedly(lambda: [known_schema(table, DEFAULT_LIMITS) for table in tables])
+
+
+def test_threads_ask_a_new_reader_for_its_schema_at_once() -> None:
+    data, end = _empty_file("a"), time.monotonic() + _DURATION_S
+    while time.monotonic() < end:
+        readers = [bs.open_file(data) for _ in range(300)]
+        in_threads(lambda _: [reader.schema.names for reader in readers])  # noqa: B023 -- the threads end here
+
+
+class _Memory:
+    """A store that is memory."""
+
+    name = "memory"
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def begin(self) -> tuple[int, list[tuple[int, bytes]]]:
+        return len(self._data), []
+
+    def get(self, spans: Sequence[Span]) -> list[bytes]:
+        return [self._data[start : start + size_bytes] for start, size_bytes in spans]
+
+    def close(self) -> None:
+        pass
+
+
+def test_threads_read_pieces_of_a_source_that_reads_ahead() -> None:
+    data = bytes(range(256)) * (1 << 14)
+    source = RangeSource(_Memory(data))
+    starts = np.random.default_rng(0).integers(0, len(data) - 50, 500).tolist()
+    expected = [data[start : start + 50] for start in starts]
+
+    def read() -> None:
+        assert [source.read_at(start, 50) for start in starts] == expected
+
+    _repeatedly(read)
+
+
+def test_a_column_that_several_threads_decompress_counts_once_against_the_limit() -> None:
+    batch = bs.record_batch({name: np.zeros(100_000, np.int64) for name in ("a", "b")})
+    data = as_file(batch, compression="lz4")
+    for _ in range(50):
+        held = bs.open_file(data, limits=bs.Limits(max_decompressed_bytes=1_650_000)).get_batch(0)
+        in_threads(lambda _: [held.column(name).length for name in ("a", "b")])  # noqa: B023 -- the threads end here
