@@ -17,6 +17,7 @@ A caller's fault, malformed data, a limit, a peer and the machine are told apart
     ├── MissingExtraError            an optional package is not installed; names the extra (also ImportError)
     ├── InvalidDataError             bytes from outside break the specification            (also ValueError)
     │   ├── TruncatedError           the bytes end before the structure does
+    │   │   └── NoDataError          there are no bytes at all
     │   ├── FormatMismatchError      another format than the expected one (a stream given as a file, …)
     │   ├── LimitError               well formed, but beyond a limit that an option can raise
     │   └── UnsupportedError         well formed, but a feature that this version does not read
@@ -152,6 +153,10 @@ class InvalidDataError(BowstringError, ValueError):
 
 class TruncatedError(InvalidDataError):
     """The bytes end before the structure does."""
+
+
+class NoDataError(TruncatedError):
+    """There are no bytes at all."""
 
 
 class FormatMismatchError(InvalidDataError):

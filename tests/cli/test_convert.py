@@ -9,12 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import bowstring as bs
 from bowstring.cli.main import main
-from bowstring.layouts import gather
 from bowstring.layouts.array import Array
 from bowstring.layouts.registry import layout_of
 from tests.cli.running import run_command, terminal, through_a_pipe, write
@@ -108,29 +106,6 @@ def test_dictionaries_are_united_and_deltas_chosen_on_request(tmp_path: Path) ->
     assert (held.batches, held.values) == (1, 4)
 
 
-def test_parquet_goes_both_ways(tmp_path: Path) -> None:
-    source = write(tmp_path / "source.arrow", TABLE, 70)
-    convert(source, tmp_path / "x.parquet", "--compression", "zstd")
-    assert pq.read_table(tmp_path / "x.parquet").equals(TABLE)
-    convert(tmp_path / "x.parquet", tmp_path / "y.arrow")
-    assert pa.ipc.open_file(tmp_path / "y.arrow").read_all().to_pylist() == TABLE.to_pylist()
-    piped = through_a_pipe(tmp_path / "x.parquet", "convert", "--from", "parquet", "-", tmp_path / "z.arrow")
-    assert (piped.returncode, piped.stderr) == (0, b"")
-    assert main(["diff", str(tmp_path / "y.arrow"), str(tmp_path / "z.arrow")]) == 0
-
-
-def test_parquet_with_damaged_pages_is_one_line_that_names_it(tmp_path: Path) -> None:
-    path = tmp_path / "x.parquet"
-    pq.write_table(pa.table({"s": [f"value {n}" for n in range(5000)]}), path, compression="snappy")
-    held = bytearray(path.read_bytes())
-    held[200:2000] = bytes(1800)
-    path.write_bytes(held)
-    done = run_command("convert", path, tmp_path / "target.arrow")
-    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
-    assert b"x.parquet: pyarrow can't read it as Parquet" in done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["x.parquet"]
-
-
 @pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
 def test_a_name_may_be_no_utf_8_and_one_that_is_not_there_is_told(tmp_path: Path, kind: str) -> None:
     path = tmp_path / os.fsdecode(b"\xff.data")
@@ -142,48 +117,6 @@ def test_a_name_may_be_no_utf_8_and_one_that_is_not_there_is_told(tmp_path: Path
     assert b"missing: there is no such file" in done.stderr
 
 
-def test_objects_without_a_key_are_rows(tmp_path: Path) -> None:
-    (tmp_path / "x.jsonl").write_text("{}\n{}\n")
-    convert(tmp_path / "x.jsonl", tmp_path / "x.arrow")
-    assert bs.open_file(tmp_path / "x.arrow").read_all().num_rows == 2
-
-
-def test_json_lines_go_both_ways(tmp_path: Path) -> None:
-    convert(write(tmp_path / "source.arrow", TABLE), tmp_path / "x.jsonl")
-    convert(tmp_path / "x.jsonl", tmp_path / "y.arrow")
-    assert pa.ipc.open_file(tmp_path / "y.arrow").read_all().to_pylist() == TABLE.to_pylist()
-
-
-def test_csv_becomes_typed_columns(tmp_path: Path) -> None:
-    (tmp_path / "x.csv").write_text(
-        "n,f,b,d,t,z,zip,id,s\n"
-        "1,1,true,2024-05-06,2024-05-06 07:08:09,2024-05-06T07:08:09Z,007,12345678901234567890123,x\n"
-        ",2.5,,,,,,,\n"
-        '-3,1e3,false,2024-02-29,2024-05-06T07:08:09.5,2024-05-06T09:08:09+02:00,12,1,"a, ""b"""\n',
-        "utf-8",
-    )
-    convert(tmp_path / "x.csv", tmp_path / "x.arrow")
-    table = pa.ipc.open_file(tmp_path / "x.arrow").read_all()
-    assert list(map(str, table.schema.types)) == [
-        "int64",
-        "double",
-        "bool",
-        "date32[day]",
-        "timestamp[us]",
-        "timestamp[us, tz=UTC]",
-        "string",
-        "string",
-        "string",
-    ]
-    assert table.column("n").to_pylist() == [1, None, -3]
-    assert table.column("id").to_pylist()[0] == "12345678901234567890123"
-    assert table.column("s").to_pylist() == ["x", None, 'a, "b"']
-    assert len(set(table.column("z").to_pylist())) == 2
-    convert(tmp_path / "x.arrow", tmp_path / "y.csv")
-    convert(tmp_path / "y.csv", tmp_path / "y.arrow")
-    assert pa.ipc.open_file(tmp_path / "y.arrow").read_all().column("s").to_pylist() == ["x", None, 'a, "b"']
-
-
 def test_from_a_pipe_into_a_pipe(tmp_path: Path) -> None:
     source = write(tmp_path / "source.arrow", TABLE, 70)
     done = through_a_pipe(source, "convert", "--to", "stream", "-", "-")
@@ -192,31 +125,6 @@ def test_from_a_pipe_into_a_pipe(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bowstring", "convert", "--from", "jsonl", "--to", "file", "-", "-"]
     made = subprocess.run(command, input=b'{"a": 1}\n\n{"b": [true]}\n', capture_output=True, timeout=60, check=True)
     assert pa.ipc.open_file(made.stdout).read_all().to_pylist() == [{"a": 1, "b": None}, {"a": None, "b": [True]}]
-
-
-@pytest.mark.parametrize(
-    ("name", "raw", "told"),
-    [
-        ("x.csv", b"a,b\n1\n", b"line 2"),
-        ("x.csv", b"a\n\xff\n", b"UTF-8"),
-        ("x.csv", b"", b"column names"),
-        ("x.jsonl", b'{"a": 1}\n[1]\n', b"line 2"),
-        ("x.jsonl", b"[" * 100_000, b"line 1"),
-        ("x.jsonl", b'{"a": 1}\n{"a": "x"}\n', b"column 'a'"),
-        ("x.jsonl", b'{"\\ud800": 1}\n', b"x.jsonl: line 1: the key"),
-        ("x.jsonl", b'{"a": 1.5}\n{"a": -1e400}\n', b"line 2: expected a JSON object: -1e400 is beyond float64"),
-        ("x.parquet", b"PAR1 and no more", b"Parquet"),
-        ("x.arrow", b"ARROW1\0\0", b"8 bytes"),
-    ],
-)
-def test_what_can_not_be_read_is_one_line_and_leaves_no_target(
-    tmp_path: Path, name: str, raw: bytes, told: bytes
-) -> None:
-    (tmp_path / name).write_bytes(raw)
-    done = run_command("convert", tmp_path / name, tmp_path / "target.arrow")
-    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
-    assert told in done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def int32s(*values: int) -> bytes:
@@ -294,29 +202,24 @@ def test_malformed_values_are_refused_with_their_place_and_the_target_stays(
     source, told = unsound
     target = source.with_name(f"target.{ending}")
     target.write_text("before", "utf-8")
-    assert main(["convert", str(source), str(target)]) == 1
+    columns = ["-c", "words", "-c", "codes", "-c", "dates", "-c", "some"] if ending == "csv" else []
+    if "'lists'" in told and columns:
+        pytest.skip("lists can't be written as CSV")
+    assert main(["convert", str(source), str(target), *columns]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"bowstring: {source}: record batch 1, {told}")
-    hint = "" if ending == "parquet" else ", --quick passes values on as they are"
-    assert line.endswith(f"(bowstring validate tells every fault{hint})")
+    hint = "" if ending in ("parquet", "csv") else ", --quick does not validate values"
+    assert line.endswith(f"(bowstring validate lists all errors{hint})")
     assert target.read_text("utf-8") == "before"
     assert sorted(path.name for path in source.parent.iterdir()) == [target.name, "x.arrow"]
 
 
-def test_quick_passes_values_on_as_they_are_but_not_to_parquet(unsound: tuple[Path, str]) -> None:
+def test_quick_passes_values_on_as_they_are_but_not_to_pyarrow(unsound: tuple[Path, str]) -> None:
     source, _ = unsound
     convert(source, source.with_name("target.arrow"), "--quick")
     assert main(["validate", str(source.with_name("target.arrow"))]) == 1
     assert main(["convert", "--quick", str(source), str(source.with_name("x.parquet"))]) == 1
-
-
-def test_strings_of_parquet_that_are_no_utf_8_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "x.parquet"
-    pq.write_table(pa.table({"s": ["abc", "def"]}), path, compression="none", use_dictionary=False)
-    path.write_bytes(path.read_bytes().replace(b"def", b"d\xfff"))
-    assert main(["convert", str(path), str(tmp_path / "x.arrow")]) == 1
-    assert "x.parquet: record batch 0, column 's': values[1] is no UTF-8" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["x.parquet"]
+    assert main(["convert", "--quick", str(source), str(source.with_name("x.csv"))]) == 1
 
 
 def test_a_target_is_as_it_was_where_the_source_breaks_off(tmp_path: Path) -> None:
@@ -348,50 +251,24 @@ def test_bytes_are_not_sent_to_a_terminal(tmp_path: Path, arguments: list[str]) 
     assert "ARROW" not in said
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
-def test_what_is_read_whole_from_a_pipe_has_a_limit(tmp_path: Path, kind: str) -> None:
-    path, target = tmp_path / "data", tmp_path / "data.arrow"
-    convert(write(tmp_path / "source.arrow", TABLE), path, "--to", kind)
+def test_parquet_through_a_pipe_is_kept_in_memory_up_to_a_limit(tmp_path: Path) -> None:
+    path, target = tmp_path / "data.parquet", tmp_path / "data.arrow"
+    convert(write(tmp_path / "source.arrow", TABLE), path)
     size = path.stat().st_size
-    command = ["convert", "-", target, "--from", kind, "--max-piped-bytes"]
+    command = ["convert", "-", target, "--from", "parquet", "--max-piped-bytes"]
     refused = through_a_pipe(path, *command, size - 1)
     assert refused.returncode == 1
-    assert f"standard input: more than {size - 1} bytes" in refused.stderr.decode()
+    assert f"larger than the limit of {size - 1} bytes" in refused.stderr.decode()
     assert not target.exists()
     assert through_a_pipe(path, *command, size).returncode == 0
     assert pa.ipc.open_file(target.read_bytes()).read_all()["n"].to_pylist() == TABLE["n"].to_pylist()
-
-
-def test_a_number_of_csv_that_no_float_holds_does_not_become_infinite(tmp_path: Path) -> None:
-    path, target = tmp_path / "data.csv", tmp_path / "data.arrow"
-    path.write_text("beyond,within\n1e400,1e300\n2,inf\n,-Infinity\n")
-    convert(path, target)
-    assert pa.ipc.open_file(target.read_bytes()).read_all().to_pydict() == {
-        "beyond": ["1e400", "2", None],
-        "within": [1e300, float("inf"), float("-inf")],
-    }
-
-
-def test_json_lines_of_a_new_key_each_do_not_become_a_square_of_nulls(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path, target = tmp_path / "data.jsonl", tmp_path / "data.arrow"
-    path.write_text("".join(f'{{"k{number}": 1}}\n' for number in range(100)))
-    convert(path, target)
-    assert pa.ipc.open_file(target.read_bytes()).read_all().shape == (100, 100)
-    monkeypatch.setattr(gather, "MAX_VALUES", 99 * 99)
-    assert main(["convert", str(path), str(target)]) == 1
-    assert "data.jsonl: line 100: 10000 values are to be made out of 100" in capsys.readouterr().err
-    path.write_text("".join(f'{{"inside": {{"k{number}": 1}}}}\n' for number in range(100)))
-    assert main(["convert", str(path), str(target)]) == 1
-    assert "data.jsonl: column 'inside': 10000 values are to be made out of 100" in capsys.readouterr().err
 
 
 def test_columns_of_one_name_do_not_become_json_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, target = tmp_path / "data.arrow", tmp_path / "data.jsonl"
     write(path, pa.table([[1], [2]], names=["a", "a"]))
     assert main(["convert", str(path), str(target)]) == 1
-    assert "two columns have one name" in capsys.readouterr().err
+    assert "two columns have the name 'a'" in capsys.readouterr().err
     assert not target.exists()
 
 
@@ -448,14 +325,4 @@ def test_of_another_format_on_a_pipe_the_hint_is_how_to_say_which(tmp_path: Path
     path.write_text("a,b\n1,2\n")
     done = through_a_pipe(path, "convert", "-", tmp_path / "y.arrow")
     assert done.returncode == 1
-    assert done.stderr.endswith(b"(--from parquet, csv or jsonl says what else it is)\n")
-
-
-def test_empty_lines_of_csv_are_no_rows_unless_they_are_nulls_of_an_only_column(tmp_path: Path) -> None:
-    two, one = tmp_path / "two.csv", tmp_path / "one.csv"
-    two.write_text("a,b\n1,2\n\n3,4\n\n")
-    one.write_text("a\n1\n\n3\n")
-    assert run_command("convert", two, tmp_path / "two.arrow").returncode == 0
-    assert run_command("convert", one, tmp_path / "one.arrow").returncode == 0
-    assert pa.ipc.open_file(tmp_path / "two.arrow").read_all().to_pydict() == {"a": [1, 3], "b": [2, 4]}
-    assert pa.ipc.open_file(tmp_path / "one.arrow").read_all().to_pydict() == {"a": [1, None, 3]}
+    assert done.stderr.endswith(b"(--from parquet, csv, json or jsonl tells the format)\n")

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
+import pyarrow as pa
 import pytest
 
 from bowstring.cli import program
 from bowstring.cli.main import main, one_line
 from bowstring.errors import BowstringError, InvalidDataError, MissingExtraError, TruncatedError
+from tests.cli.running import write
 
 
 @pytest.fixture
@@ -38,13 +40,11 @@ def test_an_error_of_ours_is_one_line_and_status_1(
 ) -> None:
     failing_with(InvalidDataError("flights.arrow: the footer\nis at byte 12"))
     assert main(["fail"]) == 1
-    assert capsys.readouterr().err == (
-        "bowstring: flights.arrow: the footer is at byte 12 (bowstring --debug shows where)\n"
-    )
+    assert capsys.readouterr().err == "bowstring: flights.arrow: the footer is at byte 12\n"
 
 
 def test_of_data_that_breaks_off_the_hint_is_how_to_save_what_is_there() -> None:
-    hint = "(bowstring recover saves what is whole, if anything is)"
+    hint = "(bowstring recover saves the intact batches, if any)"
     assert one_line(TruncatedError("the file is cut off")) == f"bowstring: the file is cut off {hint}"
 
 
@@ -52,7 +52,7 @@ def test_of_another_format_the_hint_is_how_to_convert_it(tmp_path: Path, capsys:
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     assert main(["head", str(tmp_path / "x.csv")]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith("(bowstring convert makes Arrow data of Parquet, CSV and JSON lines)")
+    assert line.endswith("(bowstring convert reads Parquet, CSV and JSON)")
 
 
 def test_a_file_that_is_not_there_is_one_line_and_status_1(
@@ -69,6 +69,41 @@ def test_debug_lets_the_traceback_through(failing_with: Callable[[BaseException]
         main(["--debug", "fail"])
 
 
+@pytest.mark.parametrize("call", ["info --debug gone", "--debug info gone", "integration validate --debug gone gone"])
+def test_debug_stands_before_or_behind_the_command(call: str) -> None:
+    with pytest.raises(BowstringError):
+        main(call.split())
+
+
+def test_a_missing_file_has_no_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", "gone.arrow"]) == 1
+    assert capsys.readouterr().err == "bowstring: gone.arrow: there is no such file\n"
+
+
+def test_an_empty_file_is_not_answered_with_recover(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty.arrow").touch()
+    for command in (["info"], ["head"], ["recover", str(tmp_path / "target")], ["convert", "-", "--to", "stream"]):
+        assert main([command[0], str(tmp_path / "empty.arrow"), *command[1:]]) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.endswith("empty.arrow: expected an Arrow file or stream, but it is empty")
+
+
+def test_bytes_that_no_command_reads_have_no_hint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "noise").write_bytes(b"\xed\x84J\xfe" * 100)
+    assert main(["head", str(tmp_path / "noise")]) == 1
+    assert capsys.readouterr().err.endswith(r"found other bytes (it begins with b'\xed\x84J\xfe\xed\x84J\xfe')" + "\n")
+
+
+@pytest.mark.parametrize("call", ["--help", "info DATA", "head DATA", "convert DATA TARGET"])
+def test_arrow_data_is_read_without_importing_pyarrow_or_pandas(call: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "data.arrow", pa.table({"n": [1]}))
+    paths = {"DATA": str(path), "TARGET": str(tmp_path / "target.arrows")}
+    arguments = [paths.get(word, word) for word in call.split()]
+    code = f"import sys; from bowstring.cli.main import main; main({arguments}); print(*sys.modules)"
+    done = run_python("-c", code)
+    assert not {"pyarrow", "pandas", "fsspec"} & set(done.stdout.split()), done.stderr
+
+
 def test_a_fault_of_our_own_is_not_hidden(failing_with: Callable[[BaseException], None]) -> None:
     failing_with(ZeroDivisionError())
     with pytest.raises(ZeroDivisionError):
@@ -80,7 +115,7 @@ def test_too_little_memory_is_one_line_and_status_1(
 ) -> None:
     failing_with(MemoryError())
     assert main(["fail"]) == 1
-    assert capsys.readouterr().err == "bowstring: there is not enough memory (bowstring --debug shows where)\n"
+    assert capsys.readouterr().err == "bowstring: there is not enough memory\n"
 
 
 def test_an_interrupt_has_its_own_status(failing_with: Callable[[BaseException], None]) -> None:
@@ -115,8 +150,36 @@ WRONG_CALLS = {
     "diff a": "missing argument 'RIGHT' (bowstring diff --help shows how)",
     "diff - -": "only one of the two can be standard input (bowstring diff --help shows how)",
     "convert": "missing argument 'SOURCE' (bowstring convert --help shows how)",
-    "convert a b": ("what is 'b' to be? Give --to file|stream|parquet|csv|jsonl (bowstring convert --help shows how)"),
-    "convert a b.csv --byte-order big": "--byte-order: csv has no such form (bowstring convert --help shows how)",
+    "convert a b": (
+        "unknown format of 'b': give --to file|stream|parquet|csv|json|jsonl (bowstring convert --help shows how)"
+    ),
+    "convert a b.csv --byte-order big": (
+        "--byte-order does not apply to csv, only to file, stream (bowstring convert --help shows how)"
+    ),
+    "convert a b.arrow --delimiter ;": (
+        "--delimiter does not apply to arrow to file, only to csv (bowstring convert --help shows how)"
+    ),
+    "convert a.csv b.arrow --delimiter ab": (
+        "invalid value for '--delimiter': expected one ASCII character, found 'ab' (bowstring convert --help shows how)"
+    ),
+    "convert a.csv b.arrow --column-type n": (
+        "invalid value for '--column-type': expected NAME=TYPE, such as price=float64, found 'n' "
+        "(bowstring convert --help shows how)"
+    ),
+    "convert a.csv b.arrow --column-type n=number": (
+        "invalid value for '--column-type': expected a type such as int32, string, timestamp[us], "
+        "decimal128(10, 2) …, found 'number' (bowstring convert --help shows how)"
+    ),
+    "convert a.csv b.csv --compression zstd": (
+        "--compression does not apply to csv, only to file, stream, parquet (bowstring convert --help shows how)"
+    ),
+    "convert a.csv b.parquet --compression level": (
+        "invalid value for '--compression': 'level' is not one of 'brotli', 'gzip', 'lz4', 'none', 'snappy', 'zstd' "
+        "(bowstring convert --help shows how)"
+    ),
+    "convert a.csv b.arrow --compression snappy": (
+        "--compression snappy does not apply to file: use none, lz4, zstd (bowstring convert --help shows how)"
+    ),
     "concat a": "missing option '-o' / '--output' (bowstring concat --help shows how)",
     "recover a": "missing argument 'TARGET' (bowstring recover --help shows how)",
     "integration nope": "no such command 'nope' (bowstring integration --help shows how)",

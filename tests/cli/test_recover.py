@@ -86,9 +86,19 @@ def test_a_stream_goes_from_pipe_to_pipe(tmp_path: Path) -> None:
 
 def test_what_can_t_be_recovered_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "no.arrow"
-    path.write_bytes(b"\0" * 500)
+    path.write_bytes(b"ARROW1\0\0" + bytes(500))
     done = run_command("recover", path, tmp_path / "out.arrow")
     assert done.returncode == 1
     assert done.stderr.count(b"\n") == 1
     assert b"nothing can be recovered, as there is no schema" in done.stderr
     assert not (tmp_path / "out.arrow").exists()
+
+
+@pytest.mark.parametrize("size", [20, 5000])
+def test_text_is_told_to_be_text(tmp_path: Path, size: int, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "hello.txt"
+    path.write_bytes((b"hello world\n" * size)[:size])
+    assert main(["recover", str(path), str(tmp_path / "out.arrow")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"bowstring: {path}: expected an Arrow file or stream, found text, perhaps CSV")
+    assert "metadata" not in line

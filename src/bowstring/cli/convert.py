@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import io
+import codecs
 import os
-import stat
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain
-from pathlib import Path
-from typing import Any, BinaryIO, get_args
+from pathlib import PurePosixPath
+from typing import Any, get_args
 
 import click
+from click.core import ParameterSource
 
-from bowstring.cli import parquet, text_input
+from bowstring.cli import csv, json, parquet
+from bowstring.cli.pyarrow_files import import_pyarrow, sequential_file
 from bowstring.cli.streams import (
     PATH,
-    Bounded,
+    Advance,
     binary_output,
     counted,
     given,
@@ -30,22 +31,22 @@ from bowstring.cli.streams import (
 from bowstring.datatypes.field import Metadata, Schema
 from bowstring.datatypes.types import Dictionary
 from bowstring.errors import FormatMismatchError, UsageError
+from bowstring.inspection.text import printable
 from bowstring.inspection.validating import sound
-from bowstring.inspection.values import check_rows, csv_line, json_line, rows_of, text_of, together
+from bowstring.inspection.values import check_rows
 from bowstring.ipc.api import new_file, new_stream
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.form import DictionaryDeltas, WireForm
 from bowstring.ipc.opening import open_any
-from bowstring.ipc.places.faults import fault
-from bowstring.ipc.places.sinks import Sink
+from bowstring.ipc.places.stores import is_url
 from bowstring.ipc.statistics import with_statistics
 from bowstring.ipc.stream import StreamReader
 from bowstring.layouts.array import Array
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.table import Table, has_dictionaries, unified_batches
 
-SOURCES = ("arrow", "parquet", "csv", "jsonl")
-TARGETS = ("file", "stream", "parquet", "csv", "jsonl")
+SOURCES = ("arrow", "parquet", "csv", "json", "jsonl")
+TARGETS = ("file", "stream", "parquet", "csv", "json", "jsonl")
 _ENDINGS = {
     ".arrow": "file",
     ".feather": "file",
@@ -53,16 +54,47 @@ _ENDINGS = {
     ".arrows": "stream",
     ".parquet": "parquet",
     ".csv": "csv",
+    ".tsv": "csv",
+    ".json": "json",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
+_COMPRESSED_ENDINGS = (".gz", ".bz2", ".zst", ".lz4")
 _ARROW = ("file", "stream")
-_AT_ONCE = 1 << 16
+_BLOCK_BYTES = 8 << 20
+_LEAST_BLOCK_BYTES = 1 << 10
+_OF_SOURCES = {
+    "column_names": ("csv",),
+    "column_types": ("csv", "json", "jsonl"),
+    "null_values": ("csv",),
+    "timestamp_formats": ("csv",),
+    "skip_rows": ("csv",),
+    "encoding": ("csv",),
+    "quote": ("csv",),
+    "block_size": ("csv", "json", "jsonl"),
+}
+_OF_TARGETS = {
+    "compression": (*_ARROW, "parquet"),
+    "compression_level": (*_ARROW, "parquet"),
+    "alignment": _ARROW,
+    "byte_order": _ARROW,
+    "metadata_version": _ARROW,
+    "legacy_framing": _ARROW,
+    "unify_dictionaries": _ARROW,
+    "dictionary_deltas": _ARROW,
+}
+_OF_EITHER = {"delimiter": ("csv",), "no_header": ("csv",)}
+_CODECS = {
+    **dict.fromkeys(_ARROW, ("none", "lz4", "zstd")),
+    "parquet": ("none", "snappy", "gzip", "brotli", "lz4", "zstd"),
+}
+_DEFAULT_CODECS = {"parquet": "snappy"}
+_PARAMETERS = re.compile(r"decimal(32|64|128|256)?\((\d+)(?:, *(-?\d+))?\)|timestamp\[(s|ms|us|ns), *(?:tz=)?(.+)\]")
 
 
 @dataclass(frozen=True, slots=True)
 class _Input:
-    """What is read: the schema, the batches as they come, and how many there are where that is known.
+    """What is read: the schema and the batches as they come.
 
     `is_steady` where all batches have one dictionary a column, as a file's have. `footer` is a file's custom metadata,
     without what is said of its batches: they will lie elsewhere.
@@ -70,72 +102,212 @@ class _Input:
 
     schema: Schema
     batches: Iterable[RecordBatch]
-    count: int | None = None
-    is_steady: bool = True
+    is_steady: bool = False
     footer: Metadata = ()
     is_arrow: bool = False
+
+
+def _column_types(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
+    """The data types of pyarrow that `NAME=TYPE` declares."""
+    types = {}
+    for value in values:
+        column, equals, text = value.rpartition("=")
+        if "timestamp[" in value:  # its zone is written with "=", too
+            column, equals, text = value.partition("=")
+        if not equals or not column:
+            raise click.BadParameter(f"expected NAME=TYPE, such as price=float64, found {value!r}", ctx, param)
+        try:
+            types[column] = _data_type(text.strip())
+        except (ValueError, TypeError):
+            expected = "int32, string, timestamp[us], decimal128(10, 2) …"
+            raise click.BadParameter(f"expected a type such as {expected}, found {text!r}", ctx, param) from None
+    return types
+
+
+def _data_type(text: str) -> Any:
+    pa = import_pyarrow()
+    matched = _PARAMETERS.fullmatch(text)
+    if matched is None:
+        return pa.type_for_alias(text)
+    bits, precision, scale, unit, zone = matched.groups()
+    if unit is not None:
+        return pa.timestamp(unit, zone)
+    return getattr(pa, f"decimal{bits or 128}")(int(precision), int(scale or 0))
+
+
+def _character(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value in ("\\t", "tab"):
+        return "\t"
+    if value == "none" and param.name == "quote":
+        return ""
+    if value is not None and (len(value) != 1 or not value.isascii()):
+        raise click.BadParameter(f"expected one ASCII character, found {value!r}", ctx, param)
+    return value
+
+
+def _encoding(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    try:
+        return codecs.lookup(value).name
+    except LookupError:
+        raise click.BadParameter(f"unknown encoding {value!r}", ctx, param) from None
+
+
+def _csv_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of CSV, and those of JSON that are the same."""
+    options = [
+        click.option("--delimiter", callback=_character, help="Of CSV; by default a comma, or a tab for .tsv."),
+        click.option(
+            "--quote", callback=_character, default='"', show_default=True, help="Of CSV; none for no quoting."
+        ),
+        click.option("--no-header", is_flag=True, help="CSV has no line of column names; they become f0, f1 …"),
+        click.option("--column-names", help="Names of the columns of CSV without a header, separated by commas."),
+        click.option(
+            "--column-type",
+            "column_types",
+            callback=_column_types,
+            multiple=True,
+            metavar="NAME=TYPE",
+            help="Type of a column of CSV or JSON.",
+        ),
+        click.option(
+            "--null-value", "null_values", multiple=True, help="Text of CSV that is null.  [default: none at all]"
+        ),
+        click.option("--timestamp-format", "timestamp_formats", multiple=True, help="As of strptime, beside ISO 8601."),
+        click.option(
+            "--skip-rows", type=click.IntRange(min=0), default=0, help="Lines to skip before the header of CSV."
+        ),
+        click.option("--encoding", callback=_encoding, default="utf-8", show_default=True, help="Of CSV."),
+        click.option(
+            "--block-size",
+            type=click.IntRange(min=_LEAST_BLOCK_BYTES, max=(1 << 31) - 1),
+            default=_BLOCK_BYTES,
+            show_default=True,
+            help="Bytes of CSV or JSON to read at a time; types are inferred from the first block.",
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 @click.command()
 @click.argument("source", type=PATH)
 @click.argument("target", type=PATH)
-@click.option("--from", "source_kind", type=click.Choice(SOURCES), help="What SOURCE is, where its name does not say.")
+@click.option("--from", "source_kind", type=click.Choice(SOURCES), help="Format of SOURCE, if its name does not tell.")
+@click.option("--to", "target_kind", type=click.Choice(TARGETS), help="Format of TARGET, if its name does not tell.")
+@click.option("-c", "--column", "columns", multiple=True, help="Only this column; may be repeated.")
 @click.option(
-    "--to", "target_kind", type=click.Choice(TARGETS), help="What to write, where TARGET's name does not say."
+    "--compression",
+    type=click.Choice(sorted({codec for codecs in _CODECS.values() for codec in codecs})),
+    help="Of TARGET; by default snappy for Parquet, none for Arrow data.",
 )
-@click.option("--compression", type=click.Choice(["none", "lz4", "zstd"]), default="none", show_default=True)
 @click.option("--compression-level", type=int, help="The codec's own scale.")
 @click.option("--alignment", type=click.Choice(["8", "16", "32", "64"]), default="64", show_default=True)
 @click.option("--byte-order", type=click.Choice(["little", "big"]), default="little", show_default=True)
 @click.option("--metadata-version", type=click.Choice(["V4", "V5"]), default="V5", show_default=True)
 @click.option("--legacy-framing", is_flag=True, help="Frame messages as Arrow up to 0.14 did.")
-@click.option("--batch-rows", type=click.IntRange(min=1), help="Cut and join batches to so many rows each.")
-@click.option("--decode-dictionaries", is_flag=True, help="Write plain values in place of dictionary-encoded columns.")
-@click.option("--unify-dictionaries", is_flag=True, help="Write one dictionary a column, before the first batch.")
+@click.option("--batch-rows", type=click.IntRange(min=1), help="Split and join batches to this number of rows.")
+@click.option("--decode-dictionaries", is_flag=True, help="Write plain values instead of dictionary-encoded columns.")
+@click.option("--unify-dictionaries", is_flag=True, help="Write one dictionary per column, before the first batch.")
 @click.option("--dictionary-deltas", type=click.Choice(get_args(DictionaryDeltas)), default="auto", show_default=True)
-@click.option("--quick", is_flag=True, help="Pass values on without looking at every one; never to Parquet.")
+@click.option("--quick", is_flag=True, help="Do not validate values; ignored for Parquet and CSV.")
+@_csv_options
 @max_piped_option
-def convert(source: str, target: str, **options: Any) -> None:
-    """Convert between Arrow files and streams, Parquet, CSV and JSON lines, and between the forms of Arrow data.
+@click.pass_context
+def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> None:
+    """Convert between Arrow files and streams, Parquet, CSV and JSON, and between the forms of Arrow data.
 
-    SOURCE and TARGET may be - for standard input and output. Arrow data and Parquet are told by content, the rest by
-    the name's ending, or by --from and --to. Every value is looked at: a malformed one is refused with its place. A
-    TARGET appears under its name when it is complete.
+    SOURCE and TARGET are paths or URLs, or - for standard input and output. Arrow data and Parquet are recognised by
+    content, CSV and JSON by the ending of the name, or by --from and --to. Every value is validated. TARGET appears
+    under its name when it is complete.
     """
-    kind = options["target_kind"] or _ENDINGS.get(Path(target).suffix.lower())
-    if kind is None:
-        raise click.UsageError(f"what is {target!r} to be? Give --to {'|'.join(TARGETS)}")
-    form = _form(kind, options)
+    target_kind = options["target_kind"] or _ENDINGS.get(_suffix(target))
+    if target_kind is None:
+        raise click.UsageError(f"unknown format of {target!r}: give --to {'|'.join(TARGETS)}")
+    source_kind = options["source_kind"] or _source_kind(source)
+    options = _checked(ctx, options, source_kind, target_kind)
+    form = _form(target_kind, options)
+    totals = _Totals()
     with (
         telling(source),
         binary_output(target, source) as out,
-        _reading(source, options) as found,
-        progress("converting") as advance,
+        progress("converting", _units(source_kind)) as advance,
+        _reading(source, source_kind, options, advance) as read,
     ):
-        ready = _prepared(found, kind, options)
-        batches = counted(ready.batches, advance, ready.count)
-        if kind in _ARROW:
-            _write_arrow(out, kind, replace(ready, batches=batches), form, int(options["alignment"]))
+        prepared = _prepared(read, target_kind, options)
+        prepared = replace(prepared, batches=totals.count(prepared.batches))
+        if target_kind in _ARROW:
+            _write_arrow(out, target_kind, prepared, form, int(options["alignment"]))
         else:
-            _write_other(out, kind, ready.schema, batches, options)
+            _write_other(out, target, target_kind, prepared, options)
+    if target != "-":
+        click.echo(
+            f"{printable(target)}: {_plural(totals.rows, 'row')}, {_plural(len(prepared.schema), 'column')}", err=True
+        )
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+class _Totals:
+    """Counts what passes through."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+
+    def count(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        """The same batches."""
+        for batch in batches:
+            self.rows += batch.num_rows
+            yield batch
+
+
+# Options
+
+
+def _suffix(path: str) -> str:
+    """The ending of a path or URL that tells the format: that of compressed data comes before."""
+    name = PurePosixPath(re.split(r"[?#]", path, maxsplit=1)[0] if is_url(path) else path)
+    if name.suffix.lower() in _COMPRESSED_ENDINGS:
+        name = name.with_suffix("")
+    return name.suffix.lower()
+
+
+def _units(source_kind: str) -> str:
+    return {"arrow": "record batches", "parquet": "rows"}.get(source_kind, "bytes")
+
+
+def _checked(ctx: click.Context, options: dict[str, Any], source_kind: str, target_kind: str) -> dict[str, Any]:
+    """The options with defaults that depend on the formats. Raises `click.UsageError` for options of other formats."""
+    for params, kinds, what in (
+        (_OF_SOURCES, {source_kind}, source_kind),
+        (_OF_TARGETS, {target_kind}, target_kind),
+        (_OF_EITHER, {source_kind, target_kind}, f"{source_kind} to {target_kind}"),
+    ):
+        for name, formats in params.items():
+            if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE and not kinds.intersection(formats):
+                option = next(param.opts[-1] for param in ctx.command.params if param.name == name)
+                raise click.UsageError(f"{option} does not apply to {what}, only to {', '.join(formats)}")
+    compression = options["compression"] or _DEFAULT_CODECS.get(target_kind, "none")
+    codecs = _CODECS.get(target_kind, ("none",))
+    if compression not in codecs:
+        raise click.UsageError(f"--compression {compression} does not apply to {target_kind}: use {', '.join(codecs)}")
+    names = options["column_names"]
+    return {
+        **options,
+        "compression": compression,
+        "column_names": names.split(",") if names else None,
+    }
+
+
+def _with_delimiter(options: Mapping[str, Any], path: str) -> dict[str, Any]:
+    return {**options, "delimiter": options["delimiter"] or ("\t" if _suffix(path) == ".tsv" else ",")}
 
 
 def _form(kind: str, options: dict[str, Any]) -> WireForm:
     """How Arrow data is to be written. Raises `click.UsageError` for what can't be written so."""
     if kind not in _ARROW:
-        given_forms = {
-            "--alignment": options["alignment"] != "64",
-            "--byte-order": options["byte_order"] != "little",
-            "--metadata-version": options["metadata_version"] != "V5",
-            "--legacy-framing": options["legacy_framing"],
-            "--unify-dictionaries": options["unify_dictionaries"],
-            "--dictionary-deltas": options["dictionary_deltas"] != "auto",
-            "--compression-level": options["compression_level"] is not None,
-            "--compression": options["compression"] != "none" and kind != "parquet",
-        }
-        odd = [name for name, is_given in given_forms.items() if is_given]
-        if odd:
-            raise click.UsageError(f"{', '.join(odd)}: {kind} has no such form")
         return WireForm()
     try:
         return WireForm(
@@ -155,83 +327,66 @@ def _form(kind: str, options: dict[str, Any]) -> WireForm:
 
 
 @contextmanager
-def _reading(path: str, options: dict[str, Any]) -> Iterator[_Input]:
-    kind = options["source_kind"] or _source_kind(path)
-    name = named(path)
+def _reading(path: str, kind: str, options: dict[str, Any], advance: Advance) -> Iterator[_Input]:
+    source, name = given(path), named(path)
     if kind == "arrow":
-        with _opened_as_arrow(path, options["max_piped_bytes"]) as reader:
+        with _opened_as_arrow(source, options) as reader:
+            batches = counted(reader, advance)
             if isinstance(reader, FileReader):
                 footer = with_statistics(tuple(reader.metadata.items()), None, ())
-                yield _Input(reader.schema, reader, len(reader), True, footer, is_arrow=True)
+                yield _Input(reader.schema, batches, True, footer, is_arrow=True)
             else:
-                yield _Input(reader.schema, reader, is_steady=False, is_arrow=True)
+                yield _Input(reader.schema, batches, is_arrow=True)
         return
-    with _opened(path, options["max_piped_bytes"]) as opened:
-        if kind == "parquet":
-            held = opened if opened.seekable() else opened.read()
-            with parquet.reading(held, name, options["batch_rows"]) as (schema, batches):
-                yield _Input(schema, batches, is_steady=False)
-            return
-        batch = (text_input.read_csv if kind == "csv" else text_input.read_json_lines)(opened, name)
-    cuts = range(0, max(batch.num_rows, 1), _AT_ONCE)
-    yield _Input(batch.schema, (batch.slice(start, _AT_ONCE) for start in cuts), len(cuts))
+    if kind == "csv":
+        reading = csv.reading(source, name, _with_delimiter(options, path), advance)
+    else:
+        reading = (parquet if kind == "parquet" else json).reading(source, name, options, advance)
+    with reading as (schema, batches):
+        yield _Input(schema, batches)
 
 
-def _opened_as_arrow(path: str, max_piped_bytes: int) -> FileReader | StreamReader:
+def _opened_as_arrow(source: Any, options: Mapping[str, Any]) -> FileReader | StreamReader:
     try:
-        return open_any(given(path), max_piped_bytes=max_piped_bytes)
+        return open_any(source, list(options["columns"]) or None, max_piped_bytes=options["max_piped_bytes"])
     except FormatMismatchError as error:
-        error.add_note("--from parquet, csv or jsonl says what else it is")
+        error.add_note("--from parquet, csv, json or jsonl tells the format")
         raise
 
 
-@contextmanager
-def _opened(path: str, max_piped_bytes: int = 0) -> Iterator[BinaryIO]:
-    """What a path, or standard input, gives; where it is no regular file, not more than the limit."""
-    source = given(path)
-    try:
-        opened = open(source if isinstance(source, str) else os.dup(source.fileno()), "rb")  # noqa: SIM115 -- below
-    except OSError as error:
-        raise fault(error, named(path)) from None
-    with opened:
-        is_file = stat.S_ISREG(os.fstat(opened.fileno()).st_mode)
-        yield opened if is_file else io.BufferedReader(Bounded(opened, named(path), max_piped_bytes))
-
-
 def _source_kind(path: str) -> str:
-    ending = _ENDINGS.get(Path(path).suffix.lower())
-    if ending in ("csv", "jsonl"):
-        return ending
-    if path != "-" and Path(path).is_file():
-        with _opened(path) as opened:
-            if opened.read(4) == b"PAR1":
-                return "parquet"
-    return "arrow"
+    """The format of a source: CSV and JSON by the ending of the name, Parquet by content, or by the name of a URL."""
+    kind = _ENDINGS.get(_suffix(path), "file")
+    if kind not in _ARROW and (kind != "parquet" or path == "-" or is_url(path)):
+        return kind
+    if path != "-" and os.path.isfile(path):
+        with sequential_file(path) as (_, file):
+            return "parquet" if file.peek(4)[:4] == b"PAR1" else "arrow"
+    return "arrow" if kind in _ARROW else kind
 
 
 # Between
 
 
-def _prepared(found: _Input, kind: str, options: dict[str, Any]) -> _Input:
-    schema, batches, count, is_steady = found.schema, found.batches, found.count, found.is_steady
-    if not options["quick"] or kind == "parquet":  # pyarrow takes our word for values, and crashes where it is wrong
-        batches = sound(batches, _hint(found, kind))
+def _prepared(read: _Input, kind: str, options: dict[str, Any]) -> _Input:
+    schema, batches, is_steady = read.schema, read.batches, read.is_steady
+    if not options["quick"] or kind in ("parquet", "csv"):  # pyarrow crashes where values are not valid
+        batches = sound(batches, _hint(read, kind))
     if options["decode_dictionaries"]:
         schema, batches = _decoded(schema, batches)
     if options["batch_rows"]:
-        batches, count, is_steady = _recut(schema, batches, options["batch_rows"]), None, False
+        batches, is_steady = _recut(schema, batches, options["batch_rows"]), False
     if has_dictionaries(schema) and (
         options["unify_dictionaries"] or (kind == "file" and not is_steady)
     ):  # a file replaces none
-        held = list(batches)
-        batches, count = unified_batches(schema, held), len(held)
-    return _Input(schema, batches, count, is_steady, found.footer)
+        batches = unified_batches(schema, list(batches))
+    return _Input(schema, batches, is_steady, read.footer)
 
 
-def _hint(found: _Input, kind: str) -> str:
-    hints = ["bowstring validate tells every fault"] if found.is_arrow else []
-    if kind != "parquet":
-        hints.append("--quick passes values on as they are")
+def _hint(read: _Input, kind: str) -> str:
+    hints = ["bowstring validate lists all errors"] if read.is_arrow else []
+    if kind not in ("parquet", "csv"):
+        hints.append("--quick does not validate values")
     return ", ".join(hints)
 
 
@@ -269,35 +424,21 @@ def _recut(schema: Schema, batches: Iterable[RecordBatch], rows: int) -> Iterato
 # Writing
 
 
-def _write_arrow(out: Any, kind: str, ready: _Input, form: WireForm, alignment: int) -> None:
+def _write_arrow(out: Any, kind: str, prepared: _Input, form: WireForm, alignment: int) -> None:
     with (
-        new_file(out, ready.schema, ready.footer, alignment, form=form)
+        new_file(out, prepared.schema, prepared.footer, alignment, form=form)
         if kind == "file"
-        else new_stream(out, ready.schema, alignment, form=form)
+        else new_stream(out, prepared.schema, alignment, form=form)
     ) as writer:
-        for batch in ready.batches:
+        for batch in prepared.batches:
             writer.write_batch(batch)
 
 
-def _write_other(out: Any, kind: str, schema: Schema, batches: Iterable[RecordBatch], options: dict[str, Any]) -> None:
+def _write_other(out: Any, path: str, kind: str, prepared: _Input, options: dict[str, Any]) -> None:
     with sink_to(out) as sink:
         if kind == "parquet":
-            compression = None if options["compression"] == "none" else options["compression"]
-            parquet.write(sink, schema, batches, compression)
+            parquet.write(sink, prepared.schema, prepared.batches, options)
+        elif kind == "csv":
+            csv.write(sink, prepared.schema, prepared.batches, _with_delimiter(options, path))
         else:
-            _write_text(sink, kind, schema, batches)
-
-
-def _write_text(sink: Sink, kind: str, schema: Schema, batches: Iterable[RecordBatch]) -> None:
-    names = schema.names
-    if kind == "jsonl" and len(set(names)) < len(names):
-        raise UsageError("two columns have one name: a JSON object has one of them only; convert to CSV")
-    if kind == "csv":
-        head = [[csv_line(names)]]
-        parts: Iterable[Iterable[str]] = ((csv_line(list(map(text_of, row))) for row in rows_of(b)) for b in batches)
-    else:
-        head = []
-        parts = ((json_line(names, row) for row in rows_of(batch)) for batch in batches)
-    for lines in chain(head, parts):
-        for some in together(lines):
-            sink.write([some], len(some))
+            json.write(sink, prepared.schema, prepared.batches, is_array=kind == "json")

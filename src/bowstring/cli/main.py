@@ -15,14 +15,10 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from bowstring.cli.settings import FAILED, INTERRUPTED, Settings, failure_line
-from bowstring.errors import BowstringError, FormatMismatchError, MissingExtraError, TruncatedError
+from bowstring.errors import BowstringError, FormatMismatchError, MissingExtraError, NoDataError, TruncatedError
 
 _CLI_PACKAGES = ("click", "rich")
-_HINTS = (
-    (MissingExtraError, ""),
-    (TruncatedError, "bowstring recover saves what is whole, if anything is"),
-    (FormatMismatchError, "bowstring convert makes Arrow data of Parquet, CSV and JSON lines"),
-)
+_CONVERTIBLE = ("Parquet", "CSV", "JSON")
 _WORDLESS = {"MemoryError": "there is not enough memory"}
 
 
@@ -108,10 +104,18 @@ def _stand_in_for_closed_streams() -> None:
 
 
 def one_line(error: Exception) -> str:
-    """What the user reads of `error`: one printable line, with a hint where more is to be had."""
+    """What the user reads of `error`: one printable line, with a hint if there is something to do about it."""
     text = str(error).strip() or _WORDLESS.get(type(error).__name__, type(error).__name__)
-    hints = (hint for kind, hint in _HINTS if isinstance(error, kind))
-    return failure_line(text, next(iter(getattr(error, "__notes__", hints)), "bowstring --debug shows where"))
+    return failure_line(text, next(iter(getattr(error, "__notes__", [])), _hint(error, text)))
+
+
+def _hint(error: Exception, text: str) -> str:
+    """What to do about an error, if anything."""
+    if isinstance(error, TruncatedError) and not isinstance(error, NoDataError):
+        return "bowstring recover saves the intact batches, if any"
+    if isinstance(error, FormatMismatchError) and any(name in text for name in _CONVERTIBLE):
+        return f"bowstring convert reads {', '.join(_CONVERTIBLE[:-1])} and {_CONVERTIBLE[-1]}"
+    return ""
 
 
 def _run(arguments: Sequence[str] | None, settings: Settings) -> int:

@@ -1,14 +1,27 @@
-"""Parquet, through pyarrow: the only module of the command line that needs it for files."""
+"""Parquet files, read and written by pyarrow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from bowstring.cli.streams import SinkFile
-from bowstring.datatypes.field import Schema
-from bowstring.errors import InvalidDataError, MissingExtraError, UnsupportedTypeError
+from bowstring.cli.pyarrow_files import import_pyarrow, random_access_file, read_batches
+from bowstring.cli.streams import Advance, SinkFile
+from bowstring.datatypes.extension import ExtensionType
+from bowstring.datatypes.field import Field, Schema
+from bowstring.datatypes.types import (
+    DataType,
+    Decimal,
+    Dictionary,
+    FixedSizeBinary,
+    FixedSizeList,
+    Interval,
+    RunEndEncoded,
+    Struct,
+    Union,
+)
+from bowstring.errors import BowstringError, InvalidDataError, UnsupportedTypeError
 from bowstring.exchange import cdata
 from bowstring.inspection.values import check_rows
 from bowstring.ipc.places.sinks import Sink
@@ -18,59 +31,91 @@ from bowstring.tabular.build import record_batch
 _ROWS = 1 << 16
 
 
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise MissingExtraError.of("pyarrow", "interop") from error
-    return pa, pq
+@contextmanager
+def reading(
+    source: Any, name: str, options: Mapping[str, Any], advance: Advance
+) -> Iterator[tuple[Schema, Iterator[RecordBatch]]]:
+    """The schema and the batches of a Parquet file. Raises `InvalidDataError` for a malformed one."""
+    pq, columns = import_pyarrow("pyarrow.parquet"), list(options["columns"])
+    with random_access_file(source, options["max_piped_bytes"]) as file:
+        with _translated(name):
+            parquet_file = pq.ParquetFile(file)
+            schema = cdata.import_schema(parquet_file.schema_arrow)
+        schema = schema.select(columns) if columns else schema
+
+        def batches() -> Iterator[RecordBatch]:
+            rows, total = 0, parquet_file.metadata.num_rows
+            advance(rows, total)
+            read = parquet_file.iter_batches(options["batch_rows"] or _ROWS, columns=columns or None)
+            for batch in read_batches(read, lambda: _translated(name)):
+                yield record_batch(batch).select(columns) if columns else record_batch(batch)
+                rows += batch.num_rows
+                advance(rows, total)
+
+        yield schema, batches()
 
 
 @contextmanager
-def reading(source: Any, name: str, rows: int | None) -> Iterator[tuple[Schema, Iterator[RecordBatch]]]:
-    """The schema and the batches of a Parquet file: a file object that can seek, or bytes.
-
-    Raises `InvalidDataError` for a broken one.
-    """
-    pa, pq = _pyarrow()
-    with _readable(name):
-        opened = pq.ParquetFile(pa.BufferReader(source) if isinstance(source, bytes) else source)
-    with opened as file:
-        with _readable(name):
-            schema = cdata.import_stream(file.schema_arrow.empty_table())[0]
-        yield schema, _batches(file.iter_batches(rows or _ROWS), name)
-
-
-def _batches(theirs: Iterator[Any], name: str) -> Iterator[RecordBatch]:
-    while True:
-        with _readable(name):
-            batch = next(theirs, None)
-        if batch is None:
-            return
-        yield record_batch(batch)
-
-
-@contextmanager
-def _readable(name: str) -> Iterator[None]:
-    """Turn what pyarrow says of a broken file into an error of ours: of damaged pages it raises an OSError."""
-    pa, _ = _pyarrow()
+def _translated(name: str) -> Iterator[None]:
+    """Errors of pyarrow as `InvalidDataError`; of damaged pages it raises an OSError."""
+    pa = import_pyarrow()
     try:
         yield
     except (pa.ArrowException, OSError) as error:
+        if isinstance(error, BowstringError):
+            raise
         raise InvalidDataError(f"{name}: pyarrow can't read it as Parquet: {error}") from error
 
 
-def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], compression: str | None) -> None:
-    """Write batches as row groups. Their values have to be sound: pyarrow takes our word for it, and crashes where it
-    is wrong. Raises `UnsupportedTypeError` for what Parquet has no type for, and what `check_rows` raises.
+def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], options: Mapping[str, Any]) -> None:
+    """Write batches as row groups.
+
+    The values have to be valid: pyarrow does not check them, and crashes where they are not. Raises
+    `UnsupportedTypeError` for a type that Parquet does not have, and what `check_rows` raises.
     """
-    pa, pq = _pyarrow()
+    pa, pq = import_pyarrow(), import_pyarrow("pyarrow.parquet")
+    for field in schema:
+        _check_type(field.type, f"column {field.name!r}")
+    compression = {"compression": options["compression"], "compression_level": options["compression_level"]}
     try:
-        theirs = pa.schema(schema)
-        with pq.ParquetWriter(SinkFile(sink), theirs, compression=compression or "none") as writer:
+        with pq.ParquetWriter(SinkFile(sink), pa.schema(schema), **compression) as writer:
             for number, batch in enumerate(batches):
                 check_rows(batch, f"record batch {number}, ")
                 writer.write_batch(pa.record_batch(batch))
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid) as error:
         raise UnsupportedTypeError(f"pyarrow can't write this as Parquet: {error}") from error
+
+
+def _check_type(type: DataType, path: str) -> None:
+    """Raise `UnsupportedTypeError` for a type that pyarrow can't write, or can't read again, with the path to it.
+
+    pyarrow aborts the process for some lists of size 0, and can't read the others if they are nullable.
+    """
+    stored = type.storage_type if isinstance(type, ExtensionType) else type
+    reason = _obstacle(stored)
+    if reason is not None:
+        raise UnsupportedTypeError(f"{path}: {type} can't be written as Parquet: {reason}")
+    if isinstance(stored, Dictionary):
+        _check_type(stored.value_type, f"{path} → dictionary values")
+    for child in stored.fields:
+        _check_type(child.type, f"{path} → {_step(stored, child)}")
+
+
+def _obstacle(type: DataType) -> str | None:
+    if isinstance(type, FixedSizeList) and type.list_size == 0:
+        return "the lists have size 0"
+    if isinstance(type, FixedSizeBinary) and type.byte_width == 0:
+        return "the values have no bytes"
+    if isinstance(type, Struct) and not type.fields:
+        return "the struct has no fields"
+    if isinstance(type, Decimal) and type.scale < 0:
+        return "the scale is negative"
+    if isinstance(type, Dictionary) and type.value_type.fields:
+        return "the dictionary values are nested (--decode-dictionaries writes plain values)"
+    if isinstance(type, Interval | Union | RunEndEncoded):
+        return "Parquet has no such type"
+    return None
+
+
+def _step(parent: DataType, child: Field) -> str:
+    return f"field {child.name!r}" if isinstance(parent, Struct) else child.name

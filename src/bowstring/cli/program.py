@@ -13,19 +13,40 @@ from bowstring.cli.settings import INTERRUPTED, Settings, failure_line
 
 # Each command is the object of that name in the module bowstring.cli.<name>; the sentence is for the group's own help.
 COMMANDS: dict[str, str] = {
-    "demo": "Show the whole road: Spark computes, another process picks the result up.",
-    "info": "Tell what is in an Arrow file or stream: schema, batches, bytes per column.",
-    "validate": "Tell every fault of an Arrow file or stream, with its place.",
+    "demo": "Compute in Spark and read the result in another process, in place.",
+    "info": "Show what is in an Arrow file or stream: schema, batches, bytes per column.",
+    "validate": "List all errors of an Arrow file or stream.",
     "head": "Show the first rows, as a table, JSON lines or CSV.",
     "cat": "Write all rows, as a table, JSON lines or CSV.",
-    "sizes": "Tell what each column takes, largest first: a line each.",
+    "sizes": "Show the size of each column, largest first.",
     "anatomy": "Draw a file or stream to scale: one HTML page, every byte explained.",
-    "diff": "Tell what two files or streams differ in: schema, then rows.",
-    "convert": "Convert between Arrow files, streams, Parquet, CSV and JSON lines.",
-    "concat": "Put files and streams together, without decoding them.",
-    "recover": "Write what is whole of a damaged file or stream, and tell what is lost.",
+    "diff": "Show the differences between two files or streams: schema, then rows.",
+    "convert": "Convert between Arrow files, streams, Parquet, CSV and JSON.",
+    "concat": "Join files and streams, without decoding them.",
+    "recover": "Save the intact batches of a damaged file or stream.",
     "integration": "Convert to and from Arrow's integration JSON, and compare.",
 }
+
+
+def _set_debug(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    ctx.obj.debug = ctx.obj.debug or value
+
+
+debug_option = click.option(
+    "--debug",
+    is_flag=True,
+    expose_value=False,
+    callback=_set_debug,
+    help="Show the whole traceback of a failure (or set BOWSTRING_DEBUG).",
+)
+
+
+def _accept_debug(command: click.Command) -> None:
+    """Let a command and its subcommands take `--debug`, too."""
+    if all(param.name != "debug" for param in command.params):
+        debug_option(command)
+    for subcommand in command.commands.values() if isinstance(command, click.Group) else ():
+        _accept_debug(subcommand)
 
 
 class LazyGroup(click.Group):
@@ -42,6 +63,7 @@ class LazyGroup(click.Group):
         ctx.obj.command = f"bowstring {cmd_name}"
         command = getattr(import_module(f"bowstring.cli.{cmd_name}"), cmd_name)
         assert isinstance(command, click.Command)
+        _accept_debug(command)
         return command
 
     def resolve_command(
@@ -70,11 +92,10 @@ class LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="bowstring")
-@click.option("--debug", is_flag=True, help="Show the whole traceback of a failure (or set BOWSTRING_DEBUG).")
+@debug_option
 @click.pass_context
-def program(ctx: click.Context, *, debug: bool) -> None:
-    """Arrow in pure Python and NumPy: Spark computes, any process picks the result up where it lies."""
-    ctx.obj.debug = ctx.obj.debug or debug
+def program(ctx: click.Context) -> None:
+    """Arrow in pure Python and NumPy: Spark computes, any process reads the result in place, without a copy."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

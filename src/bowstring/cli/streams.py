@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import select
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -11,9 +13,10 @@ from typing import Any, BinaryIO, TypeAlias
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bowstring.errors import DataTypeError, InvalidDataError, LimitError
+from bowstring.errors import DataTypeError, InvalidDataError
+from bowstring.inspection.text import human_bytes
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.opening import MAX_PIPED_BYTES
 from bowstring.ipc.places.sinks import Sink, reject_same_file, sink_for
@@ -106,35 +109,8 @@ def sink_to(out: str | int | BinaryIO) -> Iterator[Sink]:
         raise
 
 
-class Bounded(io.RawIOBase):
-    """A pipe of which no more than `most_bytes` may come, as all of it will be kept. Raises `LimitError`."""
-
-    def __init__(self, pipe: BinaryIO, name: str, most_bytes: int) -> None:
-        super().__init__()
-        self._pipe = pipe
-        self._name = name
-        self._most_bytes = most_bytes
-        self._left_bytes = most_bytes
-
-    def readable(self) -> bool:
-        """Always."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill `buffer`, or a part of it; how many bytes came."""
-        part = self._pipe.read(min(len(buffer), self._left_bytes + 1))
-        buffer[: len(part)] = part
-        self._left_bytes -= len(part)
-        if self._left_bytes < 0:
-            raise LimitError(
-                f"{self._name}: more than {self._most_bytes} bytes, and all of them have to be kept in memory here: "
-                "give the path of a file, or raise --max-piped-bytes"
-            )
-        return len(part)
-
-
 class SinkFile(io.RawIOBase):
-    """A sink as a file object, for those who write to one."""
+    """A sink as a file object."""
 
     def __init__(self, sink: Sink) -> None:
         super().__init__()
@@ -142,7 +118,7 @@ class SinkFile(io.RawIOBase):
         self._position = 0
 
     def writable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
@@ -150,28 +126,52 @@ class SinkFile(io.RawIOBase):
         return self._position
 
     def write(self, data: Any) -> int:
-        """Take all of `data`."""
-        held = bytes(data)
-        self._sink.write([held], len(held))
-        self._position += len(held)
-        return len(held)
+        """Write all of `data`."""
+        size_bytes = memoryview(data).nbytes
+        self._sink.write([bytes(data)], size_bytes)
+        self._position += size_bytes
+        return size_bytes
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Advance]:
-    """A function that shows how much is done, and of how much: a bar on standard error where that is a terminal."""
-    if not sys.stderr.isatty():
+def progress(what: str, unit: str = "record batches") -> Iterator[Advance]:
+    """A function that shows how much is done, and of how much, as a bar on standard error.
+
+    There is no bar if standard error is not a terminal, nor if standard output is a pipe: its reader may write to the
+    same terminal. The bar disappears when the block ends.
+    """
+    if not sys.stderr.isatty() or _is_pipe(sys.stdout):
         yield lambda _done, _of: None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+
+    def state(done: int, of: int | None) -> str:
+        if unit == "bytes":
+            return human_bytes(done) + ("" if of is None else f" of {human_bytes(of)}")
+        return f"{done:,}" + ("" if of is None else f" of {of:,}") + f" {unit}"
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[state]}", markup=False),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, of: bar.update(task, completed=done, total=of)
+        task = bar.add_task(what, total=None, state="")
+        yield lambda done, of: bar.update(task, completed=done, total=of, state=state(done, of))
 
 
-def counted(batches: Iterable[RecordBatch], advance: Advance, count: int | None = None) -> Iterator[RecordBatch]:
-    """The batches of a reader, or `count` others, with a word to `advance` for each that is done with."""
-    of = len(batches) if isinstance(batches, FileReader) else count
+def _is_pipe(file: Any) -> bool:
+    try:
+        mode = os.fstat(file.fileno()).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def counted(batches: Iterable[RecordBatch], advance: Advance) -> Iterator[RecordBatch]:
+    """The batches of a reader; `advance` is called before the first one, and after each when the next is asked for."""
+    of = len(batches) if isinstance(batches, FileReader) else None
+    advance(0, of)
     for number, batch in enumerate(batches, 1):
         yield batch
         advance(number, of)

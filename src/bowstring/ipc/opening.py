@@ -7,7 +7,7 @@ import stat
 from collections.abc import Sequence
 from typing import Any, overload
 
-from bowstring.errors import FormatMismatchError, LimitError, TruncatedError
+from bowstring.errors import FormatMismatchError, LimitError, NoDataError, TruncatedError
 from bowstring.ipc import framing
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
@@ -72,8 +72,7 @@ def recognised(
         head = source.read(_HEAD_BYTES)
     if framing.is_file(head):
         return True, kept_whole(source, max_piped_bytes, head) if isinstance(source, PulledSource) else source
-    if not framing.looks_like_stream(head) and not _may_begin_a_stream(head):
-        raise _no_arrow(source.name, head)
+    check_format(source.name, head)
     return False, Replayed(head, source) if isinstance(source, PulledSource) else source
 
 
@@ -107,6 +106,14 @@ def file_reader(source: Any, columns: Sequence[str | int] | None = None, limits:
     return FileReader(source, columns, limits)
 
 
+def check_format(name: str, head: bytes) -> None:
+    """Raise `FormatMismatchError` unless the first 16 bytes may begin an Arrow file or stream, `TruncatedError` if they
+    are too few to decide, `NoDataError` if there are none.
+    """
+    if not (framing.is_file(head) or framing.looks_like_stream(head) or _may_begin_a_stream(head)):
+        raise _no_arrow(name, head)
+
+
 def _may_begin_a_stream(head: bytes) -> bool:
     """Whether the bytes are a stream that is cut off at once, or only an end marker."""
     return bool(head) and (framing.CONTINUATION.startswith(head) or head == bytes(4))
@@ -115,13 +122,17 @@ def _may_begin_a_stream(head: bytes) -> bool:
 def _no_arrow(name: str, head: bytes) -> FormatMismatchError | TruncatedError:
     wanted = "an Arrow file or stream"
     if not head:
-        return TruncatedError(f"{name}: expected {wanted}, but it is empty")
+        return NoDataError(f"{name}: expected {wanted}, but it is empty")
     if framing.MAGIC.startswith(head):
         return TruncatedError(f"{name}: expected {wanted}, found only {len(head)} bytes")
     is_text = (
         head.isascii() and head.decode("ascii").replace("\n", " ").replace("\r", " ").replace("\t", " ").isprintable()
     )
-    found = framing.foreign(head) or ("text, perhaps CSV" if is_text else "other bytes")
+    found = framing.foreign(head) or (
+        ("text, perhaps JSON" if head.lstrip()[:1] in (b"{", b"[") else "text, perhaps CSV")
+        if is_text
+        else "other bytes"
+    )
     return FormatMismatchError(f"{name}: expected {wanted}, found {found} (it begins with {head[:8]!r})")
 
 

@@ -27,7 +27,7 @@ from bowstring.ipc.limits import Limits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema_tables import V4, V5, read_pairs
-from bowstring.ipc.opening import file_reader
+from bowstring.ipc.opening import check_format, file_reader
 from bowstring.ipc.places.pieces import Span
 from bowstring.ipc.places.ranges import ROUND_BYTES, RangeSource
 from bowstring.ipc.places.sources import RandomAccess
@@ -162,12 +162,11 @@ class Salvage:
             except InvalidDataError:
                 pass
             at = self._next_marker(at + 1)
-        foreign = framing.foreign(self.source.read_at(0, min(16, self.source.size)))
-        if foreign is not None:
-            raise framing.mismatch(self.source.name, "an Arrow file or stream", foreign)
+        name = self.source.name
+        check_format(name, self.source.read_at(0, min(16, self.source.size)))
         raise InvalidDataError(
-            f"{self.source.name}: nothing can be recovered, as there is no schema, neither at the beginning "
-            f"({problem or 'another message'}) nor in a footer ({self.footer_problem})"
+            f"{name}: nothing can be recovered, as there is no schema, neither at the beginning "
+            f"({problem.removeprefix(f'{name}: ') or 'another message'}) nor in a footer ({self.footer_problem})"
         )
 
     # Messages

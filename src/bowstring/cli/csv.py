@@ -1,0 +1,212 @@
+"""CSV files, read and written by pyarrow."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
+from functools import partial
+from typing import Any
+
+from bowstring.cli.pyarrow_files import import_pyarrow, read_batches, sequential_file
+from bowstring.cli.streams import Advance, SinkFile
+from bowstring.datatypes.extension import ExtensionType
+from bowstring.datatypes.field import Field, Schema
+from bowstring.datatypes.types import (
+    Binary,
+    BinaryView,
+    DataType,
+    Dictionary,
+    Duration,
+    FixedSizeBinary,
+    Interval,
+    LargeBinary,
+    RunEndEncoded,
+    Utf8View,
+    string,
+)
+from bowstring.errors import BowstringError, InvalidDataError, NotFoundError, UnsupportedTypeError
+from bowstring.exchange import cdata
+from bowstring.inspection.values import check_rows, text_of
+from bowstring.ipc.places.sinks import Sink
+from bowstring.layouts.array import Array
+from bowstring.tabular.batch import RecordBatch
+from bowstring.tabular.build import array, record_batch
+
+_HEADER_BYTES = 1 << 16
+_CONVERSION = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (.+?): (.*)", re.DOTALL)
+_ROW = re.compile(r"(?:CSV parse error: )?Row #(\d+): (.*)", re.DOTALL)
+_TEXT = (Binary, BinaryView, Duration, FixedSizeBinary, LargeBinary, Utf8View)
+"""Types that pyarrow does not write as CSV, or not as text: written as `bowstring cat` writes them."""
+
+
+@contextmanager
+def reading(
+    source: Any, name: str, options: Mapping[str, Any], advance: Advance
+) -> Iterator[tuple[Schema, Iterator[RecordBatch]]]:
+    """The schema and the batches of a CSV file, read in blocks.
+
+    The types of columns that `options["column_types"]` does not name are inferred from the first block. Raises
+    `InvalidDataError` naming row and column where a value does not fit, and `NotFoundError` for an unknown column.
+    """
+    pc = import_pyarrow("pyarrow.csv")
+    with sequential_file(source) as (stored, file):
+        header = _header(file, name, options)
+        translate = partial(_translated, name, header, options["column_types"])
+        with translate():
+            reader = pc.open_csv(file, **_pyarrow_options(pc, options, header))
+        schema = cdata.import_schema(reader.schema)
+        _check_text(name, schema, options["column_types"])
+
+        def batches() -> Iterator[RecordBatch]:
+            advance(0, stored.size)
+            for batch in read_batches(reader, translate):
+                yield record_batch(batch)
+                advance(stored.position, stored.size)
+
+        yield schema, batches()
+
+
+def _pyarrow_options(pc: Any, options: Mapping[str, Any], header: list[str]) -> dict[str, Any]:
+    names = options["column_names"]
+    return {
+        "read_options": pc.ReadOptions(
+            use_threads=False,  # as fast when read block by block, and errors name the row
+            block_size=options["block_size"],
+            skip_rows=options["skip_rows"],
+            column_names=names,
+            autogenerate_column_names=options["no_header"] and not names,
+            encoding=options["encoding"],
+        ),
+        "parse_options": pc.ParseOptions(
+            delimiter=options["delimiter"],
+            quote_char=options["quote"] or False,
+            newlines_in_values=True,
+            ignore_empty_lines=len(header) != 1,  # an empty line is a null of an only column
+        ),
+        "convert_options": pc.ConvertOptions(
+            column_types=options["column_types"],
+            include_columns=list(options["columns"]),
+            null_values=list(options["null_values"]) or [""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+            timestamp_parsers=[*options["timestamp_formats"], pc.ISO8601],
+        ),
+    }
+
+
+def _header(file: Any, name: str, options: Mapping[str, Any]) -> list[str]:
+    """The names of the columns; `file` is not moved. Checks the columns that the options name."""
+    raw = file.peek(_HEADER_BYTES)[:_HEADER_BYTES]
+    text = raw.decode(options["encoding"], "ignore").removeprefix("\ufeff")
+    lines = text.splitlines()[options["skip_rows"] :]
+    quote = options["quote"]
+    rule = {"quotechar": quote} if quote else {"quoting": csv.QUOTE_NONE}
+    first = next(csv.reader(lines[:1], delimiter=options["delimiter"], **rule), [])
+    if options["column_names"]:
+        header = list(options["column_names"])
+    elif options["no_header"]:
+        header = [f"f{index}" for index in range(len(first))]
+    elif not first:
+        raise InvalidDataError(f"{name}: expected a line of column names, found nothing")
+    else:
+        header = first
+    for column in (*options["columns"], *options["column_types"]):
+        if column not in header:
+            near = get_close_matches(column, header, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise NotFoundError(f"{name}: there is no column {column!r}{hint}")
+    return header
+
+
+@contextmanager
+def _translated(name: str, header: list[str], column_types: Mapping[str, Any]) -> Iterator[None]:
+    pa = import_pyarrow()
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, BowstringError):
+            raise
+        raise _invalid(str(error), name, header, column_types) from error
+
+
+def _invalid(text: str, name: str, header: list[str], column_types: Mapping[str, Any]) -> InvalidDataError:
+    """The error for what pyarrow says, with the option that helps, if any."""
+    conversion, row = _CONVERSION.fullmatch(text), _ROW.fullmatch(text)
+    if conversion is not None:
+        index, number, kind, reason = conversion.groups()
+        column = header[int(index)] if int(index) < len(header) else f"#{index}"
+        where = f"{name}: " + (f"row {int(number):,}, " if number else "")
+        error = InvalidDataError(f"{where}column {column!r}: {reason} for {kind}")
+        if column not in column_types:
+            error.add_note(
+                f"types are inferred from the first block: --column-type '{column}=TYPE' or a larger --block-size"
+            )
+        return error
+    if "straddl" in text:
+        error = InvalidDataError(f"{name}: a row is larger than a block")
+        error.add_note("--block-size sets a larger one")
+        return error
+    if row is not None:
+        return InvalidDataError(f"{name}: row {int(row[1]):,}: {row[2]}")
+    return InvalidDataError(f"{name}: {text.removeprefix('CSV parse error: ')}")
+
+
+def _check_text(name: str, schema: Schema, column_types: Mapping[str, Any]) -> None:
+    """Raise `InvalidDataError` for text that is not valid UTF-8, which pyarrow infers to be binary."""
+    for field in schema:
+        if isinstance(field.type, Binary) and field.name not in column_types:
+            error = InvalidDataError(f"{name}: column {field.name!r} is not valid UTF-8")
+            error.add_note("--encoding names another encoding")
+            raise error
+
+
+def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], options: Mapping[str, Any]) -> None:
+    """Write a header and a line per row (RFC 4180, UTF-8, line feeds).
+
+    The values have to be valid: pyarrow does not check them. Raises `UnsupportedTypeError` for nested types and
+    intervals, and what `check_rows` raises.
+    """
+    pa, pc = import_pyarrow(), import_pyarrow("pyarrow.csv")
+    written = Schema(tuple(Field(field.name, _written_type(field), field.nullable) for field in schema))
+    settings = pc.WriteOptions(include_header=not options["no_header"], delimiter=options["delimiter"])
+    try:
+        with pc.CSVWriter(SinkFile(sink), pa.schema(written), write_options=settings) as writer:
+            for number, batch in enumerate(batches):
+                check_rows(batch, f"record batch {number}, ")
+                columns = list(map(_written_column, batch.columns))
+                writer.write_batch(pa.record_batch(RecordBatch(written, batch.num_rows, columns)))
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid) as error:
+        raise UnsupportedTypeError(f"pyarrow can't write this as CSV: {error}") from error
+
+
+def _written_type(field: Field) -> DataType:
+    """The type that a column has for pyarrow. Raises `UnsupportedTypeError` if its values have no text form."""
+    plain = _plain_type(field.type)
+    if isinstance(plain, ExtensionType):
+        storage = plain.storage_type
+        has_text = not storage.fields or plain.extension_name == "arrow.timestamp_with_offset"
+        plain = string() if has_text else storage
+    if plain.fields or isinstance(plain, Interval):
+        raise UnsupportedTypeError(
+            f"column {field.name!r}: {field.type} can't be written as CSV: convert to JSON lines or Parquet instead"
+        )
+    return string() if isinstance(plain, _TEXT) else plain
+
+
+def _plain_type(type: DataType) -> DataType:
+    if isinstance(type, Dictionary):
+        return _plain_type(type.value_type)
+    return _plain_type(type.values_field.type) if isinstance(type, RunEndEncoded) else type
+
+
+def _written_column(column: Array) -> Array:
+    if isinstance(column.type, Dictionary):
+        return _written_column(column.dictionary_decode())
+    if isinstance(column.type, RunEndEncoded):
+        return _written_column(column.run_end_decode())
+    if isinstance(column.type, (ExtensionType, *_TEXT)):
+        return array(list(map(text_of, column.to_pylist())), string())
+    return column

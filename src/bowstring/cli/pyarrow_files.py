@@ -1,0 +1,159 @@
+"""pyarrow for files: its import, file objects over sources, and the batches of its readers."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from bowstring.errors import BowstringError, InvalidDataError, MissingExtraError
+from bowstring.ipc.opening import in_sequence, kept_whole
+from bowstring.ipc.places.near import MemorySource
+from bowstring.ipc.places.pulled import PulledSource
+from bowstring.ipc.places.ranges import RangeSource
+from bowstring.ipc.places.sources import by_ranges
+
+EXTRA = "convert"
+_BUFFER_BYTES = 1 << 16
+_CODECS = {b"\x1f\x8b\x08": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
+
+
+def import_pyarrow(module: str = "pyarrow") -> Any:
+    """A module of pyarrow. Raises `MissingExtraError` if it is not installed."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise MissingExtraError.of("pyarrow", EXTRA) from None
+
+
+class SequentialFile(io.RawIOBase):
+    """A source as a file object that is read in order."""
+
+    def __init__(self, source: MemorySource | PulledSource) -> None:
+        super().__init__()
+        self._source = source
+
+    @property
+    def size(self) -> int | None:
+        """The length of the source in bytes, or None if it is unknown."""
+        return self._source.size if isinstance(self._source, MemorySource) else None
+
+    @property
+    def position(self) -> int:
+        """How many bytes were read."""
+        return self._source.position
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill `buffer`, less only at the end; return the number of bytes."""
+        part = self._source.read(len(buffer))
+        buffer[: len(part)] = part
+        return len(part)
+
+
+class DecompressedFile(io.RawIOBase):
+    """The bytes of a compressed file. Raises `InvalidDataError` for a malformed one."""
+
+    def __init__(self, file: Any, codec: str, name: str) -> None:
+        super().__init__()
+        pa = import_pyarrow()
+        self._stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec)
+        self._codec = codec
+        self._name = name
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill `buffer`, or a part of it; return the number of bytes."""
+        try:
+            return int(self._stream.readinto(buffer))
+        except OSError as error:
+            if isinstance(error, BowstringError):
+                raise
+            raise InvalidDataError(f"{self._name}: can't be decompressed as {self._codec}: {error}") from None
+
+
+class RandomAccessFile(io.RawIOBase):
+    """A source that can be read at any offset, as a file object."""
+
+    def __init__(self, source: MemorySource | RangeSource) -> None:
+        super().__init__()
+        self._source = source
+        self._position = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """The offset at which the next read starts."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to an offset and return it."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._source.size}[whence]
+        self._position = max(0, start + offset)
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill `buffer`, less only at the end; return the number of bytes."""
+        size_bytes = max(0, min(len(buffer), self._source.size - self._position))
+        buffer[:size_bytes] = self._source.read_at(self._position, size_bytes)
+        self._position += size_bytes
+        return size_bytes
+
+
+@contextmanager
+def sequential_file(source: Any) -> Iterator[tuple[SequentialFile, Any]]:
+    """A path, URL or file object, opened to be read in order: the file as it is stored, and its decompressed bytes.
+
+    gzip, bzip2, Zstandard and LZ4 are recognised by their first bytes.
+    """
+    opened = in_sequence(source)
+    try:
+        stored = SequentialFile(opened)
+        file: Any = io.BufferedReader(stored, _BUFFER_BYTES)
+        head = file.peek(4)[:4]
+        codec = next((name for magic, name in _CODECS.items() if head.startswith(magic)), None)
+        if codec is not None:
+            file = io.BufferedReader(DecompressedFile(file, codec, opened.name), _BUFFER_BYTES)
+        yield stored, file
+    finally:
+        opened.close()
+
+
+@contextmanager
+def random_access_file(source: Any, max_piped_bytes: int) -> Iterator[RandomAccessFile]:
+    """A path, URL or file object, opened to be read at any offset.
+
+    A pipe, and a URL whose server does not support ranges, is read into memory: `LimitError` for more than
+    `max_piped_bytes`.
+    """
+    opened = by_ranges(source)
+    try:
+        whole = kept_whole(opened, max_piped_bytes) if isinstance(opened, PulledSource) else opened
+        yield RandomAccessFile(whole)
+    finally:
+        opened.close()
+
+
+def read_batches(reader: Any, translate: Callable[[], Any]) -> Iterator[Any]:
+    """The record batches of a pyarrow reader, taken inside the context manager that `translate` makes for each."""
+    batches = iter(reader)
+    while True:
+        with translate():
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch

@@ -1,0 +1,57 @@
+"""Converts a column of every type, alone and within others, to Parquet and back: `parquet_types.py FOLDER`.
+
+A process of its own, as pyarrow aborts where it is given what it can't write. Each line of the output has the type,
+the exit status, the text of standard error, and whether the rows came back.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr
+from pathlib import Path
+from typing import Any
+
+import bowstring as bs
+from bowstring.cli.main import main
+from bowstring.datatypes.types import DataType
+from bowstring.testing.cases import CASES
+
+
+def columns() -> Iterator[tuple[DataType, list[Any]]]:
+    """Types and values of them."""
+    for case in CASES:
+        yield case.type, case.values
+        yield bs.list_(bs.list_(case.type, 0)), [[[], None], None, []]
+        yield bs.struct({"f": bs.list_(case.type)}), [{"f": []}, None, {"f": None}]
+        yield bs.list_(case.type, 0), [[], [], []]
+
+
+def convert(source: Path, target: Path) -> tuple[int, str]:
+    """The exit status, and the line on standard error."""
+    with redirect_stderr(io.StringIO()) as told:
+        status = main(["convert", str(source), str(target)])
+    return status, told.getvalue()
+
+
+def run(folder: Path) -> None:
+    for type_, values in columns():
+        source, middle, target = (folder / name for name in ("in.arrow", "x.parquet", "out.arrow"))
+        batch = bs.RecordBatch.from_arrays([bs.array(values, type_)], ["c"])
+        with bs.new_file(source, batch.schema) as writer:
+            writer.write(batch)
+        status, told = convert(source, middle)
+        is_same = False
+        if status == 0:
+            status, told = convert(middle, target)
+            is_same = (
+                status == 0
+                and bs.open_file(target).read_all().to_pylist() == bs.open_file(source).read_all().to_pylist()
+            )
+        print(json.dumps([str(type_), status, told, is_same]), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    run(Path(sys.argv[1]))

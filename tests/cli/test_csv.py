@@ -1,0 +1,261 @@
+"""CSV in `bowstring convert`."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import subprocess
+import sys
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import bowstring as bs
+from bowstring.cli.main import main
+from tests.cli.running import through_a_pipe, write
+from tests.cli.test_convert import convert
+from tests.ipc.remote import serving
+
+
+def read(path: Path) -> pa.Table:
+    return pa.ipc.open_file(path).read_all()
+
+
+def converted(folder: Path, text: str | bytes, *options: object) -> pa.Table:
+    (folder / "x.csv").write_bytes(text.encode() if isinstance(text, str) else text)
+    convert(folder / "x.csv", folder / "x.arrow", *options)
+    return read(folder / "x.arrow")
+
+
+def test_csv_becomes_typed_columns(tmp_path: Path) -> None:
+    table = converted(
+        tmp_path,
+        "n,f,b,d,t,z,s\n"
+        "1,1,true,2024-05-06,2024-05-06 07:08:09,2024-05-06T07:08:09Z,x\n"
+        ",2.5,,,,,\n"
+        '-3,1e3,false,2024-02-29,2024-05-06T07:08:10,2024-05-06T09:08:09+02:00,"a, ""b"""\n',
+    )
+    assert list(map(str, table.schema.types)) == [
+        "int64",
+        "double",
+        "bool",
+        "date32[day]",
+        "timestamp[s]",
+        "timestamp[s, tz=UTC]",
+        "string",
+    ]
+    assert table.column("n").to_pylist() == [1, None, -3]
+    assert table.column("s").to_pylist() == ["x", None, 'a, "b"']
+    assert len(set(table.column("z").to_pylist())) == 2
+
+
+def test_text_nulls_and_empty_strings_come_back(tmp_path: Path) -> None:
+    table = pa.table({"s": ["", None, "a,b", 'say "x"', "two\nlines", "ü", "NA", "null"], "n": [1, None] * 4})
+    convert(write(tmp_path / "in.arrow", table), tmp_path / "x.csv")
+    convert(tmp_path / "x.csv", tmp_path / "out.arrow")
+    assert read(tmp_path / "out.arrow").equals(table)
+
+
+def test_an_empty_line_is_a_null_of_an_only_column_and_elsewhere_nothing(tmp_path: Path) -> None:
+    assert converted(tmp_path, "a,b\n1,2\n\n3,4\n\n").to_pydict() == {"a": [1, 3], "b": [2, 4]}
+    assert converted(tmp_path, "a\n1\n\n3\n").to_pydict() == {"a": [1, None, 3]}
+    assert converted(tmp_path, '"a,b"\n1\n\n3\n').to_pydict() == {"a,b": [1, None, 3]}
+
+
+OPTIONS: dict[str, tuple[str | bytes, dict[str, list[object]]]] = {
+    "--delimiter ;": ("a;b\n1;2,5\n", {"a": [1], "b": ["2,5"]}),
+    "--delimiter \\t": ("a\tb\n1\t2\n", {"a": [1], "b": [2]}),
+    "--quote '": ("a,b\n'1,2',3\n", {"a": ["1,2"], "b": [3]}),
+    "--quote none": ('a,b\n"1,2"\n', {"a": ['"1'], "b": ['2"']}),
+    "--no-header": ("1,x\n2,y\n", {"f0": [1, 2], "f1": ["x", "y"]}),
+    "--column-names n,s": ("1,x\n2,y\n", {"n": [1, 2], "s": ["x", "y"]}),
+    "--skip-rows 2": ("# made by\n# hand, today\na,b\n1,2\n", {"a": [1], "b": [2]}),
+    "--null-value NA --null-value -": ("a,b\nNA,-\n1,x\n", {"a": [None, 1], "b": [None, "x"]}),
+    "--column-type zip=string": ("zip,n\n007,1\n", {"zip": ["007"], "n": [1]}),
+    "--column-type p=decimal128(5,2)": ("p\n1.5\n", {"p": [Decimal("1.50")]}),
+    "--column-type t=timestamp[ms,tz=UTC] -c t": (
+        "t,u\n2020-01-02T00:00:00Z,1\n",
+        {"t": [datetime.fromisoformat("2020-01-02T00:00:00+00:00")]},
+    ),
+    "--timestamp-format %d/%m/%Y": (
+        "t,u\n02/01/2020,2020-01-02 00:00:00\n",
+        {"t": [datetime(2020, 1, 2)], "u": [datetime(2020, 1, 2)]},
+    ),
+    "-c b -c a": ("a,b,c\n1,2,3\n", {"b": [2], "a": [1]}),
+    "--encoding latin-1": ("a\nü\n".encode("latin-1"), {"a": ["ü"]}),
+    "--encoding utf-16": ("a\nü\n".encode("utf-16"), {"a": ["ü"]}),
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_an_option_describes_how_csv_is_written(tmp_path: Path, options: str) -> None:
+    text, expected = OPTIONS[options]
+    assert converted(tmp_path, text, *options.split()).to_pydict() == expected
+
+
+def test_a_name_that_ends_in_tsv_has_tabs(tmp_path: Path) -> None:
+    (tmp_path / "x.tsv").write_text("a\tb\n1\tx,y\n")
+    convert(tmp_path / "x.tsv", tmp_path / "y.csv")
+    assert (tmp_path / "y.csv").read_text() == '"a","b"\n1,"x,y"\n'
+    convert(tmp_path / "y.csv", tmp_path / "z.tsv")
+    assert (tmp_path / "z.tsv").read_text() == '"a"\t"b"\n1\t"x,y"\n'
+
+
+@pytest.mark.parametrize("name", ["x.csv.gz", "x.csv.bz2", "x.csv"])
+def test_compressed_csv_is_recognised_by_its_first_bytes(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compress = bz2.compress if name.endswith("bz2") else gzip.compress
+    (tmp_path / name).write_bytes(compress(b"a,b\n" + b"1,2\n" * 50_000))
+    convert(tmp_path / name, tmp_path / "x.arrow")
+    assert read(tmp_path / "x.arrow").num_rows == 50_000
+    (tmp_path / name).write_bytes(compress(b"a,b\n" + b"1,2\n" * 50_000)[:-30])
+    assert main(["convert", str(tmp_path / name), str(tmp_path / "y.arrow")]) == 1
+    codec = "bz2" if name.endswith("bz2") else "gzip"
+    assert f"{name}: can't be decompressed as {codec}: " in capsys.readouterr().err
+
+
+HINT = "(types are inferred from the first block: --column-type 'b=TYPE' or a larger --block-size)"
+REFUSALS: dict[str, tuple[str | bytes, list[str], str]] = {
+    "a row with too few values": ("a,b\n1,2\n3\n", [], "x.csv: row 3: Expected 2 columns, got 1: 3"),
+    "bytes that are not UTF-8": (
+        b"a,b\n1,\xff\n",
+        [],
+        "x.csv: column 'b' is not valid UTF-8 (--encoding names another encoding)",
+    ),
+    "nothing": ("", [], "x.csv: expected a line of column names, found nothing"),
+    "an unknown column": (
+        "price,n\n1,2\n",
+        ["-c", "prise"],
+        "x.csv: there is no column 'prise'; did you mean 'price'?",
+    ),
+    "a type of an unknown column": ("a\n1\n", ["--column-type", "b=int8"], "x.csv: there is no column 'b'"),
+    "a value of another type": (
+        "a,b\n1,2\n3,x\n",
+        ["--column-type", "b=int8"],
+        "x.csv: row 3, column 'b': invalid value 'x' for int8",
+    ),
+    "a value of another type in a later block": (
+        "a,b\n" + "1,2\n" * 1000 + "3,x\n",
+        ["--block-size", "1024"],
+        f"x.csv: row 1,002, column 'b': invalid value 'x' for int64 {HINT}",
+    ),
+    "a value where the first block has only nulls": (
+        "a,b\n" + "1,\n" * 1000 + "3,x\n",
+        ["--block-size", "1024"],
+        f"x.csv: row 1,002, column 'b': invalid value 'x' for null {HINT}",
+    ),
+    "a row that is larger than a block": (
+        "a\n" + "x" * 5000 + "\n",
+        ["--block-size", "1024"],
+        "x.csv: a row is larger than a block (--block-size sets a larger one)",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSALS)
+def test_what_can_not_be_read_is_one_line_with_its_place(
+    tmp_path: Path, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, options, told = REFUSALS[what]
+    (tmp_path / "x.csv").write_bytes(text.encode() if isinstance(text, str) else text)
+    assert main(["convert", str(tmp_path / "x.csv"), str(tmp_path / "target.arrow"), *options]) == 1
+    assert capsys.readouterr().err == f"bowstring: {tmp_path}/{told}\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["x.csv"]
+
+
+def test_a_type_that_is_named_holds_in_all_blocks(tmp_path: Path) -> None:
+    table = converted(tmp_path, "a\n" + "1\n" * 1000 + "x\n", "--block-size", 1024, "--column-type", "a=string")
+    assert table["a"].to_pylist() == ["1"] * 1000 + ["x"]
+
+
+def test_values_with_an_obvious_text_form_are_written_as_text(tmp_path: Path) -> None:
+    columns = {
+        "bytes": bs.array([b"\x00\xff", None]),
+        "fixed": bs.array([b"ab", None], bs.binary(2)),
+        "view": bs.array(["long enough for a view", None], bs.string_view()),
+        "duration": bs.array([timedelta(seconds=-1.5), None]),
+        "decimal": bs.array([Decimal("1.50"), None]),
+        "date": bs.array([date(2020, 2, 29), None]),
+        "moment": bs.array([datetime(2020, 2, 29, 1, 2, 3), None], bs.timestamp("ms")),
+        "zoned": bs.array(
+            [datetime.fromisoformat("2020-02-29T01:02:03+00:00"), None], bs.timestamp("s", "Europe/Paris")
+        ),
+        "words": bs.array(["a", None], bs.dictionary(bs.int8(), bs.string())),
+        "runs": bs.array([1.5, None], bs.run_end_encoded(bs.int16(), bs.float64())),
+        "flag": bs.array([True, None]),
+        "none": bs.array([None, None]),
+    }
+    batch = bs.RecordBatch.from_arrays(list(columns.values()), list(columns))
+    with bs.new_file(tmp_path / "x.arrow", batch.schema) as writer:
+        writer.write(batch)
+    convert(tmp_path / "x.arrow", tmp_path / "x.csv")
+    names, values, nulls = (tmp_path / "x.csv").read_text().splitlines()
+    assert names == ",".join(f'"{name}"' for name in columns)
+    assert values == (
+        '"00ff","6162","long enough for a view","-PT1.5S",1.50,2020-02-29,2020-02-29 01:02:03.000,'
+        '2020-02-29 02:02:03+0100,"a",1.5,true,'
+    )
+    assert nulls == "," * (len(columns) - 1)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [bs.list_(bs.int8()), bs.struct({"a": bs.int8()}), bs.month_interval(), bs.map_(bs.int8(), bs.int8())],
+    ids=str,
+)
+def test_nested_values_are_refused_by_name(
+    tmp_path: Path, kind: bs.DataType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batch = bs.RecordBatch.from_arrays([bs.array([None], kind)], ["c"])
+    with bs.new_file(tmp_path / "x.arrow", batch.schema) as writer:
+        writer.write(batch)
+    assert main(["convert", str(tmp_path / "x.arrow"), str(tmp_path / "x.csv")]) == 1
+    told = f"x.arrow: column 'c': {kind} can't be written as CSV: convert to JSON lines or Parquet instead\n"
+    assert capsys.readouterr().err.replace("bowstring: column", "x.arrow: column").endswith(told)
+    assert not (tmp_path / "x.csv").exists()
+
+
+def test_csv_is_written_without_a_header_and_with_another_delimiter(tmp_path: Path) -> None:
+    source = write(tmp_path / "x.arrow", pa.table({"n": [1, 2], "s": ["a;b", None]}))
+    convert(source, tmp_path / "x.csv", "--no-header", "--delimiter", ";")
+    assert (tmp_path / "x.csv").read_text() == '1;"a;b"\n2;\n'
+
+
+@pytest.mark.parametrize("knows_ranges", [True, False], ids=["with ranges", "without"])
+def test_csv_is_read_from_a_url(tmp_path: Path, knows_ranges: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(**{"x.csv": b"a,b\n1,x\n", "x.csv.gz": gzip.compress(b"a,b\n1,x\n")}) as site:
+        site.knows_ranges = knows_ranges
+        convert(f"{site.url}/x.csv", tmp_path / "x.arrow")
+        convert(f"{site.url}/x.csv.gz", tmp_path / "y.arrow")
+        assert main(["convert", f"{site.url}/gone.csv", str(tmp_path / "z.arrow")]) == 1
+    assert read(tmp_path / "x.arrow").to_pydict() == {"a": [1], "b": ["x"]}
+    assert read(tmp_path / "y.arrow").to_pydict() == {"a": [1], "b": ["x"]}
+    assert "gone.csv: there is no such file" in capsys.readouterr().err
+
+
+def test_csv_comes_through_a_pipe(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a\n1\n")
+    done = through_a_pipe(tmp_path / "x.csv", "convert", "--from", "csv", "--to", "stream", "-", "-")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert pa.ipc.open_stream(done.stdout).read_all().to_pydict() == {"a": [1]}
+
+
+def test_memory_is_bounded_by_blocks(tmp_path: Path) -> None:
+    line, count = b"1,some text of a row that is long enough,2.5\n", 3_000_000
+    with open(tmp_path / "x.csv", "wb") as file:
+        file.write(b"a,b,c\n")
+        file.writelines(line * 10_000 for _ in range(count // 10_000))
+    code = (
+        "import resource, sys; from bowstring.cli.main import main; status = main(sys.argv[1:]); "
+        "print(status, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    arguments = ["convert", str(tmp_path / "x.csv"), "/dev/null", "--to", "stream", "--block-size", str(1 << 20)]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, timeout=120, check=True)
+    status, most_kib = map(int, done.stdout.split())
+    assert status == 0
+    assert (tmp_path / "x.csv").stat().st_size > 120 << 20
+    assert most_kib << 10 < 250 << 20
