@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -99,6 +102,74 @@ def test_those_that_share_bytes_compare_cleanly_or_not_at_all(name: str) -> None
     with pytest.raises(bs.errors.LimitError):
         array.equals(array.slice(0))
     assert array.slice(0, 2).equals(array.slice(2, 2))
+
+
+def column(array: bs.Array) -> bs.ChunkedArray:
+    return bs.ChunkedArray([array, array.slice(0, 1)], array.type)
+
+
+def table(array: bs.Array) -> bs.Table:
+    schema = bs.schema({"a": array.type})
+    return bs.Table(schema, [bs.RecordBatch(schema, len(array), [array])])
+
+
+def written(array: bs.Array, distinct: bool) -> bytes:
+    sink = io.BytesIO()
+    with bs.new_file(sink, table(array).schema) as writer:
+        writer.collect_statistics(distinct=distinct)
+        writer.write(table(array))
+    return sink.getvalue()
+
+
+METHODS: dict[str, Callable[[bs.Array], Any]] = {
+    "statistics": lambda a: written(a, False),
+    "statistics with distinct values": lambda a: written(a, True),
+    "to_pandas": lambda a: a.to_pandas(),
+    "to_pandas of a table": lambda a: table(a).to_pandas(),
+    "to_pandas of chunks": lambda a: column(a).to_pandas(copy=False),
+    "every other slot": lambda a: a[::2],
+    "backwards": lambda a: column(a)[::-1],
+    "take": lambda a: a.take([0, len(a) - 1]),
+    "take of chunks": lambda a: column(a).take([0, len(a)]),
+    "combine_chunks": lambda a: column(a).combine_chunks(),
+    "to_numpy": lambda a: column(a).to_numpy(),
+    "unique": lambda a: column(a).unique(),
+    "sort_by": lambda a: table(a).sort_by("a"),
+    "filter": lambda a: a.filter(made(bs.null(), len(a))),
+    "cast": lambda a: a.cast(bs.string()),
+    "dictionary_encode": lambda a: a.dictionary_encode(),
+    "run_end_encode": lambda a: column(a).run_end_encode(),
+    "pickle": lambda a: pickle.loads(pickle.dumps(table(a))),
+    "html": lambda a: table(a)._repr_html_(),
+    "interchange": lambda a: table(a).__dataframe__().get_column(0).get_buffers(),
+    "stream": lambda a: pickle.dumps(bs.table(bs.open_stream(written_stream(a)).read_all())),
+    "three of them": lambda a: repr(bs.ChunkedArray([a, a, a], a.type)),
+    "three tables": lambda a: repr(bs.concat_tables([table(a)] * 3)),
+    "one array of three": lambda a: bs.concat_arrays([a, a, a]),
+}
+
+
+def written_stream(array: bs.Array) -> bytes:
+    sink = io.BytesIO()
+    with bs.new_stream(sink, table(array).schema) as writer:
+        writer.write(table(array))
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", [name for name in EXPANDING if name not in SHARING or "views" in name])
+def test_no_error_but_our_own_comes_of_lengths_beyond_memory(name: str, method: str) -> None:
+    with suppress(bs.BowstringError):
+        METHODS[method](EXPANDING[name])
+
+
+def test_the_distinct_values_of_structs_without_fields_are_counted() -> None:
+    rows = bs.array([{}, None, {}], bs.struct([]))
+    statistics = bs.open_file(written(rows, True)).statistics
+    assert statistics is not None
+    counts = statistics.columns[0].distinct_counts
+    assert counts is not None
+    assert counts.tolist() == [1]
 
 
 def test_the_limit_is_an_option(monkeypatch: pytest.MonkeyPatch) -> None:

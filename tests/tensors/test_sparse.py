@@ -269,3 +269,20 @@ def test_without_scipy_the_extra_is_named() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "scipy is not installed: pip install 'bowstring[sparse]'"
+
+
+ENORMOUS = 1 << 62
+
+
+@pytest.mark.parametrize("shape", [(0, ENORMOUS), (ENORMOUS, 0)])
+def test_a_shape_that_numpy_has_no_array_for_is_not_made_dense(shape: tuple[int, int]) -> None:
+    none, zero = np.zeros(0, np.int64), np.zeros(1, np.int64)
+    compressed = bs.SparseCSCMatrix if shape[0] else bs.SparseCSRMatrix
+    for tensor in (
+        bs.SparseCOOTensor.from_numpy(none, np.zeros((0, 2), np.int64), shape),
+        compressed.from_numpy(none, zero, none, shape),
+        bs.SparseCSFTensor.from_numpy(none, [zero], [none, none], shape, [0, 1]),
+    ):
+        with pytest.raises(LimitError, match="its sizes overflow 63 bits"):
+            tensor.to_tensor()
+        assert tensor.size == 0

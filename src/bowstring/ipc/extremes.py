@@ -128,8 +128,8 @@ def distinct_count(array: Array) -> int | None:
     parts = array.layout.identity(array)
     if parts is None:
         return None
-    if not array.length:
-        return 0
+    if not array.length or not parts:  # structs without fields are all alike
+        return min(array.length, 1)
     return int(_numbered(parts)[-1]) + 1
 
 

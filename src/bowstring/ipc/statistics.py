@@ -31,6 +31,7 @@ from bowstring.ipc.limits import Limits
 from bowstring.ipc.places.near import MemorySource
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.layouts.array import Array
+from bowstring.layouts.gather import check_length
 from bowstring.layouts.registry import layout_of, primitive_layout
 from bowstring.memory.buffer import Memory
 from bowstring.tabular.batch import RecordBatch
@@ -197,6 +198,7 @@ def check_batch(statistics: FileStatistics, index: int, columns: Sequence[Array]
 
 
 def _without_nulls(array: Array) -> Array:
+    check_length(array)
     valid = array.layout.valid(array)
     return array if valid is None else array.layout.take(array, np.flatnonzero(valid))
 

@@ -16,7 +16,7 @@ import numpy as np
 from bowstring.errors import DataTypeError, NotFoundError
 from bowstring.layouts import verbs
 from bowstring.layouts.base import Layout, Values
-from bowstring.layouts.gather import check_length
+from bowstring.layouts.gather import check_count, check_length
 from bowstring.layouts.indexing import index_within, positions, span_within, whole
 from bowstring.layouts.numpy_form import converted
 from bowstring.memory import bitmap
@@ -248,6 +248,7 @@ class Array:
             start, stop, step = key.indices(self.length)
             if step == 1:
                 return self.slice(start, max(stop - start, 0))
+            check_count(self, len(range(start, stop, step)))
             return self.take(np.arange(start, stop, step, dtype=np.int64))
         return self.layout.value_at(self, index_within(key, self.length))
 

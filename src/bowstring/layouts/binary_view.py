@@ -140,10 +140,15 @@ class BinaryViewLayout(Layout):
     def flatten(self, array: Array) -> tuple[Values, Values]:
         """Offsets from 0 (64 bits), and the bytes of all values end to end; null slots are empty. Copies."""
         views = self.views(array)
-        lengths = views["length"].astype(np.int64)
-        check_bytes(int(lengths.sum()), self._held_bytes(array))
+        lengths = self.checked_lengths(array, views)
         data, starts = self._spaced(array, views, lengths, 0)
         return np.append(starts, len(data)), data
+
+    def checked_lengths(self, array: Array, views: Values) -> Indices:
+        """The lengths of all values; raises `LimitError` where they are many more bytes than the array has."""
+        lengths = views["length"].astype(np.int64)
+        check_bytes(int(lengths.sum()), self._held_bytes(array))
+        return lengths
 
     def _held_bytes(self, array: Array) -> int:
         return sum(buffer.size for buffer in array.buffers[1:] if buffer is not None)

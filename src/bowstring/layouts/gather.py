@@ -24,6 +24,7 @@ Set this attribute of the module to have another limit.
 """
 MAX_BYTES = 1 << 31
 """The most bytes that are copied out of fewer bytes; set as `MAX_VALUES`."""
+_MOST = (1 << 63) - 1
 _BLOCK_STRETCHES = 1 << 16
 _LONG_BYTES = 512
 _FEW_STRETCHES = 16
@@ -46,8 +47,13 @@ def check_values(wanted: int, held: int) -> None:
 
 def check_length(array: Array) -> None:
     """Raise `LimitError` where an array has more values than bytes, and these are beyond the limit."""
-    if array.length > MAX_VALUES:
-        check_values(array.length, held_bytes(array) * 8)
+    check_count(array, array.length)
+
+
+def check_count(array: Array, count: int) -> None:
+    """Raise `LimitError` where more values are to be made of an array than it has bytes, beyond the limit."""
+    if count > MAX_VALUES:
+        check_values(count, held_bytes(array) * 8)
 
 
 def held_bytes(array: Array) -> int:
@@ -56,22 +62,26 @@ def held_bytes(array: Array) -> int:
     return sum(b.size for b in array.buffers if b is not None) + sum(map(held_bytes, inside))
 
 
+def total(lengths: Indices) -> int:
+    """The sum of lengths, which may be beyond 64 bits."""
+    if lengths.size and int(lengths.max()) > _MOST // lengths.size:
+        return sum(lengths.tolist())
+    return int(lengths.sum())
+
+
 def take_stretches(child: Array, starts: Indices, lengths: Indices) -> Array:
     """The slots from each start on, of each length, end to end in a new array; they have to lie within `child`.
 
     Raises `LimitError` for many more slots than `child` holds bytes.
     """
-    total = int(lengths.sum())
-    if total > MAX_VALUES:
-        check_values(total, held_bytes(child) * 8)
+    check_count(child, total(lengths))
     return child.layout.take(child, ranges(starts, lengths))
 
 
 def ranges(starts: Indices, lengths: Indices) -> Indices:
     """start, start + 1, … for each start and length, end to end."""
-    total = int(lengths.sum())
     ends = np.cumsum(lengths)
-    return np.arange(total, dtype=np.int64) + np.repeat(starts - ends + lengths, lengths)
+    return np.arange(int(lengths.sum()), dtype=np.int64) + np.repeat(starts - ends + lengths, lengths)
 
 
 def gather(data: Bytes, starts: Indices, lengths: Indices) -> Bytes:
@@ -79,7 +89,7 @@ def gather(data: Bytes, starts: Indices, lengths: Indices) -> Bytes:
 
     Raises `LimitError` for a result much larger than `data`.
     """
-    check_bytes(int(lengths.sum()), data.size)
+    check_bytes(total(lengths), data.size)
     return spaced(data, starts, lengths, 0)[0] if len(starts) else np.empty(0, UINT8)
 
 

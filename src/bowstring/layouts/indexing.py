@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,6 +71,17 @@ def chunk_indices(starts: Sequence[int], indices: Indices) -> tuple[list[int], I
     if len(used) < len(starts) - 1:
         numbers = np.searchsorted(used, numbers)
     return used.tolist(), numbers, own
+
+
+def starts_of(lengths: Iterable[int]) -> list[int]:
+    """Where parts of some lengths begin that lie end to end, and where the last one ends.
+
+    Raises `UsageError` where that is 2**63 or more: Python and NumPy have no such lengths.
+    """
+    starts = [0, *accumulate(lengths)]
+    if starts[-1] >= 1 << 63:
+        raise UsageError(f"an array or a table has less than 2**63 values, not {starts[-1]}")
+    return starts
 
 
 def positions(indices: Sequence[int] | Values | Array, length: int) -> Indices:

@@ -123,7 +123,7 @@ class Slots:
         They have to lie within the buffers. Raises `LimitError` for many more bytes than these have.
         """
         buffers = [array.buffers[buffer] or EMPTY for array in self.arrays]
-        total = int(lengths.sum())
+        total = gather.total(lengths)
         gather.check_bytes(total, sum(own.size for own in buffers))
         firsts, around = _around(buffers)
         if around is buffers[0].memory.bytes:
@@ -138,7 +138,7 @@ class Slots:
         They have to lie within the children. Raises `LimitError` for many more slots than these have bytes.
         """
         arrays = [array.children[child] for array in self.arrays]
-        total = int(lengths.sum())
+        total = gather.total(lengths)
         if not total:
             return arrays[0].layout.take(arrays[0], starts[:0])
         if total > gather.MAX_VALUES:

@@ -61,6 +61,8 @@ def joined_values(arrays: Sequence[Array], index: int) -> Values:
     """What `array.values(index)` gives of each array, end to end; copied."""
     spec = (arrays.layout if isinstance(arrays, Packed) else arrays[0].layout).buffers[index]
     assert spec.dtype is not None
+    if not spec.dtype.itemsize:  # NumPy would copy any number of nothings one by one
+        return np.empty(int(lengths_of(arrays).sum()) + spec.extra * len(arrays), spec.dtype)
     if len(arrays) >= MANY:
         width = spec.dtype.itemsize
         held = _end_to_end(arrays, index, _offsets_of(arrays) * width, (lengths_of(arrays) + spec.extra) * width)

@@ -34,7 +34,7 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.binary import cut
 from bowstring.layouts.equality import arrays_equal
-from bowstring.layouts.gather import check_values, take_stretches
+from bowstring.layouts.gather import check_values, take_stretches, total
 from bowstring.layouts.identity import list_identity
 from bowstring.layouts.joining import joined_validity
 from bowstring.layouts.list_ import flatten, lists_of_numbers
@@ -96,7 +96,7 @@ class ListViewLayout(Layout):
         starts, sizes = self.spans(array)
         if not sizes.size:
             return []
-        check_values(int(sizes.sum()), array.children[0].length)
+        check_values(total(sizes), array.children[0].length)
         first, last = int(starts.min()), int((starts + sizes).max())
         elements = array.children[0].slice(first, last - first)
         found = lists_of_numbers(elements, starts - first, sizes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, chain, pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -19,7 +19,7 @@ from bowstring.errors import DataTypeError, WouldCopyError
 from bowstring.layouts.array import Array, as_array
 from bowstring.layouts.base import Indices, Values, place
 from bowstring.layouts.display import listed
-from bowstring.layouts.indexing import chunk_indices, index_within, positions, span_within, spans_within
+from bowstring.layouts.indexing import chunk_indices, index_within, positions, span_within, spans_within, starts_of
 from bowstring.layouts.interleaving import Slots
 from bowstring.layouts.numpy_form import converted
 from bowstring.layouts.registry import layout_of
@@ -41,7 +41,7 @@ class ChunkedArray:
                 raise DataTypeError(f"a chunk of {chunk.type} does not belong to a column of {type}")
         self.chunks = tuple(chunks)
         self.type = type
-        self._starts = [0, *accumulate([chunk.length for chunk in chunks])]
+        self._starts = starts_of([chunk.length for chunk in chunks])
 
     @property
     def num_chunks(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, chain, pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from bowstring.datatypes.field import Schema
 from bowstring.errors import DataTypeError, UsageError
 from bowstring.layouts.array import Array, as_array
 from bowstring.layouts.base import Indices, Values, place
-from bowstring.layouts.indexing import chunk_indices, positions, span_within, spans_within
+from bowstring.layouts.indexing import chunk_indices, positions, span_within, spans_within, starts_of
 from bowstring.layouts.registry import layout_of
 from bowstring.tabular import display
 from bowstring.tabular.batch import RecordBatch, check_target, distinct_names, fitting_schema, one_array, sorting_of
@@ -36,7 +36,7 @@ class Table(Columns):
     def __init__(self, schema: Schema, batches: Sequence[RecordBatch]) -> None:
         self.schema = schema
         self._batches = list(batches)
-        self._starts = [0, *accumulate([batch.num_rows for batch in batches])]
+        self._starts = starts_of([batch.num_rows for batch in batches])
         self.num_rows = self._starts[-1]
         self._columns: dict[int, ChunkedArray] = {}
 
@@ -321,6 +321,5 @@ def concat_arrays(arrays: Iterable[Array]) -> Array:
     for array in map(as_array, held):
         if array.type != held[0].type:
             raise UsageError(f"arrays of {held[0].type} and {array.type} do not make one array")
-    if sum(array.length for array in held) >= 1 << 63:
-        raise UsageError("an array has less than 2**63 values")
+    starts_of([array.length for array in held])
     return united(held)

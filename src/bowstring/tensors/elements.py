@@ -118,10 +118,15 @@ def check_sizes(shape: Sequence[int]) -> None:
             raise InvalidDataError(f"dimension {axis}: a size of {size} is not from 0 to {_ADDRESSABLE - 1}")
 
 
+def is_addressable(shape: Sequence[int], itemsize: int) -> bool:
+    """Whether NumPy has arrays of a shape: it multiplies all sizes but zero, also where there are no elements."""
+    return prod(size for size in shape if size) * max(itemsize, 1) < _ADDRESSABLE
+
+
 def check_shape(shape: Sequence[int], itemsize: int) -> None:
     """`check_sizes`, and raise `InvalidDataError` for a shape that no memory could hold."""
     check_sizes(shape)
-    if prod(size for size in shape if size) * max(itemsize, 1) >= _ADDRESSABLE:
+    if not is_addressable(shape, itemsize):
         raise InvalidDataError(f"a shape of {shown_shape(shape)} overflows 63 bits in elements of {itemsize} bytes")
 
 

@@ -33,6 +33,7 @@ from bowstring.tensors.elements import (
     element_type,
     first_outside,
     index_array,
+    is_addressable,
     native,
     rising,
     same_prefix,
@@ -100,6 +101,8 @@ class SparseTensor(Shaped, ABC):
                 f"a dense tensor of shape {self.shape} takes {self.size * dtype.itemsize} bytes, more than the limit "
                 f"of {max_bytes}"
             )
+        if not is_addressable(self.shape, dtype.itemsize):
+            raise LimitError(f"NumPy has no dense array of shape {self.shape}: its sizes overflow 63 bits")
         dense = np.zeros(self.shape, dtype)
         where = self.coordinates()
         _no_doubles(where)

@@ -24,8 +24,10 @@ from bowstring.exchange.frames import blocks, described
 from bowstring.exchange.frames.library import arrow_backed, pandas, strings_dtype
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Values, objects
+from bowstring.layouts.binary_view import BinaryViewLayout
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.dictionary import decode
+from bowstring.layouts.gather import check_length
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.scalars.intervals import MonthDayNano
 from bowstring.layouts.scalars.temporal import zone_of
@@ -189,6 +191,8 @@ def _nullable() -> dict[str, Any]:
 def _column(column: ChunkedArray, options: Options, stored: Any = None) -> Any:
     """A NumPy array or one of pandas' arrays."""
     type_ = column.type
+    for chunk in column.chunks:
+        check_length(chunk)
     if options.zero_copy_only:
         _refuse_copies(column, options, stored)
     elif options.copy and (plain := _plain_dtype(column, options, stored)) is not None:
@@ -251,6 +255,9 @@ def _text(column: ChunkedArray, dtype: Any) -> Any:
     if len(column) and getattr(dtype, "storage", "python") == "pyarrow" and hasattr(pd.Series, "from_arrow"):
         filled = ChunkedArray([chunk for chunk in column.chunks if chunk.length], column.type)
         filled.validate(full=True)  # pandas would believe every offset
+        for chunk in filled.chunks:
+            if isinstance(chunk.layout, BinaryViewLayout):
+                chunk.layout.checked_lengths(chunk, chunk.layout.views(chunk))
         made = pd.Series.from_arrow(filled).array
         return made if made.dtype == dtype else made.astype(dtype)
     return pd.array(objects(column.to_pylist()), dtype=dtype)
