@@ -69,6 +69,7 @@ def test_a_name_that_differs_only_in_case_is_not_a_missing_column() -> None:
 LOSSLESS: list[tuple[Any, Any]] = [
     (LONG, INT),
     (LONG, spark.DoubleType()),
+    (LONG, spark.DecimalType(21, 2)),
     (spark.FloatType(), spark.DoubleType()),
     (spark.DecimalType(10, 2), spark.DecimalType(5, 1)),
     (spark.NullType(), spark.ArrayType(LONG)),
@@ -81,6 +82,7 @@ LOSSY: list[tuple[Any, Any]] = [
     (spark.DoubleType(), spark.FloatType()),
     (spark.DoubleType(), spark.DecimalType(5, 2)),
     (LONG, spark.BooleanType()),
+    (LONG, spark.DecimalType(20, 2)),
     (LONG, spark.TimestampType()),
     (LONG, STRING),
     (spark.TimestampType(), spark.DateType()),

@@ -199,13 +199,18 @@ def test_spark_runs_on_a_machine_without_java(tmp_path: Path) -> None:
 
 CONNECT = """
 import os, sys
-import bowstring.spark
+import bowstring.errors, bowstring.spark
 bowstring.spark.use_java()
 os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
 from pyspark.sql import SparkSession
 spark = bowstring.spark.register(SparkSession.builder.remote("local[1]").getOrCreate())
 spark.range(7).write.format("arrow").mode("append").save(sys.argv[1])
 print("rows", spark.read.format("arrow").load(sys.argv[1]).count())
+for stream in (spark.readStream, spark.readStream.format("rate").load().writeStream):
+    try:
+        stream.format("arrow")
+    except bowstring.errors.UsageError as error:
+        print(error)
 spark.stop()
 """
 
@@ -226,3 +231,5 @@ def test_a_connect_session_writes_and_reads(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "rows 7" in done.stdout
+    assert "does not support readStream" in done.stdout
+    assert "does not support writeStream" in done.stdout

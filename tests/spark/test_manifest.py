@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bowstring.errors import (
+    BowstringError,
     ExistingFileError,
     InvalidDataError,
     IsDirectoryError,
@@ -29,6 +30,7 @@ from bowstring.spark.manifest import (
     STAGING,
     Entry,
     Manifest,
+    expand_glob,
     forget_old,
     latest,
     local_path,
@@ -213,3 +215,25 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NotDirectoryError, match=r"file/_staging.*cannot be written|file.*cannot be written"):
         staging.create(tmp_path / "file", JOB)
+
+
+def test_a_glob_matches_no_hidden_file_and_no_file_that_is_not_committed(tmp_path: Path) -> None:
+    listed, unlisted = part_name("a" * 32, 0, 1), part_name("b" * 32, 0, 2)
+    for name in (listed, unlisted, "plain.arrow", "_hidden.arrow"):
+        (tmp_path / name).touch()
+    place(tmp_path, Manifest(1, {"type": "struct", "fields": []}, (Entry(listed, 0, 1, 1),)))
+    assert expand_glob(tmp_path / "*") == [tmp_path / listed, tmp_path / "plain.arrow"]
+    assert expand_glob(tmp_path.parent / "none*") == []
+
+
+def test_partition_folders_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.arrow").touch()
+    assert plain_files(tmp_path) == [tmp_path / "a.arrow"]
+    (tmp_path / "k=1").mkdir()
+    with pytest.raises(UsageError, match=r"partition folders such as 'k=1' are not supported: .* add the column 'k'"):
+        plain_files(tmp_path)
+
+
+def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BowstringError, match=f"{tmp_path / 'none'}: cannot be read: No such file"):
+        plain_files(tmp_path / "none")

@@ -102,8 +102,9 @@ def test_partition_folders_are_refused_unless_one_is_loaded(spark: SparkSession,
     assert lost in planning_error(lambda: reader(spark).load([str(tmp_path / "k=1"), str(tmp_path / "k=2")]))
     unsupported = f"{tmp_path}: partition folders such as 'k=1' are not supported"
     assert unsupported in planning_error(lambda: reader(spark).load(str(tmp_path)))
-    append = spark.range(1).write.format("arrow").mode("append")
-    assert unsupported in planning_error(lambda: append.save(str(tmp_path)))
+    for mode in ("append", "overwrite"):
+        writer = spark.range(1).write.format("arrow").mode(mode)
+        assert unsupported in planning_error(lambda writer=writer: writer.save(str(tmp_path)))  # type: ignore[misc]
     assert rows(reader(spark).load(str(tmp_path / "k=1"))) == [{"x": 1}]
     assert rows(reader(spark).load(str(tmp_path / "k=2" / "*.arrow"))) == [{"x": 2}]
 

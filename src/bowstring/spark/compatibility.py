@@ -6,6 +6,7 @@ if the cast checks each value (`bowstring.spark.casting`); for all others there 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,8 @@ from bowstring.errors import NotFoundError, UnsupportedTypeError, UsageError
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-_INTEGERS = frozenset(("ByteType", "ShortType", "IntegerType", "LongType"))
+_DIGITS = {"ByteType": 3, "ShortType": 5, "IntegerType": 10, "LongType": 19}
+_INTEGERS = frozenset(_DIGITS)
 _CONVERSIONS: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(_INTEGERS, _INTEGERS | {"FloatType", "DoubleType", "DecimalType"}),
     "FloatType": _INTEGERS | {"DoubleType"},
@@ -52,7 +54,8 @@ def merge_schemas(schemas: Iterable[tuple[Path, StructType]]) -> StructType:
 
 def check_names(path: Path, schema: StructType, names: Iterable[str]) -> None:
     """Raise `UsageError` if one of `names` is the name of several columns of the file at `path`."""
-    repeated = sorted({name for name in names if schema.names.count(name) > 1})
+    counts = Counter(schema.names)
+    repeated = sorted({name for name in names if counts[name] > 1})
     if repeated:
         raise UsageError(
             f"{path}: several columns are called {', '.join(map(repr, repeated))}: name others with .schema()"
@@ -81,8 +84,9 @@ def missing_columns(path: Path, schema: StructType, requested: StructType, *, al
     Raises:
         NotFoundError: there are some, and `allow` is false, or a column's name differs from one only in case.
     """
-    missing = tuple(name for name in requested.names if name not in schema.names)
-    lower = {name.lower() for name in schema.names}
+    names = frozenset(schema.names)
+    missing = tuple(name for name in requested.names if name not in names)
+    lower = {name.lower() for name in names}
     differing = [name for name in missing if name.lower() in lower]
     if differing or (missing and not allow):
         advice = "" if differing else ': .option("mergeSchema", "true") reads nulls for columns that a file lacks'
@@ -116,14 +120,15 @@ def _check_conversion(source: Any, target: Any, place: str) -> None:
             _check_conversion(source.valueType, target.valueType, f"{place}{{value}}")
         elif not _contains(target, source):
             raise UnsupportedTypeError(_refusal(source, target, place))
-    elif kind != "NullType" and type(target).__name__ not in _CONVERSIONS.get(kind, ()):
+    elif kind != "NullType" and not _is_convertible(source, target):
         raise UnsupportedTypeError(_refusal(source, target, place))
 
 
 def _check_fields(source: Any, target: Any, place: str) -> None:
     types = {field.name: field.dataType for field in source.fields}
+    counts = Counter(source.names)
     for field in target.fields:
-        if source.names.count(field.name) > 1:
+        if counts[field.name] > 1:
             raise UsageError(f"{place}: several fields are called {field.name!r}")
         if field.name not in types:
             raise NotFoundError(f"{place}: no field is called {field.name!r}; there are {', '.join(map(repr, types))}")
@@ -137,6 +142,13 @@ def _contains(target: Any, source: Any) -> bool:
     if hasattr(target, "startField"):
         return bool(target.startField <= source.startField and target.endField >= source.endField)
     return True
+
+
+def _is_convertible(source: Any, target: Any) -> bool:
+    kind = type(source).__name__
+    if type(target).__name__ not in _CONVERSIONS.get(kind, ()):
+        return False
+    return not hasattr(target, "scale") or bool(target.precision - target.scale >= _DIGITS[kind])
 
 
 def _refusal(source: Any, target: Any, place: str) -> str:

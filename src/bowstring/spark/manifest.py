@@ -14,6 +14,7 @@ faster: so two jobs that commit at the same time both count, and a reader sees a
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 import re
@@ -161,22 +162,44 @@ def plain_files(folder: Path) -> list[Path]:
 
     Raises:
         UsageError: the folder has ``key=value`` subfolders, whose rows and column would be lost.
+        BowstringError: also an OSError: the folder can't be read.
     """
-    subfolders = sorted(path for path in folder.iterdir() if "=" in path.name[1:] and path.is_dir())
-    if subfolders:
-        raise UsageError(
-            f"{folder}: partition folders such as {subfolders[0].name!r} are not supported: load one of them at a "
-            f"time, and add the column {subfolders[0].name.partition('=')[0]!r} with .withColumn()"
-        )
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError as problem:
+        message = f"{folder}: cannot be read: {problem.strerror}"
+        raise translate_os_error(problem, message) from problem
+    for path in paths:
+        if "=" in path.name[1:] and path.is_dir():
+            raise UsageError(
+                f"{folder}: partition folders such as {path.name!r} are not supported: load one of them at a time, "
+                f"and add the column {path.name.partition('=')[0]!r} with .withColumn()"
+            )
     is_written_by_jobs = (folder / MANIFESTS).exists() or (folder / STAGING).exists()
-    return sorted(
+    return [
         path
-        for path in folder.iterdir()
+        for path in paths
         if path.suffix.lower() in DATA_SUFFIXES
         and not path.name.startswith(("_", "."))
         and path.is_file()
         and not (is_written_by_jobs and is_part_of(path.name))
-    )
+    ]
+
+
+def expand_glob(pattern: Path) -> list[Path]:
+    """The files and folders that match `pattern`, by name; not hidden ones, nor what jobs wrote and did not commit."""
+    committed: dict[Path, frozenset[str]] = {}
+    paths = []
+    for path in map(Path, sorted(glob.glob(str(pattern)))):
+        folder = path.parent
+        if is_part_of(path.name) and folder not in committed:
+            manifest = latest(folder)
+            files = manifest.entries if manifest is not None else plain_files(folder)
+            committed[folder] = frozenset(file.name for file in files)
+        is_data = path.name in committed[folder] if is_part_of(path.name) else not path.name.startswith(("_", "."))
+        if is_data:
+            paths.append(path)
+    return paths
 
 
 def sync_folder(folder: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,8 @@ class ArrowWriter(DataSourceArrowWriter):
         self._job = uuid.uuid4().hex
         if not overwrite:
             self._base()
+        elif folder.is_dir():
+            self._before(latest(folder))  # an error in the folder comes before the tasks
         staging.sweep(folder)
         self._missing_folders = staging.missing_folders(folder)
         self._staging = staging.create(folder, self._job)
@@ -164,7 +167,7 @@ def _check(folder: Path, schema: StructType) -> None:
     """Raise what can be known to go wrong before a task runs: unsupported types, ambiguous names, a file in the way."""
     arrow_schema(schema)
     names = schema.names
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
         raise UsageError(f"{folder}: several columns are called {', '.join(map(repr, repeated))}")
     if not names:

@@ -6,7 +6,6 @@ partitions of some 64 MB: small files together, the batches of big files apart.
 
 from __future__ import annotations
 
-import glob
 import json
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from bowstring.spark.compatibility import (
     merge_schemas,
     missing_columns,
 )
-from bowstring.spark.manifest import Entry, latest, local_path, plain_files
+from bowstring.spark.manifest import Entry, expand_glob, latest, local_path, plain_files
 from bowstring.spark.options import check_read_options, check_write_options, parse_count, parse_flag
 from bowstring.spark.streaming import UnsupportedStreamReader, streaming_write_error
 from bowstring.spark.types import parse_schema
@@ -154,7 +153,7 @@ class ArrowDataSource(DataSource):
         paths: list[Path] = []
         for path in given:
             absolute = local_path(path)
-            matches = [absolute] if absolute.exists() else [Path(p) for p in sorted(glob.glob(str(absolute)))]
+            matches = [absolute] if absolute.exists() else expand_glob(absolute)
             if not matches:
                 raise MissingFileError(f"{path}: there is no such file or folder", filename=str(path))
             paths += matches
