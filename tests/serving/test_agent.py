@@ -64,7 +64,7 @@ with Keeper.open(KeeperKey.new()) as keeper:
     answers = [child.stdout.readline() for child in children]
     agent_descriptors = len(os.listdir(f"/proc/{agent['pid']}/fd"))
     os.kill(agent["pid"], 9)
-    answers += [child.communicate(b"\\n", timeout=60)[0] for child in children]
+    answers += [child.communicate(b"\\n", timeout=600)[0] for child in children]
 say((missing, agent["datasets"]["many"], agent_descriptors, answers, [child.returncode for child in children]))
 """
 READER = """
@@ -74,7 +74,7 @@ import bowstring as bs
 uris = []
 while line := sys.stdin.readline().strip():
     uris.append(line)
-with bs.connect(uris) as data:
+with bs.connect(uris, timeout_s=600) as data:
     table = data.read_all()
 assert np.array_equal(table["a"].to_numpy(), np.arange(len(uris)))
 print(len(os.listdir("/proc/self/fd")), flush=True)

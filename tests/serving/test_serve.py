@@ -218,6 +218,42 @@ def test_an_arrow_file_is_served_by_its_own_descriptor(tmp_path: Path) -> None:
         assert str(path) in Path("/proc/self/maps").read_text()
 
 
+SERVE_FILES = """
+import resource
+import bowstring as bs
+resource.setrlimit(resource.RLIMIT_NOFILE, (640, 640))
+server = bs.serve({f"file {number}": path for number, path in enumerate(paths)})
+say([server.uri(f"file {number}") for number in range(len(paths))])
+hear()
+"""
+READ_FILES = """
+import resource
+import bowstring as bs
+resource.setrlimit(resource.RLIMIT_NOFILE, (640, 640))
+with bs.connect(uris) as data:
+    table = data.read_all()
+    say(table["a"].to_pylist())
+"""
+
+
+def test_more_files_are_served_and_read_than_there_are_descriptors(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.arrow" for number in range(1000)]
+    for number, path in enumerate(paths):
+        with bs.new_file(path, bs.schema([("a", bs.int64())])) as writer:
+            writer.write(bs.record_batch({"a": [number]}))
+    with Other(SERVE_FILES, paths=paths) as server:
+        uris = server.hear()
+        assert run(READ_FILES, uris=uris) == list(range(1000))
+        paths[2].rename(tmp_path / "moved")  # whose descriptor the server has
+        paths[998].rename(tmp_path / "elsewhere")
+        paths[998].hardlink_to(paths[0])
+        assert run(READ_FILES, uris=uris[:3]) == [0, 1, 2]
+        for number, kind in ((998, InvalidDataError), (999, NotFoundError)):
+            paths[999].unlink(missing_ok=True)
+            with pytest.raises(kind, match=f"{number}.arrow"):
+                bs.connect(uris[number])
+
+
 def test_an_arrow_stream_in_a_file_is_served_too(tmp_path: Path) -> None:
     path = tmp_path / "file.arrows"
     with bs.new_stream(path, example().schema) as writer:

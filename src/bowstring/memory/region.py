@@ -240,6 +240,11 @@ class Region(Closing):
             self._close_descriptor()
 
     @property
+    def is_released(self) -> bool:
+        """Whether the descriptor was released, and `duplicate` opens the file again."""
+        return self._descriptor < 0 and self._path is not None
+
+    @property
     def is_closed(self) -> bool:
         """Whether this holder let both descriptor and mapping go."""
         return self._descriptor < 0 and self._memory is None

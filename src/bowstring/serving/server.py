@@ -11,7 +11,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -52,6 +52,8 @@ _PAUSE_S = 0.2
 _REFUSAL_S = 2.0
 _REFUSALS = 16
 _NAMES_SHOWN = 5
+_MAX_OPEN_FILES = 256
+"""How many data sets there may be before files are opened for each client, and not for as long as they are served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,11 @@ class Server(Closing):
         """
         self._refuse_closed()
         uri_for(self.address, name)  # a bad name is told before anything is copied
-        return self.add_stored(name, *map(stored, _regions_of(source, name)))
+        parts = [stored(region) for region in _regions_of(source, name)]
+        if isinstance(source, str | os.PathLike) and len(self._stored) >= _MAX_OPEN_FILES:
+            for part in parts:
+                part.region.release_descriptor()
+        return self.add_stored(name, *parts)
 
     def add_stored(self, name: str, *held: Stored) -> str:
         """As `add`, of what lies in regions already, at least one.
@@ -265,7 +271,7 @@ class _Client:
             if isinstance(event, DataRequested):
                 self._stream(Ticket.decode(event.ticket))
             elif isinstance(event, StreamComplete):
-                self._retire()
+                self._retire(list(self._passed))
 
     def _stream(self, ticket: Ticket) -> None:
         try:
@@ -288,8 +294,9 @@ class _Client:
             self._send_part(held, index)
         for outgoing in self._connection.end():
             self._transport.send_message(outgoing, timeout_s=self._options.stall_s)
-        if self._connection.state is State.COMPLETE:
-            self._retire()
+        # A client needs a descriptor for each file that was passed, to look at its size, but not for sealed memory.
+        is_complete = self._connection.state is State.COMPLETE
+        self._retire([region for region in self._passed if is_complete or not region.is_sealed])
 
     def _send_part(self, held: Stored, index: int | None) -> None:
         """The messages of a region: bodies as addresses where it was passed, else as bytes."""
@@ -308,14 +315,14 @@ class _Client:
     def _index_of(self, region: Region) -> int:
         index = self._passed.get(region)
         if index is None:
-            index = self._passed[region] = self._transport.send_region(region, timeout_s=self._options.stall_s)
+            holder = region.duplicate() if region.is_released else region
+            index = self._passed[region] = self._transport.send_region(holder, timeout_s=self._options.stall_s)
         return index
 
-    def _retire(self) -> None:
-        """Nothing is out any more: let the client and us forget the regions, so that memory can go."""
-        while self._passed:
-            _, index = self._passed.popitem()
-            self._transport.retire_region(index, timeout_s=self._options.stall_s)
+    def _retire(self, regions: Iterable[Region]) -> None:
+        """No later message refers to them: let the client and us forget them, so that memory can go."""
+        for region in regions:
+            self._transport.retire_region(self._passed.pop(region), timeout_s=self._options.stall_s)
 
 
 def _addressed(message: StoredMessage, region: Region, index: int) -> AddressBody:
