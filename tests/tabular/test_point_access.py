@@ -250,3 +250,20 @@ def test_a_buffer_that_is_too_short_raises_when_rows_are_taken_from_several_chun
         array = bs.Array(whole.layout, 3, buffers, null_count=1)
         with pytest.raises(InvalidDataError):
             bs.ChunkedArray([whole, array], bs.int64()).take([0, 5])
+
+
+@pytest.mark.parametrize(
+    "type_", [bs.list_(bs.float32(), 8), bs.list_(bs.float32()), bs.list_(bs.string(), 8)], ids=str
+)
+def test_lists_of_one_size_are_taken_from_one_chunk_and_from_several(type_: Any) -> None:
+    make = str if type_.fields[0].type == bs.string() else float
+    values = [[make(row * 8 + index) for index in range(8)] for row in range(60)]
+    whole = bs.array(values, type_)
+    order = np.random.default_rng(3).permutation(60)
+    wanted = [values[row] for row in order.tolist()]
+    assert whole.take(order).to_pylist() == wanted
+    assert whole.slice(20).take(order[order < 40]).to_pylist() == [
+        values[20 + row] for row in order.tolist() if row < 40
+    ]
+    column = bs.ChunkedArray([whole.slice(0, 11), bs.array(values[11:30], type_), whole.slice(30)], type_)
+    assert column.take(order).to_pylist() == wanted

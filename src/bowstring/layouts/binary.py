@@ -33,12 +33,11 @@ from bowstring.layouts.base import (
     first_bad,
     is_null_at,
     rebased_validity,
-    taken_validity,
     validity_of,
 )
 from bowstring.layouts.equality import same, throughout
-from bowstring.layouts.gather import gather
 from bowstring.layouts.hashing import byte_identities
+from bowstring.layouts.interleaving import Slots
 from bowstring.layouts.joining import joined_bytes, joined_cuts, joined_validity, sizes_of
 from bowstring.layouts.packed import packed
 from bowstring.layouts.plain import (
@@ -56,7 +55,6 @@ from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
-    from bowstring.layouts.interleaving import Slots
     from bowstring.memory.bitmap import Mask
 
 
@@ -178,10 +176,11 @@ def interleaved_spans(slots: Slots, limits: Sequence[int], check: Callable[[Arra
     Where one lies beyond the limit of its array, `check` of the array raises an error.
     """
     starts, stops = slots.elements(1, 2).reshape(-1, 2).T.astype(np.int64)
-    bad = (starts < 0) | (stops < starts) | (stops > np.array(limits)[slots.numbers])
-    if bad.any():
+    lengths, beyond = stops - starts, stops > slots.spread(np.array(limits))
+    if starts.min() < 0 or lengths.min() < 0 or beyond.any():
+        bad = (starts < 0) | (lengths < 0) | beyond
         check(slots.arrays[int(slots.numbers[first_bad(bad)])])
-    return starts, stops - starts
+    return starts, lengths
 
 
 def same_cuts(left: Values, right: Values) -> bool:
@@ -302,16 +301,12 @@ class BinaryLayout(Layout):
         return Array(self, array.length, (rebased_validity(array), kept, data), null_count=array.null_count)
 
     def take(self, array: Array, indices: Indices) -> Array:
-        offsets = self.cuts(array)
-        starts = offsets[indices].astype(np.int64)
-        lengths = offsets[indices + 1] - starts
-        data = gather(self.data(array).bytes, starts, lengths)
-        made = self.of(cut(lengths, self.offset_type, self.type), data)
-        return Array(self, made.length, (taken_validity(array, indices), *made.buffers[1:]))
+        return self.interleave(Slots.of(array, indices)) if len(indices) else self.build([])
 
     def interleave(self, slots: Slots) -> Array:
         starts, lengths = interleaved_spans(slots, [self.data(array).size for array in slots.arrays], self.cuts)
-        made = self.of(cut(lengths, self.offset_type, self.type), slots.stretches(2, starts, lengths))
+        data = slots.stretches(2, starts, lengths)
+        made = self.of(cut(lengths, self.offset_type, self.type), data)
         return Array(self, made.length, (slots.validity(), *made.buffers[1:]))
 
     def concat(self, arrays: Sequence[Array]) -> Array:

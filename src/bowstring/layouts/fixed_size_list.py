@@ -31,12 +31,12 @@ from bowstring.layouts.base import (
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.gather import check_values, take_stretches
 from bowstring.layouts.identity import list_identity
+from bowstring.layouts.interleaving import Slots
 from bowstring.layouts.joining import joined_validity
 from bowstring.layouts.list_ import flatten
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import FixedSizeList
-    from bowstring.layouts.interleaving import Slots
 
 
 class FixedSizeListLayout(Layout):
@@ -108,6 +108,8 @@ class FixedSizeListLayout(Layout):
         return Array(self, array.length, (rebased_validity(array),), (child,), null_count=array.null_count)
 
     def take(self, array: Array, indices: Indices) -> Array:
+        if len(indices) and (lists := self.interleave(Slots.of(array, indices))) is not None:
+            return lists
         elements = self.elements(array)
         child = take_stretches(elements, indices * self.size, np.full(len(indices), self.size))
         return Array(self, len(indices), (taken_validity(array, indices),), (child,))

@@ -52,12 +52,19 @@ class Slots:
         _, indices, run = self._runs
         return indices if run == 1 else (indices[:, None] + np.arange(run)).reshape(-1)
 
+    @classmethod
+    def of(cls, array: Array, indices: Indices) -> Slots:
+        """Slots of one array, at least one."""
+        return cls([array], np.zeros_like(indices), indices)
+
+    def spread(self, values: Indices) -> Indices:
+        """For each slot the value of its array, of shape (slots,) or where there is one array (1,)."""
+        return values if len(self.arrays) == 1 else values[self.numbers]
+
     @property
     def positions(self) -> Indices:
         """Where the slots are in the buffers or children of their arrays."""
-        offsets = np.array([array.offset for array in self.arrays], np.int64)
-        positions: Indices = offsets[self.numbers] + self.indices
-        return positions
+        return self.spread(np.array([array.offset for array in self.arrays], np.int64)) + self.indices
 
     def stored(self) -> Slots:
         """The same slots of the storage of extension arrays."""
@@ -79,11 +86,13 @@ class Slots:
                 own, start = Buffer.of(np.ascontiguousarray(array.values(buffer))), 0
             buffers.append(Buffer(own.memory, own.offset + start, size))
         starts, around = _around(buffers)
-        numbers, indices, run = self._runs if count == 1 else (self.numbers, self.indices, count)
+        slots = self if count == 1 else Slots(self.arrays, self.numbers, self.indices, count)
+        numbers, indices, run = slots._runs
         if run == 1 and not (starts % width).any():
             typed: Values = around[: around.size // width * width].view(spec.dtype)
-            return typed[(starts // width)[numbers] + indices]  # type: ignore[no-any-return]
-        places, run_bytes = starts[numbers] + indices * width, run * width
+            return typed[self.spread(starts // width) + indices]  # type: ignore[no-any-return]
+        bases = starts if len(self.arrays) == 1 else starts[numbers]
+        places, run_bytes = bases + indices * width, run * width
         windows = np.ndarray(around.size - run_bytes + 1, np.dtype((np.void, run_bytes)), around, strides=(1,))
         return windows[places].view(spec.dtype)  # type: ignore[no-any-return]
 
@@ -107,7 +116,7 @@ class Slots:
             buffers.append(own)
         starts, around = _around(buffers)
         places = self.positions
-        return (around[starts[self.numbers] + (places >> 3)] >> (places & 7).astype(UINT8) & 1).view(np.bool_)
+        return (around[self.spread(starts) + (places >> 3)] >> (places & 7).astype(UINT8) & 1).view(np.bool_)
 
     def validity(self) -> Buffer | None:
         """The validity bitmap of the slots; None where none is null."""
@@ -127,9 +136,9 @@ class Slots:
         gather.check_bytes(total, sum(own.size for own in buffers))
         firsts, around = _around(buffers)
         if around is buffers[0].memory.bytes:
-            return gather.gather(around, firsts[self.numbers] + starts, lengths)
+            return gather.gather(around, self.spread(firsts) + starts, lengths)
         out = allocate(total, is_zeroed=False)
-        gather.copy_stretches(out, np.cumsum(lengths) - lengths, around, firsts[self.numbers] + starts, lengths)
+        gather.copy_stretches(out, np.cumsum(lengths) - lengths, around, self.spread(firsts) + starts, lengths)
         return out
 
     def children(self, child: int, starts: Indices, lengths: Indices) -> Array | None:

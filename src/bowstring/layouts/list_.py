@@ -48,6 +48,7 @@ from bowstring.layouts.binary import (
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.gather import rows, take_stretches
 from bowstring.layouts.identity import list_identity
+from bowstring.layouts.interleaving import Slots
 from bowstring.layouts.joining import children_of, joined_cuts, joined_validity, lengths_of
 from bowstring.layouts.packed import packed
 from bowstring.layouts.plain import FEW_VALUES, blocks, few_nulls_filled, lengths_of_values, present, put_present
@@ -55,7 +56,6 @@ from bowstring.memory.buffer import Buffer
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
-    from bowstring.layouts.interleaving import Slots
     from bowstring.memory.bitmap import Mask
 
 
@@ -248,6 +248,8 @@ class ListLayout(Layout):
         return Array(self, array.length, (rebased_validity(array), kept), (child,), null_count=array.null_count)
 
     def take(self, array: Array, indices: Indices) -> Array:
+        if len(indices) and (lists := self.interleave(Slots.of(array, indices))) is not None:
+            return lists
         offsets = self.cuts(array)
         starts = offsets[indices].astype(np.int64)
         lengths = offsets[indices + 1] - starts

@@ -366,8 +366,11 @@ def _lists(array: Array, options: Options) -> Any:
     values = _default(own.children[0], options)
     flat = values if isinstance(values, np.ndarray) else np.asarray(values)
     starts, sizes = own.layout.spans(own)  # type: ignore[attr-defined]
-    stops = (starts + sizes).tolist()
-    rows: list[Any] = [flat[start:stop] for start, stop in zip(starts.tolist(), stops, strict=True)]
+    size, rows = int(sizes[0]) if sizes.size else 0, []
+    if (starts == np.arange(len(starts)) * size).all() and len(flat) == size * len(starts):
+        rows = list(flat.reshape(len(starts), size))
+    else:
+        rows = [flat[start:stop] for start, stop in zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
     mask = own.mask()
     return objects(
         [row if valid else None for row, valid in zip(rows, mask.tolist(), strict=True)] if mask is not None else rows
