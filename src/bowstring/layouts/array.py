@@ -337,9 +337,13 @@ class Array:
 
         return cdata.export_device_array(self, requested_schema, options)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        """The slots and no others; from protocol 5 on in buffers that travel beside the pickle, not copied (PEP 574).
+
+        Unpickling shares the buffers that it is given, and checks the structure.
+        """
         own = self.rebased()
-        buffers = tuple(None if b is None else b.to_bytes() for b in own.buffers)
+        buffers = tuple(None if b is None else b.pickled(protocol) for b in own.buffers)
         return _restore, (own.type, own.length, buffers, own.children, own.dictionary)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import ctypes
+from pickle import PickleBuffer
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,8 @@ Bytes = npt.NDArray[np.uint8]
 UINT8 = np.dtype(np.uint8)
 ALIGNMENT_BYTES = 64
 """Allocations start at multiples of this many bytes («Buffer Alignment and Padding» recommends it)."""
+_OUT_OF_BAND = 5
+"""The pickle protocol from which on buffers can be handed over beside the pickle (PEP 574)."""
 
 
 class Memory:
@@ -195,6 +198,16 @@ class Buffer:
     def to_bytes(self) -> builtins.bytes:
         """A copy of the bytes."""
         return self.bytes.tobytes()
+
+    def pickled(self, protocol: int) -> builtins.bytes | PickleBuffer:
+        """The bytes to pickle: a copy, or from protocol 5 on a buffer that can travel beside the pickle."""
+        return PickleBuffer(self.bytes.data) if protocol >= _OUT_OF_BAND else self.to_bytes()
+
+    def __copy__(self) -> Buffer:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return Buffer.of, (self.pickled(protocol),)
 
     def __len__(self) -> int:
         return self.size

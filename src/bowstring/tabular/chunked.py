@@ -260,6 +260,9 @@ class ChunkedArray:
 
         return cdata.export_device_chunked(self, requested_schema, options)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ChunkedArray, (self.chunks, self.type)
+
     def __repr__(self) -> str:
         size = len(self)
         cut = f"{len(self.chunks)} chunk{'' if len(self.chunks) == 1 else 's'}"

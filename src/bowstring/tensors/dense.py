@@ -155,6 +155,9 @@ class Tensor(Shaped):
         """Where the elements are: the processor's memory."""
         return plain.DEVICE
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Tensor.from_buffer, (self.type, self.data, self.shape, self.strides, self.dim_names)
+
     def equals(self, other: object, nans_equal: bool = False) -> bool:
         """Whether both are dense and types, shapes, dimension names and elements the same, however they lie."""
         if not isinstance(other, Tensor) or self._said() != other._said():
