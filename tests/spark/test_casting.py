@@ -75,6 +75,8 @@ def test_digits_are_only_lost_where_that_is_allowed() -> None:
     with pytest.raises(InvalidDataError, match=r"here, column c: a value of timestamp\[ns\] does not fit"):
         cast(column, pa.timestamp("us"))
     assert cast(column, pa.timestamp("us"), truncate=True).cast(pa.int64()).to_pylist() == [1]
+    before_1970 = cast(pa.array([-1_001], pa.timestamp("ns")), pa.timestamp("us"), truncate=True)
+    assert before_1970.cast(pa.int64()).to_pylist() == [-1]  # towards zero
 
 
 TIMES = {

@@ -82,9 +82,8 @@ class ArrowDataSource(DataSource):
     """Arrow files, as ``spark.read.format("arrow")`` and ``df.write.format("arrow")``.
 
     Options for reading: ``splitBytes`` (of a partition), ``mergeSchema`` (read the columns of all files, with nulls
-    where a file lacks one, instead of failing), ``truncate`` (round units finer than Spark's microseconds down, instead
-    of failing where that loses something). Option for writing: ``fsync`` (on disk before the commit). All others are
-    a `UsageError`.
+    where a file lacks one, instead of failing), ``truncate`` (drop what is finer than Spark's microseconds, towards
+    zero, instead of failing). Option for writing: ``fsync`` (on disk before the commit). All others are a `UsageError`.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
