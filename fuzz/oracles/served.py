@@ -78,7 +78,7 @@ def _link(transport: LoopbackTransport) -> Link:
     link = object.__new__(Link)
     link.uri, link.timeout_s = StreamURI("unix", "@loopback", WANT_DATA, FREE_DATA), 1.0
     link.transport, link.lock = transport, threading.Lock()  # type: ignore[assignment]  # as good as a socket
-    link._freed, link._unsent, link._tokens = deque(), deque(), {}
+    link._freed, link._tokens = deque(), {}
     link._is_streaming = link._is_released = link.is_closed = False
     return link
 

@@ -216,7 +216,7 @@ def test_a_connection_that_falls_silent_is_closed(key: KeeperKey, setting: str, 
             connection.connect(socket_name(key.address))
         else:
             keeper = stack.enter_context(Keeper.open(key, start=False))
-            connection = keeper._transport._socket
+            connection = keeper._transport._channel._socket
         connection.settimeout(20)
         connection.sendall(beginning)
         assert connection.recv(1) == b""

@@ -277,6 +277,7 @@ def test_a_server_survives_all_sorts_of_clients() -> None:
                     pass
         with UnixTransport.connect(server.address) as transport, pytest.raises(ConnectionLostError):
             transport.send_region(Region.copy_of([b"x"]))
+            assert b"limit" in bytes(transport.receive(timeout_s=10).data)
             transport.receive(timeout_s=10)
         assert bs.connect(server.uri("t")).read_all() == TABLE
         assert soon(lambda: not server.num_clients), "a silent client keeps its place"

@@ -497,6 +497,7 @@ def test_a_stopped_server_is_a_deadline() -> None:
     with Other(SERVE) as other:
         uri = other.hear()
         os.kill(other.process.pid, signal.SIGSTOP)
+        assert soon(lambda: " T " in Path(f"/proc/{other.process.pid}/stat").read_text())
         began = time.monotonic()
         with pytest.raises(DeadlineError):
             bs.connect(uri, timeout_s=0.5)

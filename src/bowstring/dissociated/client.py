@@ -122,17 +122,37 @@ class ClientConnection:
         self._bodies.move(Move.WANT_DATA)
         return Message(self._want_data, (ticket,), len(ticket))
 
+    def check_length(self, tag: int | None, length_bytes: int) -> None:
+        """Raise `ProtocolError` or `LimitError` for a message that `receive` would refuse for its tag or length.
+
+        To be called before memory is allocated for the message.
+        """
+        try:
+            if tag is None:
+                self._metadata.check(Move.METADATA)
+                self._limits.check("metadata message", length_bytes, "max_metadata_bytes")
+                return
+            self._bodies.check(Move.BODY)
+            sequence, body_type = decode_tag(tag)
+            if body_type is BodyType.PACKED:
+                self._limits.check(f"body {sequence}", length_bytes, "max_packed_body_bytes")
+            elif self._free_data is None:
+                raise ProtocolError(f"body {sequence}: found addresses, but the URI has no free_data")
+            elif length_bytes > 16 * (self._limits.max_buffers + 1):
+                limit = self._limits.max_buffers
+                raise LimitError(f"body {sequence}: {length_bytes} bytes of addresses, more than max_buffers = {limit}")
+        except BowstringError:
+            self._fail()
+            raise
+
     def receive(self, tag: int | None, body: Any, length_bytes: int | None = None) -> list[ClientEvent]:
         """Take any message of a connection that carries both; see `receive_metadata` and `receive_body`."""
         return self.receive_metadata(body) if tag is None else self.receive_body(tag, body, length_bytes)
 
     def receive_metadata(self, data: BytesLike) -> list[ClientEvent]:
         """Take a plain message. The events keep a view of `data`. Raises `ProtocolError` or `LimitError`."""
+        self.check_length(None, len(data))
         try:
-            if len(data) > self._limits.max_metadata_bytes:
-                raise LimitError(
-                    f"metadata message: {len(data)} bytes, max_metadata_bytes = {self._limits.max_metadata_bytes}"
-                )
             message_type, sequence = decode_prefix(data)
             if message_type is MessageType.END_OF_STREAM:
                 return self._receive_end(sequence, len(data))
@@ -153,20 +173,14 @@ class ClientConnection:
 
         Raises `ProtocolError` or `LimitError`.
         """
+        length_bytes = len(body) if length_bytes is None else length_bytes
+        self.check_length(tag, length_bytes)
         try:
             self._bodies.move(Move.BODY)
             sequence, body_type = decode_tag(tag)
-            if body_type is BodyType.ADDRESSES:
-                taken: Body = self._take_addresses(sequence, body)
-            else:
-                length_bytes = len(body) if length_bytes is None else length_bytes
-                if length_bytes > self._limits.max_packed_body_bytes:
-                    limit = self._limits.max_packed_body_bytes
-                    raise LimitError(
-                        f"body {sequence}: {length_bytes} bytes, more than max_packed_body_bytes = {limit}"
-                    )
-                taken = PackedBody((body,), length_bytes)
-            return self._given_out(self._pairing.add_body(sequence, taken))
+            is_packed = body_type is BodyType.PACKED
+            content: Body = PackedBody((body,), length_bytes) if is_packed else self._read_addresses(body)
+            return self._given_out(self._pairing.add_body(sequence, content))
         except BowstringError:
             self._fail()
             raise
@@ -215,9 +229,7 @@ class ClientConnection:
         self._last_sequence = (sequence - 1) & SEQUENCE_MASK
         return self._given_out([])
 
-    def _take_addresses(self, sequence: int, data: BytesLike) -> AddressBody:
-        if self._free_data is None:
-            raise ProtocolError(f"body {sequence}: found addresses, but the URI has no free_data")
+    def _read_addresses(self, data: BytesLike) -> AddressBody:
         body = decode_addresses(data, self._limits)
         self.held.lend(body.addresses, lengths=body.lengths)
         return body

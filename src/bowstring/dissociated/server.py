@@ -41,7 +41,9 @@ from bowstring.dissociated.wire import (
     encode_prefix,
     encode_tag,
 )
-from bowstring.errors import BowstringError, LimitError, ProtocolError, UsageError
+from bowstring.errors import BowstringError, ProtocolError, UsageError
+
+_SHORT_BYTES = 1 << 16
 
 
 class Role(Enum):
@@ -62,6 +64,7 @@ class ServerConnection:
         "_first_sequence",
         "_free_data",
         "_limits",
+        "_num_addresses",
         "_position",
         "_sequence",
         "_started",
@@ -84,6 +87,7 @@ class ServerConnection:
         self._limits = limits
         self._first_sequence = self._sequence = first_sequence
         self._started = False
+        self._num_addresses = 0
         self._position = Position(SERVER_STREAM)
         self.role = role
         self.leases = Leases("the client", limits)
@@ -98,21 +102,40 @@ class ServerConnection:
         """The sequence number of the next message."""
         return self._sequence
 
-    def receive(self, tag: int | None, data: BytesLike) -> list[ServerEvent]:
-        """Take a message of the client. Raises `ProtocolError` or `LimitError` for what it may not send."""
+    def check_length(self, tag: int | None, length_bytes: int) -> None:
+        """Raise `ProtocolError` or `LimitError` for a message that `receive` would refuse for its tag or length.
+
+        To be called before memory is allocated for the message.
+        """
         try:
             if tag is None:
                 raise ProtocolError(
-                    f"server: expected a tagged message of the client, found a plain one of {len(data)} bytes"
+                    f"server: expected a tagged message of the client, found a plain one of {length_bytes} bytes"
                 )
             if tag == self._want_data:
-                return self._receive_want_data(data)
-            if tag == self._free_data:
-                return self._receive_free_data(data)
-            free = "none" if self._free_data is None else str(self._free_data)
-            raise ProtocolError(
-                f"server: expected the tag {self._want_data} (want_data) or {free} (free_data), found {tag}"
-            )
+                self._position.check(Move.WANT_DATA)
+                self._limits.check("<want_data> message", length_bytes, "max_ticket_bytes")
+            elif tag == self._free_data:
+                self._position.check(Move.FREE_DATA)
+                if length_bytes > max(8 * self._num_addresses, _SHORT_BYTES):  # a short one can name what is wrong
+                    raise ProtocolError(
+                        f"<free_data> message: {length_bytes} bytes, but only {self._num_addresses} addresses were sent"
+                    )
+                self._limits.check("<free_data> message", length_bytes, "max_free_bytes")
+            else:
+                free = "none" if self._free_data is None else str(self._free_data)
+                raise ProtocolError(
+                    f"server: expected the tag {self._want_data} (want_data) or {free} (free_data), found {tag}"
+                )
+        except BowstringError:
+            self._fail()
+            raise
+
+    def receive(self, tag: int | None, data: BytesLike) -> list[ServerEvent]:
+        """Take a message of the client. Raises `ProtocolError` or `LimitError` for what it may not send."""
+        self.check_length(tag, len(data))
+        try:
+            return self._receive_want_data(data) if tag == self._want_data else self._receive_free_data(data)
         except BowstringError:
             self._fail()
             raise
@@ -139,6 +162,7 @@ class ServerConnection:
             self._position.move(Move.BODY)
             if isinstance(body, AddressBody):
                 self.leases.lend(body.addresses, owner, lengths=body.lengths)
+                self._num_addresses += body.addresses.size
                 encoded = encode_addresses(body)
                 messages.append(Message(encode_tag(sequence, BodyType.ADDRESSES), (encoded,), len(encoded)))
             else:
@@ -167,10 +191,6 @@ class ServerConnection:
         return self.leases.free_all()
 
     def _receive_want_data(self, data: BytesLike) -> list[ServerEvent]:
-        if len(data) > self._limits.max_ticket_bytes:
-            raise LimitError(
-                f"<want_data> message: {len(data)} bytes, more than max_ticket_bytes = {self._limits.max_ticket_bytes}"
-            )
         self._position.move(Move.WANT_DATA)
         self._sequence = self._first_sequence
         self._started = False

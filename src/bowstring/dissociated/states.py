@@ -145,13 +145,17 @@ class Position:
         self.machine = machine
         self.state = machine.initial
 
-    def move(self, move: Move) -> State:
-        """The state after `move`. Raises `ProtocolError` where the table does not allow it; the state stays then."""
+    def check(self, move: Move) -> State:
+        """The state to which `move` would lead. Raises `ProtocolError` where the table does not allow it."""
         state = self.machine.transitions.get((self.state, move))
         if state is None:
             raise ProtocolError(f"{self.machine.name}: {move.value} while {self.state.value}")
-        self.state = state
         return state
+
+    def move(self, move: Move) -> State:
+        """The state after `move`. Raises `ProtocolError` where the table does not allow it; the state stays then."""
+        self.state = self.check(move)
+        return self.state
 
     def allows(self, move: Move) -> bool:
         """Whether the table has this move from here."""

@@ -192,9 +192,10 @@ class Dataset(Closing):
             link = idle.pop() if idle else None
         if link is not None and not link.is_closed:
             try:
+                link.check_idle()
                 return link, self._streaming(link, request)
             except ConnectionError:
-                pass  # the server may have started anew: a fresh connection tells
+                self._end(link, None)  # the server may have started anew: a fresh connection tells
         try:
             link = Link(request.uris[0], self._timeout_s)
         except ConnectionLostError as error:

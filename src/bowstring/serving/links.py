@@ -19,9 +19,10 @@ import numpy as np
 from bowstring.datatypes.field import Schema
 from bowstring.dissociated.client import ClientConnection
 from bowstring.dissociated.events import MessageReady
+from bowstring.dissociated.limits import DEFAULT_LIMITS
 from bowstring.dissociated.pairing import Paired
 from bowstring.dissociated.uri import StreamURI
-from bowstring.dissociated.wire import AddressBody, Message, PackedBody
+from bowstring.dissociated.wire import AddressBody, PackedBody
 from bowstring.errors import (
     BowstringError,
     ClosedError,
@@ -44,6 +45,7 @@ from bowstring.transports.regions import OFFSET_BITS
 from bowstring.transports.unix import UnixTransport
 
 _FREE_S = 1.0
+_MAX_ERROR_BYTES = 1 << 16
 _UINT8 = np.dtype(np.uint8)
 
 
@@ -54,11 +56,12 @@ class Link:
         self.uri = uri
         self.timeout_s = timeout_s
         self.transport = UnixTransport.connect(
-            uri.address, timeout_s=timeout_s, options=TransportOptions(timeout_s=timeout_s)
+            uri.address,
+            timeout_s=timeout_s,
+            options=TransportOptions(timeout_s=timeout_s, max_tagged_bytes=DEFAULT_LIMITS.max_packed_body_bytes),
         )
         self.lock = threading.Lock()
         self._freed: deque[tuple[ClientConnection, AddressBody]] = deque()
-        self._unsent: deque[Message] = deque()
         self._tokens: dict[int, weakref.ref[Any]] = {}
         self._is_streaming = False
         self._is_released = False
@@ -87,6 +90,16 @@ class Link:
         self._is_streaming = False
         self.flush()
 
+    def check_idle(self) -> None:
+        """Raise `ConnectionLostError` where the server is gone, or has sent a message without a request."""
+        with self.lock:
+            try:
+                self.transport.receive(timeout_s=0.0, allocate=_refuse_message)
+            except DeadlineError:
+                return
+            except ProtocolError as error:
+                raise ConnectionLostError(f"{self.uri}: {error}") from error
+
     def lend(self, connection: ClientConnection, body: AddressBody, memory: memoryview) -> Memory:
         """The region as a memory of its own, which frees the addresses when nothing refers to it any more."""
         token = np.frombuffer(memory, _UINT8) if memory.nbytes else np.empty(0, _UINT8)
@@ -107,7 +120,7 @@ class Link:
 
     def flush(self) -> None:
         """Send what is due, unless somebody else is at it already."""
-        while (self._freed or self._unsent) and not self.is_closed and self.lock.acquire(blocking=False):
+        while self._freed and not self.is_closed and self.lock.acquire(blocking=False):
             try:
                 self._send_freed()
             except DeadlineError:
@@ -120,18 +133,16 @@ class Link:
             self.close()
 
     def _send_freed(self) -> None:
-        """While a stream comes in, the server may be waiting for us to read: then what it does not take at once has to
-        wait.
+        """While a stream comes in, the server may be waiting for us to read: then what it does not take at once is sent
+        later.
         """
-        while self._freed or self._unsent:
-            if not self._unsent:
-                connection, body = self._freed.popleft()
-                message = connection.free(body)
-                if message is None:
-                    continue
-                self._unsent.append(message)
-            self.transport.send_message(self._unsent[0], timeout_s=0.0 if self._is_streaming else _FREE_S)
-            self._unsent.popleft()
+        while self._freed:
+            connection, body = self._freed.popleft()
+            message = connection.free(body)
+            if message is not None:
+                self.transport.post(message.parts, tag=message.tag)
+        if not self._is_streaming:
+            self.transport.flush(timeout_s=_FREE_S)
 
     def release(self) -> None:
         """Close when the last batch is let go of."""
@@ -147,7 +158,6 @@ class Link:
             _KEPT.discard(self)
             self.transport.close()
             self._freed.clear()
-            self._unsent.clear()
 
 
 class Stream:
@@ -194,13 +204,20 @@ class Stream:
             self._headers.append(read)
         return read is not None
 
+    def _check_length(self, tag: int | None, length_bytes: int) -> None:
+        """Raise for a message that is not to be received at all."""
+        if tag is None or tag != self._error_tag:
+            self.connection.check_length(tag, length_bytes)
+        elif length_bytes > _MAX_ERROR_BYTES:
+            raise LimitError(f"{self._name}: an error of {length_bytes} bytes, at most {_MAX_ERROR_BYTES} are received")
+
     def _receive(self) -> None:
         link = self._link
         if link.is_closed:
             raise ClosedError(f"{self._name}: the connection was closed before its end")
         with link.lock:
             try:
-                received = link.transport.receive(timeout_s=link.timeout_s)
+                received = link.transport.receive(timeout_s=link.timeout_s, allocate=self._check_length)
                 if received.tag is not None and received.tag == self._error_tag:
                     raise decode_error(received.data, self._name)
                 for event in self.connection.receive(received.tag, received.data):
@@ -209,7 +226,7 @@ class Stream:
             except DeadlineError as error:
                 raise DeadlineError(f"{self._name}: the server sends nothing: {error}") from None
             except ConnectionLostError as error:
-                raise ConnectionLostError(f"{self._name}: the server is gone before the end: {error}") from None
+                raise type(error)(f"{self._name}: the server is gone before the end: {error}", error) from None
         link.flush()
 
     def _batch(self, message: Paired) -> RecordBatch | None:
@@ -261,6 +278,10 @@ class Stream:
             held[start : start + view.nbytes] = view
         self._link.free(self.connection, body)
         return self._decoder.finish(_placed(header, starts, held.size), Buffer.of(held))
+
+
+def _refuse_message(_tag: int | None, length_bytes: int) -> None:
+    raise ConnectionLostError(f"the server sent a message of {length_bytes} bytes without a request")
 
 
 def _placed(header: BatchHeader, offsets: Any, body_bytes: int) -> BatchHeader:

@@ -1,35 +1,36 @@
 """Serving data sets by name («Server Sequence»): each lies in regions, which are passed, or sent as bytes on
 request.
 
-One thread accepts, and one serves each client; a client that misbehaves loses its connection and nothing else. Nothing
-that a client does makes the server allocate in proportion to it.
+One thread serves all clients, and waits for none of them: it receives what a client sends also while it streams to that
+client. A client that misbehaves loses its connection and nothing else. The memory for a client is limited, whatever it
+sends or announces.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import selectors
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from bowstring.dissociated.events import DataRequested, StreamComplete
+from bowstring.dissociated.limits import Limits
 from bowstring.dissociated.server import ServerConnection
 from bowstring.dissociated.states import State
-from bowstring.dissociated.wire import AddressBody, Body, PackedBody
+from bowstring.dissociated.wire import AddressBody, Body, Message, PackedBody
 from bowstring.errors import (
     BowstringError,
     ClosedError,
     ConnectionLostError,
-    DeadlineError,
     InvalidDataError,
     NotFoundError,
-    ProtocolError,
-    ResourceError,
     UsageError,
 )
 from bowstring.memory.closing import Closing, closed_on_failure
@@ -39,18 +40,20 @@ from bowstring.serving.processes import let_go_of
 from bowstring.serving.share import Handle
 from bowstring.serving.storing import Batches, Stored, StoredMessage, store_in_parts, stored
 from bowstring.transports.base import TransportOptions
+from bowstring.transports.event_loop import EventLoop
 from bowstring.transports.regions import address_of
-from bowstring.transports.unix import UnixTransport
+from bowstring.transports.unix_channel import UnixChannel
 from bowstring.transports.unix_listener import UnixListener
 
 Source: TypeAlias = Batches | str | os.PathLike[str] | Region | Handle
 """What can be served: batches, the path of an Arrow file, memory that is shared already."""
 
-_POLL_S = 60.0
-_JOIN_S = 5.0
+_LIMITS = Limits(max_ticket_bytes=1 << 16)
+_QUEUE_BYTES = 1 << 18
+_MESSAGES_PER_TURN = 64
+_ACCEPTS_PER_TURN = 64
 _PAUSE_S = 0.2
 _REFUSAL_S = 2.0
-_REFUSALS = 16
 _NAMES_SHOWN = 5
 _MAX_OPEN_FILES = 256
 """How many data sets there may be before files are opened for each client, and not for as long as they are served."""
@@ -61,11 +64,13 @@ class ServerOptions:
     """Deadlines and limits of a server."""
 
     timeout_s: float = 30.0
-    """How long a client may take to say what it wants."""
+    """How long a client may take to request a data set."""
     stall_s: float = 600.0
-    """How long a client may take nothing of what is sent before it loses its connection."""
+    """How long a client may take nothing of what is sent, or send nothing more of a message that it began."""
     max_clients: int = 256
-    """Clients at the same time; the next one is told so and turned away."""
+    """Clients that requested a data set, at the same time; the next one is told so and turned away."""
+    max_silent: int = 256
+    """Connections without a request, at the same time; the next one replaces the oldest."""
 
 
 class Server(Closing):
@@ -77,16 +82,19 @@ class Server(Closing):
 
     def __init__(self, address: str | None = None, options: ServerOptions | None = None) -> None:
         self.options = options or ServerOptions()
-        transport = TransportOptions(timeout_s=self.options.timeout_s, max_plain_bytes=1 << 16, max_regions=0)
+        transport = TransportOptions(max_plain_bytes=1 << 16, max_tagged_bytes=_LIMITS.max_free_bytes, max_regions=0)
         self._listener = UnixListener(address, options=transport)
         self._lock = threading.Lock()
         self._stored: dict[str, tuple[Stored, ...]] = {}
-        self._clients: dict[UnixTransport, threading.Thread] = {}
-        self._refusals = threading.Semaphore(_REFUSALS)
+        # Only the loop's thread changes these two.
+        self._silent: dict[_Session, None] = {}
+        self._clients: dict[_Session, None] = {}
         self._is_closed = False
-        self._thread = threading.Thread(target=self._accept, name="bowstring-serve", daemon=True)
+        with closed_on_failure(self._listener):
+            self._loop = EventLoop("bowstring-serve")
+        self._loop.add(_Acceptor(self, self._listener))
         _SERVERS.add(self)
-        self._thread.start()
+        self._loop.start()
 
     @property
     def address(self) -> str:
@@ -107,8 +115,7 @@ class Server(Closing):
     @property
     def num_clients(self) -> int:
         """How many clients are connected."""
-        with self._lock:
-            return len(self._clients)
+        return len(self._silent) + len(self._clients)
 
     def uri(self, name: str) -> str:
         """The URI of a data set, for `bowstring.connect`. Raises `NotFoundError`, `ClosedError`."""
@@ -164,67 +171,53 @@ class Server(Closing):
                 raise NotFoundError(f"no data set {name!r} is served here")
 
     def close(self) -> None:
-        """End the server, its connections and threads. Idempotent."""
-        if self._is_closed:
-            return
+        """End the server, its connections and its thread. Idempotent."""
         self._is_closed = True
-        self._listener.close()
-        self._thread.join(_JOIN_S)  # from here on nobody is accepted
+        self._loop.close()
         with self._lock:
-            clients = dict(self._clients)
             self._stored.clear()
-        for transport in clients:
-            transport.close()
-        for thread in clients.values():
-            if thread is not threading.current_thread():
-                thread.join(_JOIN_S)
 
     def _refuse_closed(self) -> None:
         if self._is_closed:
             raise ClosedError("the server is closed")
 
-    def _accept(self) -> None:
-        while not self._is_closed:
-            try:
-                transport = self._listener.accept(timeout_s=_POLL_S)
-            except DeadlineError:
-                continue
-            except ClosedError:
-                return
-            except (BowstringError, OSError):
-                time.sleep(_PAUSE_S)  # descriptors are short: some come back when clients go
-                continue
-            with self._lock:
-                is_full = len(self._clients) >= self.options.max_clients
-                target = self._turn_away if is_full else self._serve
-                thread = threading.Thread(target=target, args=(transport,), name="bowstring-client", daemon=True)
-                is_possible = not is_full or self._refusals.acquire(blocking=False)
-                is_taken = is_possible and _start(thread)
-                if is_taken and not is_full:
-                    self._clients[transport] = thread
-            if not is_taken:
-                transport.close()
+    def _connect(self, channel: UnixChannel) -> None:
+        """Take a connection. Where there are too many without a request, the oldest of them makes room."""
+        if len(self._silent) >= self.options.max_silent:
+            self._evict()
+        session = _Session(self, channel)
+        self._silent[session] = None
+        self._loop.add(session)
+        self._loop.handle(session, selectors.EVENT_READ)  # its request is mostly there already
 
-    def _turn_away(self, transport: UnixTransport) -> None:
-        try:
-            transport.receive(timeout_s=_REFUSAL_S)  # what it asks has to be read, or it would not see the answer
-            limit = self.options.max_clients
-            _refuse(transport, ConnectionLostError(f"the server has {limit} clients already, its limit"))
-        except BowstringError:
-            pass
-        finally:
-            transport.close()
-            self._refusals.release()
+    def _evict(self) -> bool:
+        """Refuse the oldest connection without a request; whether there is one."""
+        session = next(iter(self._silent), None)
+        if session is None:
+            return False
+        limit = self.options.max_silent
+        session.refuse(ConnectionLostError(f"the server has {limit} connections without a request, its limit"))
+        self._loop.handle(session, selectors.EVENT_WRITE)
+        return True
 
-    def _serve(self, transport: UnixTransport) -> None:
-        try:
-            _Client(transport, self._find, self.options).run()
-        except BowstringError:
-            pass  # this client is gone, or not worth keeping
-        finally:
-            transport.close()
-            with self._lock:
-                self._clients.pop(transport, None)
+    def _admit(self, session: _Session) -> None:
+        """Count a connection as a client, because it has a request. Raises `ConnectionLostError` at the limit."""
+        if session in self._clients:
+            return
+        limit = self.options.max_clients
+        if len(self._clients) >= limit:
+            raise ConnectionLostError(f"the server has {limit} clients already, its limit")
+        del self._silent[session]
+        self._clients[session] = None
+
+    def _forget(self, session: _Session) -> None:
+        """A connection is over, or is about to end."""
+        self._silent.pop(session, None)
+        self._clients.pop(session, None)
+
+    def _disconnect(self, session: _Session) -> None:
+        self._loop.remove(session)
+        session.close()
 
     def _find(self, name: str) -> tuple[Stored, ...]:
         with self._lock:
@@ -239,90 +232,182 @@ class Server(Closing):
         return f"<bowstring.Server {state}>"
 
 
-class _Client:
-    """One client: its requests one after the other, and the regions that were passed to it."""
+class _Acceptor:
+    """The handler of the listening socket."""
 
-    def __init__(
-        self, transport: UnixTransport, find: Callable[[str], tuple[Stored, ...]], options: ServerOptions
-    ) -> None:
-        self._transport = transport
-        self._find = find
-        self._options = options
-        self._connection = ServerConnection(WANT_DATA, FREE_DATA)
+    def __init__(self, server: Server, listener: UnixListener) -> None:
+        self._server = server
+        self._listener = listener
+        self.deadline = math.inf
+
+    def fileno(self) -> int:
+        return self._listener.fileno()
+
+    @property
+    def interest(self) -> int:
+        return selectors.EVENT_READ if self.deadline == math.inf else 0
+
+    def handle(self, _events: int) -> None:
+        for _ in range(_ACCEPTS_PER_TURN):
+            try:
+                channel = self._listener.accept_channel()
+            except ClosedError:
+                return
+            except (BowstringError, OSError):
+                if not self._server._evict():  # descriptors are short: some come back when clients go
+                    self.deadline = time.monotonic() + _PAUSE_S
+                return
+            if channel is None:
+                return
+            self._server._connect(channel)
+
+    def expire(self) -> None:
+        self.deadline = math.inf
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+class _Session:
+    """The handler of one client: its requests one after the other, and the regions that were passed to it."""
+
+    def __init__(self, server: Server, channel: UnixChannel) -> None:
+        self._server = server
+        self._channel = channel
+        self._connection = ServerConnection(WANT_DATA, FREE_DATA, limits=_LIMITS)
         self._passed: dict[Region, int] = {}
+        self._messages: Iterator[Message | None] = iter(())
+        self._is_refused = False
+        self._connected_at = self._received_at = self._sent_at = time.monotonic()
 
-    def run(self) -> None:
-        try:
-            while True:
-                self._receive(self._options.timeout_s if self._connection.state is State.WAITING else None)
-        except (ProtocolError, ResourceError) as error:
-            _refuse(self._transport, error)
-        finally:
-            self._connection.connection_lost()
+    def fileno(self) -> int:
+        return self._channel.fileno()
 
-    def _receive(self, timeout_s: float | None) -> None:
-        try:
-            received = self._transport.receive(timeout_s=_POLL_S if timeout_s is None else timeout_s)
-        except DeadlineError:
-            if timeout_s is None:
-                return  # holding data and silent is what clients do
-            raise
-        for event in self._connection.receive(received.tag, received.data):
-            if isinstance(event, DataRequested):
-                self._stream(Ticket.decode(event.ticket))
-            elif isinstance(event, StreamComplete):
-                self._retire(list(self._passed))
+    @property
+    def interest(self) -> int:
+        if self._is_refused:
+            return selectors.EVENT_WRITE
+        is_sending = self._channel.has_output or self._connection.state is State.STREAMING
+        return selectors.EVENT_READ | (selectors.EVENT_WRITE if is_sending else 0)
 
-    def _stream(self, ticket: Ticket) -> None:
+    @property
+    def deadline(self) -> float:
+        options, state = self._server.options, self._connection.state
+        if self._is_refused:
+            return self._sent_at + _REFUSAL_S
+        if state is State.WAITING:
+            return self._connected_at + options.timeout_s
+        # A client that holds memory, or asks for more one day, may be silent, but not in the middle of a message.
+        deadline = self._received_at + options.stall_s if self._channel.is_receiving else math.inf
+        if self._channel.has_output or state is State.STREAMING:
+            deadline = min(deadline, self._sent_at + options.stall_s)
+        return deadline
+
+    def handle(self, events: int) -> None:
         try:
+            if events & selectors.EVENT_READ and not self._is_refused:
+                self._receive()
+            self._send()
+        except BowstringError as error:
+            if self._is_refused or isinstance(error, ConnectionLostError | UsageError):
+                self._server._disconnect(self)  # gone, or without a number for another region: its client comes again
+            else:
+                self.refuse(error)
+
+    def expire(self) -> None:
+        self._server._disconnect(self)
+
+    def refuse(self, error: BowstringError) -> None:
+        """Send why the connection ends, and end it then."""
+        self._server._forget(self)
+        self._is_refused, self._sent_at = True, time.monotonic()
+        self._messages = iter(())
+        self._connection.connection_lost()
+        self._channel.submit((encode_error(error),), ERROR_DATA)
+
+    def close(self) -> None:
+        self._server._forget(self)
+        self._messages = iter(())
+        self._connection.connection_lost()
+        self._passed.clear()
+        self._channel.close()
+
+    def _receive(self) -> None:
+        before = self._channel.bytes_received
+        for _ in range(_MESSAGES_PER_TURN):
+            received = self._channel.receive(self._connection.check_length)
+            if received is None or self._is_refused:
+                break
+            for event in self._connection.receive(received.tag, received.data):
+                if isinstance(event, DataRequested):
+                    self._begin(Ticket.decode(event.ticket))
+                elif isinstance(event, StreamComplete):
+                    self._retire(list(self._passed))
+        if self._channel.bytes_received != before:
+            self._received_at = time.monotonic()
+
+    def _send(self) -> None:
+        channel, before = self._channel, self._channel.bytes_sent
+        while channel.bytes_submitted - channel.bytes_sent < _QUEUE_BYTES:
+            message = next(self._messages, None)
+            if message is None:
+                break
+            channel.submit(message.parts, message.tag)
+        channel.flush()
+        if channel.bytes_sent != before:
+            self._sent_at = time.monotonic()
+        if self._is_refused and not channel.has_output:
+            self._server._disconnect(self)
+
+    def _begin(self, ticket: Ticket) -> None:
+        """Answer a request; the messages are made as the client takes them."""
+        try:
+            self._server._admit(self)
             if len(ticket.names) > MAX_TICKETS:
                 raise UsageError(
                     f"a request for {len(ticket.names)} data sets; at most {MAX_TICKETS} are served at once"
                 )
-            parts = [part for name in ticket.names for part in self._find(name)]
-            for held in parts:
-                held.region.check()
+            parts = [part for name in ticket.names for part in self._server._find(name)]
+            for stored_part in parts:
+                stored_part.region.check()
             if any(part.schema != parts[0].schema for part in parts):
                 raise InvalidDataError(f"{ticket}: their schemas differ")
         except BowstringError as error:
-            _refuse(self._transport, error)
-            raise
+            self.refuse(error)
+            return
+        self._sent_at = time.monotonic()
         # Before the schema: a connection with no number left for a region ends here, and its client opens another.
-        indexes = [self._index_of(held.region) if held.messages and not ticket.packed else None for held in parts]
-        self._send(parts[0].schema, None, None)
-        for held, index in zip(parts, indexes, strict=True):
-            self._send_part(held, index)
-        for outgoing in self._connection.end():
-            self._transport.send_message(outgoing, timeout_s=self._options.stall_s)
+        self._channel.passed.check_room(len({part.region for part in parts} - self._passed.keys()))
+        self._messages = self._stream(parts, ticket.packed)
+
+    def _stream(self, parts: Sequence[Stored], is_packed: bool) -> Iterator[Message | None]:
+        """All messages of data sets, bodies as addresses or as bytes; None after a region, which is sent at once."""
+        connection = self._connection
+        yield from connection.send(parts[0].schema)
+        for part in parts:
+            if part.messages and not is_packed and part.region not in self._passed:
+                self._pass(part.region)
+                yield None
+            for message in part.messages:
+                body: Body
+                if is_packed:
+                    body = PackedBody.of(part.region.view(message.body_offset, message.body_bytes))
+                else:
+                    body = _addressed(message, part.region, self._passed[part.region])
+                yield from connection.send(message.metadata, body, part)
+        yield from connection.end()
         # A client needs a descriptor for each file that was passed, to look at its size, but not for sealed memory.
-        is_complete = self._connection.state is State.COMPLETE
+        is_complete = connection.state is State.COMPLETE
         self._retire([region for region in self._passed if is_complete or not region.is_sealed])
 
-    def _send_part(self, held: Stored, index: int | None) -> None:
-        """The messages of a region: bodies as addresses where it was passed, else as bytes."""
-        for message in held.messages:
-            body: Body
-            if index is None:
-                body = PackedBody.of(held.region.view(message.body_offset, message.body_bytes))
-            else:
-                body = _addressed(message, held.region, index)
-            self._send(message.metadata, body, held)
-
-    def _send(self, metadata: bytes, body: Body | None, owner: Any) -> None:
-        for message in self._connection.send(metadata, body, owner):
-            self._transport.send_message(message, timeout_s=self._options.stall_s)
-
-    def _index_of(self, region: Region) -> int:
-        index = self._passed.get(region)
-        if index is None:
-            holder = region.duplicate() if region.is_released else region
-            index = self._passed[region] = self._transport.send_region(holder, timeout_s=self._options.stall_s)
-        return index
+    def _pass(self, region: Region) -> None:
+        holder = region.duplicate() if region.is_released else region
+        self._passed[region] = self._channel.submit_region(holder)
 
     def _retire(self, regions: Iterable[Region]) -> None:
         """No later message refers to them: let the client and us forget them, so that memory can go."""
         for region in regions:
-            self._transport.retire_region(self._passed.pop(region), timeout_s=self._options.stall_s)
+            self._channel.submit_retirement(self._passed.pop(region))
 
 
 def _addressed(message: StoredMessage, region: Region, index: int) -> AddressBody:
@@ -330,21 +415,6 @@ def _addressed(message: StoredMessage, region: Region, index: int) -> AddressBod
     body = message.addressed(index)
     end = np.uint64(address_of(index, region.size_bytes))
     return AddressBody(np.where(body.lengths > 0, body.addresses, end), body.lengths, body.total_bytes)
-
-
-def _start(thread: threading.Thread) -> bool:
-    try:
-        thread.start()
-    except RuntimeError:  # the system gives no more threads
-        return False
-    return True
-
-
-def _refuse(transport: UnixTransport, error: BowstringError) -> None:
-    try:
-        transport.send((encode_error(error),), tag=ERROR_DATA, timeout_s=_PAUSE_S)
-    except BowstringError:
-        pass
 
 
 def _regions_of(source: Source, name: str) -> tuple[Region, ...]:
@@ -384,7 +454,7 @@ _SERVERS: weakref.WeakSet[Server] = weakref.WeakSet()
 def _let_go_after_fork() -> None:
     """A forked child has no threads to serve with: without this it would keep addresses that nobody answers at."""
     for server in list(_SERVERS):
-        let_go_of((server._listener.fileno(), *(client.fileno() for client in server._clients)))
+        let_go_of(server._loop.descriptors)
 
 
 os.register_at_fork(after_in_child=_let_go_after_fork)

@@ -1,8 +1,8 @@
 """The contract of a transport («Requirements»): delimited messages, plain and tagged, and memory that both sides reach.
 
 A transport is one connection. One thread may send while another receives; several may call either, one after the
-other. Every call that can block has a deadline: `timeout_s`, or else the transport's default; `math.inf` waits
-as long as it takes.
+other. Every call that can block has a deadline: it ends when nothing was sent or received for `timeout_s`, or else the
+transport's default, however long a whole message takes; `math.inf` waits as long as it takes.
 
 What an implementation promises, and `bowstring.testing.transport_conformance` tests:
 
@@ -34,7 +34,7 @@ from bowstring.transports.regions import MAX_REGIONS, RegionTable
 
 Allocate: TypeAlias = Callable[[int | None, int], Any]
 """Called with tag and length before a message's bytes arrive: a writable buffer of that length to receive them in, or
-None.
+None. It raises an error of `bowstring.errors` to refuse the message, which ends the connection.
 """
 
 
@@ -53,7 +53,7 @@ class TransportOptions:
     """For every call that gives no deadline of its own."""
     max_plain_bytes: int = 1 << 28
     """The longest plain message that is received."""
-    max_tagged_bytes: int = 1 << 36
+    max_tagged_bytes: int = 1 << 28
     """The longest tagged message that is received."""
     max_regions: int = 16384
     """How many regions a peer may pass and not retire; Linux maps some 65,000 pieces in a process."""
@@ -78,13 +78,17 @@ _LONGEST_WAIT_S = 1e6
 
 
 class Deadline:
-    """The moment until which a call may block."""
+    """The moment until which a call may block without progress."""
 
     __slots__ = ("_end", "timeout_s")
 
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
-        self._end = time.monotonic() + timeout_s
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin anew, because there was progress."""
+        self._end = time.monotonic() + self.timeout_s
 
     def remaining_s(self) -> float:
         """The seconds left: not less than 0, and not more than the system's calls can count."""
@@ -95,6 +99,30 @@ class Deadline:
         return DeadlineError(f"{what}: nothing within {self.timeout_s:g} s")
 
 
+class RegionIndexes:
+    """The indexes of the regions that one end of a connection passes, counted from 0."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def next(self) -> int:
+        """The index of the next region. Raises `UsageError` where there are no more."""
+        self.check_room(1)
+        return self.count
+
+    def check_room(self, number: int) -> None:
+        """Raise `UsageError` unless there are indexes for so many more regions."""
+        if self.count + number > MAX_REGIONS:
+            raise UsageError(f"this connection passed {self.count} regions already: open another one")
+
+    def check(self, index: int) -> None:
+        """Raise `UsageError` unless a region with this index was passed."""
+        if not 0 <= index < self.count:
+            raise UsageError(f"region {index}: this end passed {self.count} regions")
+
+
 class Transport(Closing, ABC):
     """One end of a connection; see the module for what it promises."""
 
@@ -103,9 +131,11 @@ class Transport(Closing, ABC):
 
     def __init__(self, options: TransportOptions = DEFAULT_OPTIONS) -> None:
         self.options = options
-        self.regions = RegionTable(options.max_regions)
+
+    @property
+    @abstractmethod
+    def regions(self) -> RegionTable:
         """The regions that the peer passed."""
-        self._regions_sent = 0
 
     @abstractmethod
     def send(self, parts: Sequence[BytesLike], *, tag: int | None = None, timeout_s: float | None = None) -> None:
@@ -113,6 +143,17 @@ class Transport(Closing, ABC):
 
         Raises `ConnectionLostError`, `DeadlineError`, `ClosedError`.
         """
+
+    @abstractmethod
+    def post(self, parts: Sequence[BytesLike], *, tag: int | None = None) -> None:
+        """Queue one message, and send what the peer takes now; later calls of `flush` and `send` send the rest.
+
+        The bytes are copied. It does not wait for the peer. Raises `ConnectionLostError`, `ClosedError`.
+        """
+
+    @abstractmethod
+    def flush(self, *, timeout_s: float | None = None) -> None:
+        """Send what was posted. Raises as `send`; after a `DeadlineError` the rest is still queued."""
 
     @abstractmethod
     def receive(self, *, timeout_s: float | None = None, allocate: Allocate | None = None) -> Received:
@@ -146,17 +187,6 @@ class Transport(Closing, ABC):
     def send_message(self, message: Message, *, timeout_s: float | None = None) -> None:
         """Send what a `ServerConnection` or `ClientConnection` gave."""
         self.send(message.parts, tag=message.tag, timeout_s=timeout_s)
-
-    def _next_region(self) -> int:
-        """The index of the next region that this end passes. Raises `UsageError` where there are no more."""
-        if self._regions_sent >= MAX_REGIONS:
-            raise UsageError(f"this connection passed {MAX_REGIONS} regions already: open another one")
-        return self._regions_sent
-
-    def _check_passed(self, index: int) -> None:
-        """Raise `UsageError` unless this end passed a region with this index."""
-        if not 0 <= index < self._regions_sent:
-            raise UsageError(f"region {index}: this end passed {self._regions_sent} regions")
 
 
 def allocated(allocate: Allocate | None, tag: int | None, length_bytes: int) -> memoryview | None:

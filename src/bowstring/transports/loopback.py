@@ -17,10 +17,12 @@ from bowstring.transports.base import (
     Allocate,
     Deadline,
     Received,
+    RegionIndexes,
     Transport,
     TransportOptions,
     allocated,
 )
+from bowstring.transports.regions import RegionTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +59,13 @@ class _Queue:
     def _can_take(self) -> bool:
         return self.is_broken or len(self.items) < self.limit
 
-    def put(self, item: _Item, deadline: Deadline) -> None:
+    def put(self, item: _Item, deadline: Deadline | None) -> None:
+        """Append an item, without a deadline at once, however many wait."""
         with self.changed:
-            ready = self.changed.wait_for(self._can_take, deadline.remaining_s())
+            ready = deadline is None or self.changed.wait_for(self._can_take, deadline.remaining_s())
             if self.is_broken:
                 raise ConnectionLostError("loopback: the peer is gone")
-            if not ready:
+            if deadline is not None and not ready:
                 raise deadline.error(f"loopback: sending while {self.limit} messages wait")
             self.items.append(item)
             self.changed.notify_all()
@@ -97,6 +100,8 @@ class LoopbackTransport(Transport):
 
     def __init__(self, outbound: _Queue, inbound: _Queue, options: TransportOptions = DEFAULT_OPTIONS) -> None:
         super().__init__(options)
+        self._regions = RegionTable(options.max_regions)
+        self._passed_regions = RegionIndexes()
         self._outbound = outbound
         self._inbound = inbound
         self._lock = threading.Lock()
@@ -109,31 +114,44 @@ class LoopbackTransport(Transport):
         return cls(one, other, options), cls(other, one, options)
 
     @property
+    def regions(self) -> RegionTable:
+        """The regions that the peer passed."""
+        return self._regions
+
+    @property
     def is_closed(self) -> bool:
         """Whether this end was closed, by `close` or after an error."""
         return self._is_closed
 
     def send(self, parts: Sequence[BytesLike], *, tag: int | None = None, timeout_s: float | None = None) -> None:
         """As `Transport.send`."""
-        self._put(_Parcel(tag, b"".join(parts)), timeout_s)
+        self._put(_Parcel(tag, b"".join(parts)), self.options.deadline(timeout_s))
+
+    def post(self, parts: Sequence[BytesLike], *, tag: int | None = None) -> None:
+        """As `Transport.post`."""
+        self._put(_Parcel(tag, b"".join(parts)), None)
+
+    def flush(self, *, timeout_s: float | None = None) -> None:  # noqa: ARG002 - of the contract
+        """As `Transport.flush`: nothing waits on this side."""
+        self._refuse_closed("flush")
 
     def send_region(self, region: Region, *, timeout_s: float | None = None) -> int:
         """As `Transport.send_region`: passes a duplicate of the descriptor."""
         with self._lock:
-            index = self._next_region()
+            index = self._passed_regions.next()
             passed = region.duplicate()
             try:
-                self._put(_Passed(index, passed), timeout_s)
+                self._put(_Passed(index, passed), self.options.deadline(timeout_s))
             except BowstringError:
                 passed.close()
                 raise
-            self._regions_sent += 1
+            self._passed_regions.count += 1
             return index
 
     def retire_region(self, index: int, *, timeout_s: float | None = None) -> None:
         """As `Transport.retire_region`."""
-        self._check_passed(index)
-        self._put(_Retired(index), timeout_s)
+        self._passed_regions.check(index)
+        self._put(_Retired(index), self.options.deadline(timeout_s))
 
     def receive(self, *, timeout_s: float | None = None, allocate: Allocate | None = None) -> Received:
         """As `Transport.receive`."""
@@ -163,10 +181,10 @@ class LoopbackTransport(Transport):
         self._inbound.end(discard=True)
         self.regions.close()
 
-    def _put(self, item: _Item, timeout_s: float | None) -> None:
+    def _put(self, item: _Item, deadline: Deadline | None) -> None:
         self._refuse_closed("send")
         try:
-            self._outbound.put(item, self.options.deadline(timeout_s))
+            self._outbound.put(item, deadline)
         except ConnectionLostError:
             self._refuse_closed("send")
             raise

@@ -36,7 +36,9 @@ def socket_name(address: object) -> bytes:
 
 
 def connect_socket(address: str, deadline: Deadline) -> socket.socket:
-    """A connected socket. Raises `ConnectionLostError` where nobody listens, `DeadlineError` where nobody accepts."""
+    """A connected socket. Raises `ConnectionLostError` where nobody listens, `DeadlineError` where nobody accepts,
+    `AccessDeniedError`.
+    """
     name = socket_name(address)
     try:
         connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -52,8 +54,10 @@ def connect_socket(address: str, deadline: Deadline) -> socket.socket:
                 if not deadline.remaining_s():
                     raise deadline.error(f"unix socket {address!r}: connecting") from None
             except OSError as error:
-                reason = f"nobody answers there ({error.strerror})"
-                raise ConnectionLostError(f"unix socket {address!r}: {reason}") from error
+                message = f"unix socket {address!r}: nobody answers there ({error.strerror})"
+                if isinstance(error, FileNotFoundError):
+                    raise ConnectionLostError(message, error, address) from error
+                raise translate_os_error(error, message, address) from error
             time.sleep(_RETRY_S)
 
 

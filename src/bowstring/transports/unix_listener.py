@@ -14,6 +14,7 @@ from bowstring.memory.closing import Closing
 from bowstring.transports.base import DEFAULT_OPTIONS, TransportOptions
 from bowstring.transports.unix import UnixTransport
 from bowstring.transports.unix_address import new_abstract_address, socket_name
+from bowstring.transports.unix_channel import UnixChannel
 
 _BACKLOG = 128
 _SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
@@ -59,27 +60,32 @@ class UnixListener(Closing):
         Raises `DeadlineError` where nobody came in time, `ClosedError`, `ResourceError`.
         """
         deadline = self.options.deadline(timeout_s)
-        while not self._is_closed:
-            try:
-                connected, _ = self._socket.accept()
-            except (BlockingIOError, ConnectionAbortedError):
-                descriptor = self._socket.fileno()
-                if descriptor < 0:  # closed by another thread
-                    break
-                poll = select.poll()
-                poll.register(descriptor, select.POLLIN)
-                if not poll.poll(deadline.remaining_s() * 1000):
-                    raise deadline.error(f"unix socket {self.address!r}: waiting for a connection") from None
-            except OSError as error:
-                if error.errno in _SHORT:
-                    raise translate_os_error(error, f"unix socket {self.address!r}: {error.strerror}") from error
-                break
-            else:
+        while True:
+            connected = self._accept()
+            if connected is not None:
                 try:
                     return UnixTransport(connected, self.options)
                 except ConnectionLostError:
                     continue
-        raise ClosedError(f"unix socket {self.address!r}: it does not listen any more")
+            descriptor = self._socket.fileno()
+            if descriptor < 0:  # closed by another thread
+                raise self._closed_error()
+            poll = select.poll()
+            poll.register(descriptor, select.POLLIN)
+            if not poll.poll(deadline.remaining_s() * 1000):
+                raise deadline.error(f"unix socket {self.address!r}: waiting for a connection")
+
+    def accept_channel(self) -> UnixChannel | None:
+        """The next connection, None if nobody waits for one. Peers of another user are turned away.
+
+        Raises `ClosedError`, `ResourceError`.
+        """
+        while (connected := self._accept()) is not None:
+            try:
+                return UnixChannel(connected, self.options)
+            except ConnectionLostError:
+                continue
+        return None
 
     def close(self) -> None:
         """Stop listening; connections go on. Who waits in `accept` in another thread gets a `ClosedError`.
@@ -100,6 +106,22 @@ class UnixListener(Closing):
         except OSError:
             pass
         self._socket.close()
+
+    def _accept(self) -> socket.socket | None:
+        """The next connection, of whoever it is; None if nobody waits for one."""
+        if self._is_closed:
+            raise self._closed_error()
+        try:
+            return self._socket.accept()[0]
+        except (BlockingIOError, ConnectionAbortedError):
+            return None
+        except OSError as error:
+            if error.errno in _SHORT:
+                raise translate_os_error(error, f"unix socket {self.address!r}: {error.strerror}") from error
+            raise self._closed_error() from error
+
+    def _closed_error(self) -> ClosedError:
+        return ClosedError(f"unix socket {self.address!r}: it does not listen any more")
 
     def _bind(self, name: bytes) -> None:
         if name.startswith(b"\0"):

@@ -1,0 +1,167 @@
+"""One thread for many descriptors: it calls those that are ready, and those whose time is over."""
+
+from __future__ import annotations
+
+import math
+import selectors
+import socket
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from bowstring.errors import translate_os_error
+from bowstring.memory.closing import Closing
+
+_JOIN_S = 5.0
+_RESOLUTION_S = 0.05
+
+
+class Handler(Protocol):
+    """What an event loop drives. Its methods are called in the loop's thread, and must not block."""
+
+    def fileno(self) -> int:
+        """The descriptor to wait for; the same as long as the handler is in the loop."""
+
+    @property
+    def interest(self) -> int:
+        """`selectors.EVENT_READ`, `selectors.EVENT_WRITE`, both or 0: what to wait for."""
+
+    @property
+    def deadline(self) -> float:
+        """When `expire` is to be called, by `time.monotonic`; `math.inf` for never."""
+
+    def handle(self, events: int) -> None:
+        """Do what is possible now, for a short time; what is left makes the descriptor ready again."""
+
+    def expire(self) -> None:
+        """The deadline is over."""
+
+    def close(self) -> None:
+        """The loop ends, or `handle` failed in an unexpected way."""
+
+
+class EventLoop(Closing):
+    """A thread that waits for the descriptors of its handlers. Raises `ResourceError` where descriptors are short.
+
+    Handlers are added and removed in the thread itself, or before `start`; other threads use `call`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._handlers: dict[Handler, int] = {}
+        self._calls: deque[Callable[[], None]] = deque()
+        self._next_expiry = math.inf
+        self._is_closed = False
+        try:
+            self._selector = selectors.DefaultSelector()
+            self._reader, self._writer = socket.socketpair()
+        except OSError as error:
+            raise translate_os_error(error, f"event loop: {error.strerror}") from error
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
+        self._selector.register(self._reader, selectors.EVENT_READ)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    @property
+    def descriptors(self) -> list[int]:
+        """All descriptors of the loop and its handlers."""
+        own = [self._reader.fileno(), self._writer.fileno()]
+        if hasattr(self._selector, "fileno"):
+            own.append(self._selector.fileno())
+        return own + [handler.fileno() for handler in list(self._handlers)]
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def call(self, action: Callable[[], None]) -> None:
+        """Have the loop's thread call `action` soon. From any thread."""
+        self._calls.append(action)
+        self._wake()
+
+    def add(self, handler: Handler) -> None:
+        """Drive a handler from now on."""
+        self._handlers[handler] = 0
+        self._update(handler)
+
+    def handle(self, handler: Handler, events: int) -> None:
+        """Call a handler as if its descriptor were ready."""
+        self._step(handler, partial(handler.handle, events))
+
+    def remove(self, handler: Handler) -> None:
+        """Drive a handler no longer; it is not closed."""
+        if self._handlers.pop(handler, 0):
+            self._selector.unregister(handler)
+
+    def close(self) -> None:
+        """End the thread, and close all handlers. Idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._wake()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(_JOIN_S)
+        for handler in list(self._handlers):
+            handler.close()
+        self._handlers.clear()
+        self._selector.close()
+        self._reader.close()
+        self._writer.close()
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            for key, events in self._selector.select(self._timeout_s()):
+                if key.data is None:
+                    self._reader.recv(1 << 12)
+                elif key.data in self._handlers:  # not removed by one that was called before
+                    self.handle(key.data, events)
+            while self._calls:
+                self._calls.popleft()()
+            if time.monotonic() >= self._next_expiry:
+                self._expire()
+
+    def _step(self, handler: Handler, action: Callable[[], None]) -> None:
+        """Call a handler's method. If it fails in an unexpected way, the handler is closed, and the others go on."""
+        try:
+            action()
+        except Exception:  # noqa: BLE001 - reported as the failure of a thread
+            threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), self._thread)))
+            self.remove(handler)
+            handler.close()
+        if handler in self._handlers:
+            self._update(handler)
+
+    def _expire(self) -> None:
+        """Call the handlers whose deadline is over, and find the next one. Deadlines may have moved away since."""
+        now = time.monotonic()
+        for handler in [handler for handler in self._handlers if handler.deadline <= now]:
+            if handler in self._handlers:
+                self._step(handler, handler.expire)
+        earliest = min((handler.deadline for handler in self._handlers), default=math.inf)
+        self._next_expiry = max(earliest, now + _RESOLUTION_S)
+
+    def _update(self, handler: Handler) -> None:
+        interest, before = handler.interest, self._handlers[handler]
+        if interest != before:
+            if not before:
+                self._selector.register(handler, interest, handler)
+            elif not interest:
+                self._selector.unregister(handler)
+            else:
+                self._selector.modify(handler, interest, handler)
+            self._handlers[handler] = interest
+        self._next_expiry = min(self._next_expiry, handler.deadline)
+
+    def _timeout_s(self) -> float | None:
+        if self._calls:
+            return 0.0
+        return None if self._next_expiry == math.inf else max(self._next_expiry - time.monotonic(), 0.0)
+
+    def _wake(self) -> None:
+        try:
+            self._writer.send(b"\0")
+        except OSError:  # the buffer is full: the loop wakes up in any case
+            pass
