@@ -29,16 +29,22 @@ def through_a_pipe(path: Path, *arguments: object) -> subprocess.CompletedProces
 
 
 def terminal(
-    width: int, *arguments: object, stdin_is_terminal: bool = False, stdout_is_terminal: bool = True
+    width: int,
+    *arguments: object,
+    stdin_is_terminal: bool = False,
+    stdout_is_terminal: bool = True,
+    stdout: int = subprocess.DEVNULL,
 ) -> tuple[int, str]:
-    """The exit status, and what a terminal of so many columns was sent."""
+    """The exit status, and what a terminal of so many columns was sent; `stdout` is standard output if that is not the
+    terminal.
+    """
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
     environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")}
     process = subprocess.Popen(
         [sys.executable, "-m", "bowstring", *map(str, arguments)],
         stdin=follower if stdin_is_terminal else subprocess.DEVNULL,
-        stdout=follower if stdout_is_terminal else subprocess.DEVNULL,
+        stdout=follower if stdout_is_terminal else stdout,
         stderr=follower,
         env={**environment, "TERM": "xterm"},
     )

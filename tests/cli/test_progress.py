@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +22,11 @@ COMMANDS = {
     "recovering": ["recover", "DATA", "TARGET"],
     "reading": ["anatomy", "DATA", "-o", "TARGET"],
 }
+TOTALS = {
+    "concatenating": "2 of 2 sources",
+    "recovering": r"of \d\.\d+ KiB",
+    "reading": "14 of 14 parts",
+}
 
 
 @pytest.mark.parametrize("what", COMMANDS)
@@ -30,6 +37,35 @@ def test_a_terminal_is_shown_how_far_the_work_is(tmp_path: Path, what: str) -> N
     assert status == 0
     assert what in shown
     assert "━" in shown
+    assert re.search(TOTALS.get(what, "10 of 10 record batches"), shown)
+    assert "?" not in re.sub(r"\x1b\[\?25[lh]", "", shown)
+
+
+@pytest.mark.parametrize(
+    ("name", "total"), [("x.csv", r"KiB of 1\.\d+ KiB"), ("x.parquet", "100 of 100 rows"), ("x.json", r"KiB of 2\.\d+ KiB")]
+)
+def test_other_formats_have_a_total_and_the_conversion_ends_with_a_line(tmp_path: Path, name: str, total: str) -> None:
+    source, target = write(tmp_path / "data.arrow", TABLE, 10), tmp_path / "target.arrow"
+    assert run_command("convert", source, tmp_path / name).returncode == 0
+    status, shown = terminal(100, "convert", tmp_path / name, target)
+    assert status == 0
+    assert re.search(total, shown)
+    assert shown.endswith(f"{target}: 100 rows, 2 columns\r\n")
+
+
+@pytest.mark.parametrize(
+    "command", [["cat", "DATA"], ["convert", "--to", "jsonl", "DATA", "-"]], ids=["cat", "convert"]
+)
+def test_a_bar_does_not_mix_with_what_the_reader_of_a_pipe_shows(tmp_path: Path, command: list[str]) -> None:
+    path = write(tmp_path / "data.arrow", TABLE, 10)
+    read, written = os.pipe()
+    try:
+        arguments = [path if word == "DATA" else word for word in command]
+        status, shown = terminal(100, *arguments, stdout_is_terminal=False, stdout=written)
+    finally:
+        os.close(read)
+        os.close(written)
+    assert (status, shown) == (0, "")
 
 
 def test_rows_on_a_terminal_have_no_bar_among_them(tmp_path: Path) -> None:

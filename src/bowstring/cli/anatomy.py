@@ -32,7 +32,7 @@ def anatomy(file: str | None, *, output: str | None, max_piped_bytes: int) -> No
     target = output or (f"{Path(file).stem}.anatomy.html" if is_path and file else "anatomy.html")
     name = Path(file).name if is_path and file else named(file)
     with binary_output(target, file) as out:
-        with progress("reading") as advance:
+        with progress("reading", "parts") as advance:
             page = anatomy_page(source, name, max_piped_bytes=max_piped_bytes, advance=advance).encode("utf-8")
         with sink_to(out) as sink:
             sink.write([page], len(page))

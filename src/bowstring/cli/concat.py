@@ -37,7 +37,7 @@ def concat(files: Sequence[str], *, target: str, kind: str | None, as_json: bool
     if as_json and target == "-":
         raise click.UsageError("--json and the data can't both go to standard output: give --output a path")
     as_stream = kind == "stream" or (kind is None and Path(target).suffix.lower() == _STREAM_ENDING)
-    with binary_output(target) as out, progress("concatenating") as advance:
+    with binary_output(target) as out, progress("concatenating", "sources") as advance:
         done = concat_files(_told(files, advance), out, as_stream, max_piped_bytes=max_piped_bytes)
     document = {
         "format_version": FORMAT_VERSION,

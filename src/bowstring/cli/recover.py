@@ -32,7 +32,7 @@ def recover(source: str, target: str, *, quick: bool, as_json: bool, show_all: b
     report goes to standard error where the data goes to standard output. Exit status 1 where something was dropped.
     What TARGET holds is sound, but damage that makes one value into another can't be seen: Arrow has no checksums.
     """
-    with binary_output(target, source) as out, progress("recovering") as advance:
+    with binary_output(target, source) as out, progress("recovering", "bytes") as advance:
         report = recover_data(given(source), out, not quick, max_piped_bytes=max_piped_bytes, advance=advance)
     shown = list(report.dropped if show_all else report.dropped[:_DROPPED_SHOWN])
     if as_json:

@@ -96,7 +96,7 @@ class Validator:
     batches. What a footer says of its batches is compared with them. Where a stream's framing is broken, what comes
     after it can't be read.
     `faults` raises nothing for malformed data, but `NotFoundError`, `ResourceError` and the like where there is none.
-    `advance(done, of)` is called after each batch, with `of` None for a stream.
+    `advance(done, of)` is called before the first batch of a file and after each batch, with `of` None for a stream.
     """
 
     def __init__(
@@ -153,6 +153,7 @@ class Validator:
             return _PatientReader(ready, None, self._limits)
 
     def _file(self, reader: FileReader) -> Iterator[Fault]:
+        self._report(reader.num_record_batches)
         yield from self._footer(reader)
         try:
             dictionaries = list(reader.known.wire.by_id.values())
@@ -177,7 +178,8 @@ class Validator:
                         check_batch(self._statistics, index, batch.columns)
                     except InvalidDataError as error:
                         yield _fault(error, (index, None, None))
-            self._told(reader.num_record_batches)
+            self.result.record_batches += 1
+            self._report(reader.num_record_batches)
 
     def _footer(self, reader: FileReader) -> Iterator[Fault]:
         """What no reader of columns needs: the version, custom metadata, and what it says of the batches."""
@@ -203,14 +205,14 @@ class Validator:
                 assert index is not None
                 yield from self._batch(index, found)
             if index is not None and reader.taken > index:
-                self._told(None)
+                self.result.record_batches += 1
+                self._report(None)
         for node in reader.nodes:
             for fault in self._dictionary(reader, node):
                 if fault.message not in self._messages:  # where it is used, it was told already
                     yield fault
 
-    def _told(self, of: int | None) -> None:
-        self.result.record_batches += 1
+    def _report(self, of: int | None) -> None:
         if self._advance is not None:
             self._advance(self.result.record_batches, of)
 

@@ -83,9 +83,11 @@ def dissected(
     bodies = _Bodies(walk, limits)
     cut = []
     for part in found:
-        cut.append(bodies.cut(part))
         if advance is not None and len(cut) % _TOLD_EVERY == 0:
             advance(len(cut), len(found))
+        cut.append(bodies.cut(part))
+    if advance is not None:
+        advance(len(found), len(found))
     parts = tuple(cut)
     inspection = bodies.inspection(parts)
     return Anatomy(

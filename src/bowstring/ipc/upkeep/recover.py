@@ -66,7 +66,8 @@ def recover(
     by ranges, some batches at a time: headers first, then bodies. A file becomes a file and a stream a stream; `sink`
     is what `new_file` takes, and not the source. Each batch is checked, with
     `full` every value of it, and then passed on as it is, not decoded. Messages are looked for behind what is damaged.
-    The schema says the features that sound messages use. `advance(done, of)` is called after each, in bytes.
+    The schema says the features that sound messages use. `advance(done, of)` is called at the beginning and after
+    each, in bytes.
 
     Raises `UsageError` if the source is the sink, by whatever path or link, `InvalidDataError` where there is no
     schema, neither at the beginning nor in a footer, `FormatMismatchError` for a foreign format, `LimitError` for more
@@ -78,6 +79,8 @@ def recover(
         whole = kept_whole(opened, max_piped_bytes) if isinstance(opened, PulledSource) else opened
         if isinstance(whole, MemorySource) and whole.position:
             whole = MemorySource(Memory(whole.memory.bytes[whole.position :]), whole.name)
+        if advance is not None:
+            advance(0, whole.size)
         salvage = Salvage(whole, limits)
         found = list(salvage.messages())
         judge = _FileJudge(salvage, found, full) if salvage.is_file else _StreamJudge(salvage, found, full)
