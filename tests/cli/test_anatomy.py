@@ -45,6 +45,16 @@ def test_a_damaged_file_is_drawn_and_that_is_no_failure(tmp_path: Path) -> None:
     assert b"the file is cut off" in page.read_bytes()
 
 
+@pytest.mark.parametrize(("quick", "told"), [([], "; 1 error in x.arrow\n"), (["--quick"], "KiB\n")])
+def test_an_error_in_a_value_is_told_when_the_page_is_written(
+    tmp_path: Path, quick: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "x.arrow", pa.table({"s": ["alpha", "bravo"]}))
+    path.write_bytes(path.read_bytes().replace(b"bravo", b"br\xffvo"))
+    assert main(["anatomy", str(path), "-o", str(tmp_path / "page.html"), *quick]) == 0
+    assert capsys.readouterr().out.endswith(told)
+
+
 def test_the_file_itself_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "x.arrow", TABLE)
     before = path.read_bytes()

@@ -42,7 +42,8 @@ def test_a_terminal_is_shown_how_far_the_work_is(tmp_path: Path, what: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "total"), [("x.csv", r"KiB of 1\.\d+ KiB"), ("x.parquet", "100 of 100 rows"), ("x.json", r"KiB of 2\.\d+ KiB")]
+    ("name", "total"),
+    [("x.csv", r"KiB of 1\.\d+ KiB"), ("x.parquet", "100 of 100 rows"), ("x.json", r"KiB of 2\.\d+ KiB")],
 )
 def test_other_formats_have_a_total_and_the_conversion_ends_with_a_line(tmp_path: Path, name: str, total: str) -> None:
     source, target = write(tmp_path / "data.arrow", TABLE, 10), tmp_path / "target.arrow"

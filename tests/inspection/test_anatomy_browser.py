@@ -318,11 +318,24 @@ def test_damage_is_told_and_its_place_is_shown(browser: Browser, tmp_path: Path)
     second = [part for part in bs.anatomy(bytes(raw)).parts if part.kind is Segment.RECORD_BATCH][1]
     raw[second.start + 8 : second.start + 40] = b"\xab" * 32
     with visit(browser, page_of(bytes(raw), tmp_path)) as seen:
-        assert "One thing is wrong" in seen.page.inner_text(".damage")
+        assert "1 error" in seen.page.inner_text(".damage")
         seen.page.click("[data-byte]")
         seen.page.wait_for_selector("#detail .warn")
         assert f"At byte {second.start:,}" in seen.page.inner_text("#detail .warn")
         assert "could not be read" in seen.page.inner_text("#detail h2")
+        assert seen.complaints == []
+
+
+def test_a_damaged_value_is_told_at_the_top_and_marked_on_the_map(browser: Browser, tmp_path: Path) -> None:
+    raw = three_batches()
+    at = raw.index(b"Grace")
+    with visit(browser, page_of(raw[:at] + b"\xff" + raw[at + 1 :], tmp_path)) as seen:
+        assert seen.page.title() == "Damaged: Anatomy of bytes"
+        assert seen.page.inner_text(".lede").startswith("A damaged Arrow file")
+        assert "record batch 0, column 'name': values[2]" in seen.page.inner_text(".damage")
+        seen.page.click(".damage [data-byte]")
+        seen.page.wait_for_selector("#detail .warn")
+        assert "values[2]" in seen.page.inner_text("#detail .warn")
         assert seen.complaints == []
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import html
+import io
 import json
 import re
 import subprocess
@@ -18,7 +20,9 @@ import pytest
 
 import bowstring as bs
 from bowstring.inspection.anatomy import packing
+from bowstring.inspection.anatomy.model import Segment
 from bowstring.inspection.anatomy.packing import PageLimits
+from bowstring.inspection.anatomy.page import drawn_page
 from bowstring.inspection.anatomy.words import MEANINGS
 from bowstring.ipc.bodies.compression import beginning
 from bowstring.ipc.codecs import compressor
@@ -136,9 +140,81 @@ def test_the_damage_is_on_the_page_with_its_byte() -> None:
     raw = small_file()
     text = bs.anatomy_page(raw[:-30])
     page = Page(text)
-    assert "wrong" in page.text
+    assert "1 error" in page.text
+    assert "A damaged Arrow file" in page.text
     assert "the file is cut off" in page.text
     assert re.search(r'data-byte="\d+"', text)
+    assert "damaged" not in Page(bs.anatomy_page(raw)).text
+
+
+def words_file() -> bytes:
+    """Two batches with strings, dictionary-encoded ones and lists of strings."""
+    batch = bs.record_batch(
+        {
+            "word": ["alpha", "bravo", "delta"],
+            "code": bs.array(["x", "y", "z"], bs.dictionary(bs.int32(), bs.string())),
+            "list": [["inner"], None, ["other"]],
+        }
+    )
+    sink = io.BytesIO()
+    with bs.new_file(sink, batch.schema) as writer:
+        writer.write(batch)
+        writer.write(batch)
+    return sink.getvalue()
+
+
+VALUE_ERRORS = {
+    "text that is not UTF-8": (b"bravo", b"br\xffvo", "data", r"record batch 1, column 'word': values\[1\]"),
+    "offsets that fall": (
+        np.array([0, 5, 10, 15], "<i4").tobytes(),
+        np.array([0, 9, 3, 15], "<i4").tobytes(),
+        "offsets",
+        r"record batch 1, column 'word': offsets\[2\]",
+    ),
+    "an index beyond the dictionary": (
+        np.array([0, 1, 2], "<i4").tobytes() + bytes(4),
+        np.array([0, 7, 2], "<i4").tobytes() + bytes(4),
+        "indices",
+        r"record batch 1, column 'code': indices\[1\]",
+    ),
+    "nested text that is not UTF-8": (
+        b"other",
+        b"oth\xffr",
+        "data",
+        r"record batch 1, column 'list' → item: values\[1\]",
+    ),
+    "dictionary values that are not UTF-8": (b"xyz", b"x\xffz", "dictionary", r"dictionary 0: values\[1\]"),
+}
+
+
+@pytest.mark.parametrize("what", VALUE_ERRORS)
+def test_an_error_in_values_is_on_the_page_with_the_byte_of_its_buffer(what: str) -> None:
+    before, after, role, message = VALUE_ERRORS[what]
+    raw = words_file()
+    at = raw.rindex(before)
+    damaged = raw[:at] + after + raw[at + len(before) :]
+    text, count = drawn_page(damaged)
+    assert (count, bs.anatomy(damaged).damages) == (1, ())
+    match = re.search(r'data-byte="(\d+)">[^<]*</button> <span>([^<]*)', text)
+    assert match is not None
+    assert re.match(message, html.unescape(match[2])), match[2]
+    assert "A damaged Arrow file" in text
+    anatomy = bs.anatomy(damaged)
+    part, start, stop, _, buffer = anatomy.leaf_at(int(match[1]))
+    if role == "dictionary":
+        assert part.kind is Segment.DICTIONARY_BATCH
+    else:
+        assert start <= at < stop
+        plan = anatomy.plans[part.plan]
+        assert plan.slots[buffer].role == role
+    assert drawn_page(damaged, full=False)[1] == 0
+
+
+def test_an_error_of_structure_is_on_the_page_once() -> None:
+    raw = bytearray(words_file())
+    second = [part for part in bs.anatomy(bytes(raw)).parts if part.kind is Segment.RECORD_BATCH][1]
+    raw[second.start + 8 : second.start + 40] = b"\xab" * 32
+    assert drawn_page(bytes(raw))[1] == len(bs.anatomy(bytes(raw)).damages) == 1
 
 
 def test_the_page_does_not_grow_with_the_data() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from bowstring.cli.streams import PATH, binary_output, given, max_piped_option, named, progress, sink_to
-from bowstring.inspection.anatomy.page import anatomy_page
+from bowstring.inspection.anatomy.page import drawn_page
 from bowstring.inspection.text import human_bytes, printable
 
 
@@ -20,8 +20,9 @@ from bowstring.inspection.text import human_bytes, printable
     type=PATH,
     help="Where to write the page, - for standard output; by default NAME.anatomy.html in the current folder.",
 )
+@click.option("--quick", is_flag=True, help="Check the structure only, not every value.")
 @max_piped_option
-def anatomy(file: str | None, *, output: str | None, max_piped_bytes: int) -> None:
+def anatomy(file: str | None, *, output: str | None, quick: bool, max_piped_bytes: int) -> None:
     """Draw an Arrow file or stream to scale, as one HTML page that needs no network.
 
     FILE is a path, or - for standard input; without it, standard input is read where it is no terminal. The page shows
@@ -33,8 +34,10 @@ def anatomy(file: str | None, *, output: str | None, max_piped_bytes: int) -> No
     name = Path(file).name if is_path and file else named(file)
     with binary_output(target, file) as out:
         with progress("reading", "parts") as advance:
-            page = anatomy_page(source, name, max_piped_bytes=max_piped_bytes, advance=advance).encode("utf-8")
+            html, errors = drawn_page(source, name, max_piped_bytes=max_piped_bytes, advance=advance, full=not quick)
+            page = html.encode("utf-8")
         with sink_to(out) as sink:
             sink.write([page], len(page))
     if target != "-":
-        click.echo(f"{printable(target)}: {human_bytes(len(page))}")
+        damage = f"; {errors:,} error{'' if errors == 1 else 's'} in {printable(name)}" if errors else ""
+        click.echo(f"{printable(target)}: {human_bytes(len(page))}{damage}")

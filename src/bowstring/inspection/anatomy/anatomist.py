@@ -81,7 +81,7 @@ def dissected(
     walk = Walk(source, is_file, limits, max_parts)
     found = list(walk.parts())
     bodies = _Bodies(walk, limits)
-    cut = []
+    cut: list[Part] = []
     for part in found:
         if advance is not None and len(cut) % _TOLD_EVERY == 0:
             advance(len(cut), len(found))

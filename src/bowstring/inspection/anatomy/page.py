@@ -19,10 +19,12 @@ from bowstring.errors import MissingExtraError
 from bowstring.inspection.anatomy.anatomist import MAX_PARTS, dissected, open_whole
 from bowstring.inspection.anatomy.model import Anatomy, Leaf, Segment
 from bowstring.inspection.anatomy.packing import PageLimits, packed
+from bowstring.inspection.anatomy.values import with_value_errors
 from bowstring.inspection.report import ColumnReport, FieldReport, Inspection
 from bowstring.inspection.text import human_bytes, percent, printable, share_of, shown_bytes
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.opening import MAX_PIPED_BYTES
+from bowstring.ipc.places.near import MemorySource
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -49,12 +51,26 @@ def anatomy_page(
     page_limits: PageLimits = DEFAULT_PAGE_LIMITS,
     advance: Callable[[int, int | None], None] | None = None,
 ) -> str:
-    """An Arrow file or stream drawn to scale, as the text of one HTML page that fetches nothing.
+    """An Arrow file or stream drawn to scale, as the text of one HTML page that fetches nothing; see `drawn_page`."""
+    return drawn_page(source, name, limits, max_piped_bytes, page_limits, advance)[0]
+
+
+def drawn_page(  # noqa: PLR0913 -- as `anatomy_page`
+    source: Any,
+    name: str | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    max_piped_bytes: int = MAX_PIPED_BYTES,
+    page_limits: PageLimits = DEFAULT_PAGE_LIMITS,
+    advance: Callable[[int, int | None], None] | None = None,
+    full: bool = True,
+) -> tuple[str, int]:
+    """The page of a file or stream, and how many errors it lists.
 
     `source`, `limits` and `max_piped_bytes` are what `bowstring.anatomy` takes, and so are the errors; `name` is what
     the page calls the source. The page carries the place of every message, buffer and padding byte, and of the data
     itself a bounded part (see `PageLimits`): it grows with the number of buffers, not with the size of the file.
-    `advance(done, of)` is called as messages are gone through.
+    `advance(done, of)` is called as messages are gone through. With `full` every value is validated, unless the source
+    is a URL, of which bodies are not fetched.
 
     Raises `MissingExtraError` where jinja2 is not installed.
     """
@@ -62,12 +78,15 @@ def anatomy_page(
     opened, is_file = open_whole(source, max_piped_bytes)
     try:
         found = dissected(opened, is_file, limits, MAX_PARTS, advance)
+        is_validated = full and isinstance(opened, MemorySource)
+        if full and isinstance(opened, MemorySource):
+            found = with_value_errors(found, opened, limits)
         title = printable(found.source if name is None else name, _NAME_CHARACTERS)
         data = packed(found, opened, title, page_limits)
     finally:
         opened.close()
     style, script = _asset("page.css"), "\n".join(map(_asset, _SCRIPTS))
-    return template.render(
+    html = template.render(
         title=title,
         form=found.format,
         style=style,
@@ -75,7 +94,7 @@ def anatomy_page(
         policy=f"{_POLICY}; style-src {_hash(style)}; script-src {_hash(script)}",
         data=data,
         summary=_summary(found),
-        facts=_facts(found),
+        facts=[*_facts(found), *([] if is_validated else [("Values", "not validated")])],
         damages=[
             (d.at, printable(d.message, _VALUE_CHARACTERS))
             for d in sorted(found.damages, key=lambda d: d.at)[:_DAMAGES_SHOWN]
@@ -88,6 +107,7 @@ def anatomy_page(
         schema=_schema(found.inspection),
         pairs=_pairs(found.inspection),
     )
+    return html, found.damage_count
 
 
 @cache
@@ -130,13 +150,14 @@ class Row:
 
 def _summary(found: Anatomy) -> str:
     size, inspection = human_bytes(found.total_bytes), found.inspection
+    article = "A damaged" if found.damage_count else "An"
     if inspection is None:
         tensors = sum(part.kind in (Segment.TENSOR, Segment.SPARSE_TENSOR) for part in found.parts)
         if tensors:
-            return f"An Arrow {found.format} of {size} with {_plural(tensors, 'tensor')}."
-        return f"An Arrow {found.format} of {size}, of which no schema can be read."
+            return f"{article} Arrow {found.format} of {size} with {_plural(tensors, 'tensor')}."
+        return f"{article} Arrow {found.format} of {size}, of which no schema can be read."
     batches, columns = _plural(inspection.batches.count, "record batch"), _plural(len(inspection.columns), "column")
-    rows, what = _plural(inspection.rows, "row"), f"An Arrow {found.format} of {size}"
+    rows, what = _plural(inspection.rows, "row"), f"{article} Arrow {found.format} of {size}"
     if found.is_shortened:
         return f"{what}, of which {rows} in {batches} are drawn; {columns}."
     return f"{what}: {rows} in {batches}, {columns}."
