@@ -127,14 +127,16 @@ def test_batches_that_do_not_fit_are_refused() -> None:
             writer.close()
     words = bs.record_batch({"s": ["a"]}).schema
     for columns, problem in (([bs.array([1])], "'s' is int64, its field says string"), ([], "a batch of 0 columns")):
-        writer = bs.CoalescingWriter(bs.new_stream(io.BytesIO(), words))
-        with pytest.raises(UsageError, match=problem):
+        with (
+            pytest.raises(UsageError, match=problem),
+            bs.CoalescingWriter(bs.new_stream(io.BytesIO(), words)) as writer,
+        ):
             writer.write(bs.RecordBatch(words, 1, columns))
-    writer = bs.CoalescingWriter(bs.new_stream(io.BytesIO(), schema))
-    with pytest.raises(UsageError, match="another schema"):
-        writer.write(bs.record_batch({"m": [1]}))
-    with pytest.raises(UsageError, match="min_rows 0"):
-        bs.CoalescingWriter(bs.new_stream(io.BytesIO(), schema), min_rows=0)
+    with bs.new_stream(io.BytesIO(), schema) as stream, bs.CoalescingWriter(stream) as writer:
+        with pytest.raises(UsageError, match="another schema"):
+            writer.write(bs.record_batch({"m": [1]}))
+        with pytest.raises(UsageError, match="min_rows 0"):
+            bs.CoalescingWriter(stream, min_rows=0)
 
 
 def columns_of(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:

@@ -17,6 +17,7 @@ from bowstring.layouts.array import Array
 from bowstring.layouts.base import place
 from bowstring.layouts.packed import BLOCK_ARRAYS, Packed, pack
 from bowstring.layouts.registry import layout_of
+from bowstring.memory.closing import warn_unclosed
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.build import array, record_batch
 
@@ -253,6 +254,11 @@ class CoalescingWriter(BatchWriter):
                 raise
             self._closed = True
             self._writer.close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True) and self._rows + self._waiting_rows:
+            rows = self._rows + self._waiting_rows
+            warn_unclosed(self, f"{self._writer.name}: unclosed CoalescingWriter: {rows} rows were not written")
 
     def abandon(self) -> None:
         """Stop writing, as the writer's `abandon`."""

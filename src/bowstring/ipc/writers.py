@@ -17,10 +17,10 @@ from bowstring.ipc import framing
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.schema_tables import write_pairs
-from bowstring.ipc.places.sinks import Sink
+from bowstring.ipc.places.sinks import PathSink, Sink, StoreSink
 from bowstring.ipc.statistics import Collector, with_statistics
 from bowstring.ipc.stream import EncodedMessage, Encoder
-from bowstring.memory.closing import Completing
+from bowstring.memory.closing import Completing, warn_unclosed
 from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.table import Table, unified_batches
 
@@ -83,6 +83,7 @@ class _Writer(BatchWriter):
         self._lock = RLock()
         self._closed = False
         self._has_begun = False
+        self._rows = -1  # until the writer is ready
 
     def _begin(self) -> None:
         """Write the schema, if it is not out: where fields may share dictionaries, it waits for the first batch."""
@@ -94,6 +95,11 @@ class _Writer(BatchWriter):
     def schema(self) -> Schema:
         """The schema of what is written."""
         return self._encoder.schema
+
+    @property
+    def name(self) -> str:
+        """The path of what is written, or what errors call it."""
+        return self._sink.name
 
     def write_table(self, table: Table) -> None:
         """Write the batches of a table; with `unify_dictionaries` their dictionaries are united first."""
@@ -120,6 +126,7 @@ class _Writer(BatchWriter):
             self._begin()
             for message in messages:
                 self._put(message)
+            self._rows += batch.num_rows
 
     def _put(self, message: EncodedMessage) -> tuple[int, int]:
         """Write a message; where it begins, and the length of its framed metadata."""
@@ -165,8 +172,12 @@ class _Writer(BatchWriter):
         return f"<bowstring.{type(self).__name__}: {state}>"
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
-            self.abandon()
+        if getattr(self, "_closed", True):
+            return
+        self.abandon()
+        if self._rows >= 0:
+            state = "were not written" if isinstance(self._sink, PathSink | StoreSink) else "have no end behind them"
+            warn_unclosed(self, f"{self.name}: unclosed {type(self).__name__}: {self._rows} rows {state}")
 
 
 class StreamWriter(_Writer):
@@ -176,6 +187,7 @@ class StreamWriter(_Writer):
         super().__init__(sink, encoder)
         if not encoder.may_share_dictionaries:
             self._begin()
+        self._rows = 0
 
     def _end(self) -> None:
         end = self._end_of_stream
@@ -198,12 +210,14 @@ class FileWriter(_Writer):
         sink.write([framing.FILE_START], len(framing.FILE_START))
         if not encoder.may_share_dictionaries:
             self._begin()
+        self._rows = 0
 
     def _go_on(self, sink: Sink, encoder: Encoder, pairs: Metadata, blocks: dict[str, list[Block]]) -> None:
         """Begin behind the messages of a file that has these blocks."""
         super().__init__(sink, encoder)
         self._has_begun = True
         self._pairs, self._blocks = pairs, blocks
+        self._rows = 0
 
     def collect_statistics(self, columns: Sequence[str | int] | None = None, distinct: bool = False) -> None:
         """Have the footer say how many rows each batch has, where it lies, and of columns nulls, minimum and maximum.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,11 @@ def closed_on_failure(held: Closable) -> Iterator[None]:
     except BaseException:
         held.close()
         raise
+
+
+def warn_unclosed(owner: object, message: str) -> None:
+    """Emit the `ResourceWarning` for an object that is finalised without having been closed."""
+    warnings.warn(message, ResourceWarning, stacklevel=3, source=owner)
 
 
 class Closing:

@@ -35,7 +35,7 @@ from bowstring.errors import (
     UsageError,
     translate_os_error,
 )
-from bowstring.memory.closing import Closing
+from bowstring.memory.closing import Closing, warn_unclosed
 from bowstring.memory.descriptors import (
     CAREFUL_BYTES,
     IOV_MAX,
@@ -359,7 +359,9 @@ class RegionWriter(Closing):
             os.close(descriptor)
 
     def __del__(self) -> None:
-        self.close()
+        if getattr(self, "_descriptor", -1) >= 0:
+            self.close()
+            warn_unclosed(self, f"region {self.name!r}: unclosed RegionWriter: {self._length_bytes} bytes are dropped")
 
     def __repr__(self) -> str:
         return f"<RegionWriter {self.name!r}: {self._length_bytes} bytes, {'closed' if self.closed else 'open'}>"
@@ -430,7 +432,9 @@ class RegionBuilder(Closing):
             os.close(descriptor)
 
     def __del__(self) -> None:
-        self.close()
+        if getattr(self, "_descriptor", -1) >= 0:
+            self.close()
+            warn_unclosed(self, f"region {self.name!r}: unclosed RegionBuilder: {self.size_bytes} bytes are dropped")
 
     def __repr__(self) -> str:
         return f"<RegionBuilder {self.name!r}: {self.size_bytes} bytes, {'closed' if self._descriptor < 0 else 'open'}>"

@@ -16,7 +16,7 @@ from bowstring.ipc import framing
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.places.sinks import sink_for
 from bowstring.ipc.places.sources import in_order
-from bowstring.memory.closing import Closing, Completing
+from bowstring.memory.closing import Closing, Completing, warn_unclosed
 from bowstring.tensors.metadata import AnyTensor, encode, read_body, read_header
 
 TENSOR_ALIGNMENT = 64
@@ -128,6 +128,7 @@ class TensorWriter(Completing):
         self._sink = sink_for(sink)
         self._alignment = alignment
         self._lock = RLock()
+        self._count = 0
         self._closed = False
 
     def write(self, tensor: AnyTensor) -> int:
@@ -142,6 +143,7 @@ class TensorWriter(Completing):
             head = framing.framed(message.metadata, self._sink.position, self._alignment)
             size_bytes = len(head) + message.body_bytes
             self._sink.write([head, *message.parts], size_bytes)
+            self._count += 1
             return size_bytes
 
     def close(self) -> None:
@@ -164,6 +166,11 @@ class TensorWriter(Completing):
             if not self._closed:
                 self._closed = True
                 self._sink.abandon()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            self.abandon()
+            warn_unclosed(self, f"{self._sink.name}: unclosed TensorWriter: {self._count} tensors were not written")
 
 
 def open_tensors(source: Any, limits: Limits = DEFAULT_LIMITS) -> TensorReader:

@@ -25,8 +25,9 @@ _RESERVED_AT_ONCE = 1 << 25
 
 
 class Sink(Protocol):
-    """Takes bytes in order."""
+    """Takes bytes in order. `name` is what errors and warnings call it."""
 
+    name: str
     position: int
 
     def write(self, parts: Sequence[Any], size_bytes: int) -> None:
@@ -199,10 +200,11 @@ class PathSink(VectorSink):
 class ObjectSink:
     """A file object with `write`; large pieces are handed over as they are."""
 
-    __slots__ = ("_file", "_held", "position")
+    __slots__ = ("_file", "_held", "name", "position")
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: Any, name: str | None = None) -> None:
         self._file = file
+        self.name = name_of(file) if name is None else name
         self._held = bytearray()
         self.position = 0
 
@@ -235,7 +237,7 @@ class ObjectSink:
             except TypeError as error:
                 raise UsageError(f"expected a binary file object to write to: {error}") from None
             except Exception as error:
-                raise fault(error, name_of(self._file), "written") from error
+                raise fault(error, self.name, "written") from error
             if written is None or not isinstance(written, int) or written >= len(view):
                 return
             view = view[written:]
@@ -247,7 +249,7 @@ class ObjectSink:
             try:
                 self._file.flush()
             except Exception as error:
-                raise fault(error, name_of(self._file), "written") from error
+                raise fault(error, self.name, "written") from error
 
     def abandon(self) -> None:
         """Forget what was gathered; what is written stays."""
@@ -274,7 +276,7 @@ class StoreSink(ObjectSink):
     __slots__ = ("_upload",)
 
     def __init__(self, upload: stores.Upload) -> None:
-        super().__init__(upload)
+        super().__init__(upload, upload.path)
         self._upload = upload
 
     def finish(self) -> None:

@@ -121,7 +121,7 @@ class Upload:
 
     def __init__(self, files: Any, path: str) -> None:
         self._files = files
-        self._path = path
+        self.path = path
         self._is_memory = "memory" in files.protocol
         self._file: Any = io.BytesIO() if self._is_memory else opened(files, path, "wb", autocommit=False)
         self._is_open = True
@@ -136,12 +136,12 @@ class Upload:
         self._is_open = False
         try:
             if self._is_memory:
-                self._files.pipe_file(self._path, self._file.getvalue())
+                self._files.pipe_file(self.path, self._file.getvalue())
             else:
                 self._file.close()
                 self._file.commit()
         except Exception as error:
-            raise fault(error, self._path, "written", self._path) from error
+            raise fault(error, self.path, "written", self.path) from error
 
     def discard(self) -> None:
         """Drop it, where that can be done."""
