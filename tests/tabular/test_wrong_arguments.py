@@ -16,6 +16,13 @@ TABLE = bs.Table.from_batches([BATCH])
 NONSENSE = (None, 3, "x", b"x", object())
 HALF: Any = 0.5
 TABLES: list[Any] = [bs.table]
+
+
+def _write(call: Callable[[bs.StreamWriter], object]) -> None:
+    with bs.new_stream(io.BytesIO(), BATCH.schema) as writer:
+        call(writer)
+
+
 CALLS: dict[str, Callable[[Any], Any]] = {
     "table": bs.table,
     "record_batch": bs.record_batch,
@@ -47,8 +54,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "concat_tables": lambda it: bs.concat_tables([it]),
     "new_stream": lambda it: bs.new_stream(io.BytesIO(), it),
     "new_file": lambda it: bs.new_file(io.BytesIO(), it),
-    "write": lambda it: bs.new_stream(io.BytesIO(), BATCH.schema).write(it),
-    "write_table": lambda it: bs.new_stream(io.BytesIO(), BATCH.schema).write_table(it),
+    "write": lambda it: _write(lambda writer: writer.write(it)),
+    "write_table": lambda it: _write(lambda writer: writer.write_table(it)),
     "reader[]": lambda it: bs.open_file(samples.as_file(BATCH))[it],
 }
 
