@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import os
 import secrets
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,24 +27,21 @@ from bowstring.memory.region import Region
 from bowstring.serving.keeping import DEFAULT_TTL_S, Keeper, KeeperKey
 from bowstring.serving.processes import Process
 from bowstring.serving.storing import store
+from bowstring.spark.batch_size import drop_padding, pad_wide_rows, without_size_check
 from bowstring.spark.batches import write_rows
-from bowstring.spark.session import BEST_MAX_BYTES_PER_BATCH
 from bowstring.spark.types import arrow_schema
 from bowstring.tabular.table import Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 _RESULT = "partition int, attempt long, host string, is_here boolean, rows long, nbytes long, uri string"
 _LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
-_MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 _KEEPER_S = 120.0
 """How long a task waits for its keeper, which a busy host may take a while to start."""
 
 _keys: dict[Process, KeeperKey] = {}
-_changed: dict[tuple[int, str], tuple[int, str | None]] = {}
-_setting = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +144,10 @@ def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TT
     dataset = f"{name or 'data'}-{secrets.token_hex(8)}"
     key = _keeper_key(ttl_s)
     try:
-        with _set(spark, _MAX_BYTES, str(BEST_MAX_BYTES_PER_BATCH)):
-            job = _numbered(df).mapInArrow(_writer(dataset, key, schema), _RESULT)
+        frame = _numbered(df)
+        padded = pad_wide_rows(frame)
+        job = (padded or frame).mapInArrow(_writer(dataset, key, schema), _RESULT)
+        with nullcontext() if padded is None else without_size_check(job):
             rows = sorted(job.collect(), key=lambda row: row.partition)
         _commit(dataset, key, {row.partition: row.attempt for row in rows if row.is_here and row.uri is not None})
         partitions = [Partition(r.partition, r.uri, r.host, r.rows, r.nbytes) for r in rows]
@@ -175,27 +173,6 @@ def _keeper_key(ttl_s: float) -> KeeperKey:
     if key is None:
         key = _keys[owner] = KeeperKey.new()
     return replace(key, ttl_s=ttl_s)
-
-
-@contextmanager
-def _set(spark: SparkSession, setting: str, value: str) -> Iterator[None]:
-    """Change a setting while any thread publishes from this session; the last one puts back what the first found."""
-    place = (id(spark), setting)
-    with _setting:
-        users, before = _changed.get(place) or (0, spark.conf.get(setting, None))
-        spark.conf.set(setting, value)
-        _changed[place] = (users + 1, before)
-    try:
-        yield
-    finally:
-        with _setting:
-            users, before = _changed.pop(place)
-            if users > 1:
-                _changed[place] = (users - 1, before)
-            elif before is None:
-                spark.conf.unset(setting)
-            else:
-                spark.conf.set(setting, before)
 
 
 def _put_empty(dataset: str, schema: Schema, key: KeeperKey) -> Partition:
@@ -241,9 +218,8 @@ def _writer(dataset: str, key: KeeperKey, schema: Schema) -> Callable[[Iterator[
         context = TaskContext.get()
         assert context is not None
         partition, attempt = context.partitionId(), context.taskAttemptId()
-        region, rows = _written(
-            (batch.select(range(len(schema))) for batch in batches), schema, f"{dataset}/{partition}"
-        )
+        own_rows = (drop_padding(batch).select(range(len(schema))) for batch in batches)
+        region, rows = _written(own_rows, schema, f"{dataset}/{partition}")
         uri = None
         if region is not None:
             with region, Keeper.open(key, timeout_s=_KEEPER_S) as keeper:

@@ -23,11 +23,8 @@ from bowstring.spark.java import use_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BEST_MAX_BYTES_PER_BATCH = 2147483647
-"""The one value of spark.sql.execution.arrow.maxBytesPerBatch that spares the JVM from sizing every row."""
 MAX_RECORDS_PER_BATCH = 65_536
-"""Rows a batch, since nothing else bounds a batch then: a string column ends at 2 GiB, so at 32 KiB a row on
-average."""
+"""Rows per batch; Spark's own default makes small batches of narrow rows."""
 
 _LAUNCHERS = ("spark-submit", "spark-class", "SparkSubmit")
 _END_S = 5.0
@@ -135,7 +132,6 @@ def _settings(master: str) -> dict[str, str | int | bool]:
     log4j.write_text(_QUIET_LOG4J)
     settings: dict[str, str | int | bool] = {
         "spark.sql.execution.arrow.pyspark.enabled": True,
-        "spark.sql.execution.arrow.maxBytesPerBatch": BEST_MAX_BYTES_PER_BATCH,
         "spark.sql.execution.arrow.maxRecordsPerBatch": MAX_RECORDS_PER_BATCH,
         "spark.sql.timeType.enabled": True,
         "spark.driver.memory": f"{_driver_memory_mb()}m",

@@ -1,0 +1,214 @@
+"""How many bytes are in the batches that Spark sends to Python."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import bowstring as bs
+from bowstring.spark import publish
+from bowstring.spark.batch_size import MAX_BATCH_BYTES, pad_wide_rows, without_size_check
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+JOB = Path(__file__).with_name("wide_rows_job.py")
+MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+MAX_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+WIDE = "if(id % 7 = 3, null, repeat('é', cast(id * id % 5000 as int)))"
+
+
+@contextmanager
+def setting(spark: SparkSession, name: str, value: int) -> Iterator[None]:
+    before = spark.conf.getAll.get(name)
+    spark.conf.set(name, str(value))
+    try:
+        yield
+    finally:
+        spark.conf.unset(name) if before is None else spark.conf.set(name, before)
+
+
+def numbered(frame: DataFrame) -> DataFrame:
+    return frame.toDF(*map(str, range(len(frame.columns))))
+
+
+@pytest.mark.spark
+def test_no_wide_rows_exhaust_the_memory_of_the_jvm(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(JOB), str(tmp_path / "files")], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    reports = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [report["rows"] for report in reports] == [3200, 3200, 154, 10_000, 30_000, 3000, 100_000, 3200]
+    for report in reports:
+        assert report["max_bytes"] < 1.05 * MAX_BATCH_BYTES + report["row_bytes"], report
+
+
+def test_padded_frames_are_published_without_their_padding(spark: SparkSession) -> None:
+    frame = spark.range(0, 4000, 1, 3).selectExpr(
+        "id", f"{WIDE} as a", "string(id) as `b.c`", "-id as a", f"{WIDE} as d"
+    )
+    with setting(spark, MAX_RECORDS, 65_536):
+        padded = pad_wide_rows(numbered(frame))
+        assert padded is not None
+        assert padded.count() > 2 * frame.count()
+        with publish(frame) as published, bs.connect(published) as dataset:
+            table = dataset.read_all()
+    assert table.schema == published.schema
+    assert pa.table(table).equals(frame.toArrow())
+
+
+def test_padding_keeps_batches_of_wide_strings_small(spark: SparkSession) -> None:
+    frame = spark.range(0, 600, 1, 1).selectExpr("id", "if(id % 2 = 0, repeat('x', 1000000), null) as s")
+    with setting(spark, MAX_RECORDS, 10_000), publish(frame) as published, bs.connect(published) as dataset:
+        sizes = [(batch.num_rows, batch.nbytes) for batch in dataset]
+    assert sum(rows for rows, _ in sizes) == 600
+    assert max(nbytes for _, nbytes in sizes) < MAX_BATCH_BYTES + 1_100_000
+    assert len(sizes) == 5
+
+
+def test_batches_of_narrow_rows_are_as_long_as_the_row_limit_allows(spark: SparkSession) -> None:
+    frame = spark.range(0, 70_000, 1, 1).selectExpr("id", "concat('name ', id) as s", "id * 0.5D as x")
+    with setting(spark, MAX_RECORDS, 65_536), publish(frame) as published, bs.connect(published) as dataset:
+        assert [batch.num_rows for batch in dataset] == [65_536, 4464]
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ("id, double(id) as x, decimal(id) as d, id > 3 as b, date '2024-01-01' as day, null as n", "same"),
+        ("named_struct('x', id, 'y', named_struct('z', float(id))) as s", "same"),
+        ("id, string(id) as s, id > 1 as b", "padded"),
+        ("id, binary(string(id)) as b", "checked"),
+        ("id, array(float(id)) as v", "checked"),
+        ("id, string(id) as s, named_struct('s', string(id)) as t", "checked"),
+        ("map(id, id) as m", "checked"),
+        (", ".join(f"string(id) as s{i}" for i in range(51)), "checked"),
+        (", ".join(f"id as s{i}" for i in range(51)), "same"),
+        (", ".join(f"id as s{i}" for i in range(100)), "checked"),
+    ],
+)
+def test_only_narrow_columns_do_without_sparks_check(spark: SparkSession, columns: str, expected: str) -> None:
+    frame = numbered(spark.sql(f"select {columns} from range(3)"))
+    with setting(spark, MAX_RECORDS, 65_536):
+        padded = pad_wide_rows(frame)
+    if expected == "checked":
+        assert padded is None
+    elif expected == "same":
+        assert padded is frame
+    else:
+        assert padded is not None
+        assert padded.columns == [*frame.columns, "is_row"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_unchecked"),
+    [(MAX_RECORDS, 0, False), (MAX_RECORDS, 65_537, False), (MAX_BYTES, 1 << 20, False), (MAX_BYTES, 2**31 - 1, True)],
+)
+def test_settings_of_the_user_count_more(spark: SparkSession, name: str, value: int, is_unchecked: bool) -> None:
+    with setting(spark, name, value):
+        assert (pad_wide_rows(numbered(spark.range(1))) is not None) == is_unchecked
+
+
+def test_a_byte_limit_of_the_user_limits_published_batches(spark: SparkSession) -> None:
+    frame = spark.range(0, 2000, 1, 1).selectExpr("id", "repeat('x', 100) as s")
+    with (
+        setting(spark, MAX_RECORDS, 10_000),
+        setting(spark, MAX_BYTES, 20_000),
+        publish(frame) as published,
+        bs.connect(published) as dataset,
+    ):
+        assert max(batch.nbytes for batch in dataset) < 22_000
+
+
+def pass_on(batches: Iterator[Any]) -> Iterator[Any]:
+    yield from batches
+
+
+def applied(spark: SparkSession, source: str) -> DataFrame:
+    """A frame whose plan has a Python node of its own."""
+    from pyspark.sql import functions as f
+
+    frame = spark.range(3)
+    mapped = frame.mapInArrow(pass_on, "id long")
+    match source:
+        case "mapInArrow":
+            return mapped
+        case "mapInPandas":
+            return frame.mapInPandas(pass_on, "id long").groupBy("id").count()
+        case "a function":
+            return frame.select(f.udf(abs, "long")("id"))
+        case "a subquery":
+            return frame.where(f.col("id") > mapped.agg(f.max("id")).scalar())
+        case "groups":
+            return frame.groupBy("id").applyInArrow(lambda table: table, "id long")
+        case "pairs of groups":
+            groups = frame.groupBy("id")
+            return groups.cogroup(groups).applyInArrow(lambda left, _: left, "id long")
+        case "a cache":
+            return mapped.cache()
+    return spark.createDataFrame(mapped.rdd, "id long")
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["mapInArrow", "mapInPandas", "a function", "a subquery", "groups", "pairs of groups", "a cache", "an RDD"],
+)
+def test_other_python_nodes_keep_sparks_check(spark: SparkSession, source: str) -> None:
+    frame = applied(spark, source)
+    with without_size_check(frame.mapInArrow(pass_on, frame.schema)):
+        assert spark.sparkContext.getLocalProperty(MAX_BYTES) is None
+    frame.unpersist()
+
+
+def test_the_check_is_skipped_in_the_current_thread_alone(spark: SparkSession) -> None:
+    seen: dict[str, Any] = {}
+
+    def look() -> None:
+        seen["thread"] = spark.sparkContext.getLocalProperty(MAX_BYTES)
+        seen["settings"] = spark.conf.getAll.get(MAX_BYTES)
+
+    with without_size_check(spark.range(1).mapInArrow(pass_on, "id long")):
+        assert spark.sparkContext.getLocalProperty(MAX_BYTES) == "2147483647"
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join()
+    assert seen == {"thread": None, "settings": None}
+    assert spark.sparkContext.getLocalProperty(MAX_BYTES) is None
+
+
+def test_another_thread_sees_no_setting_change_while_one_publishes(spark: SparkSession) -> None:
+    is_over = threading.Event()
+    settings: list[dict[str, str]] = []
+
+    def watch() -> None:
+        while not is_over.is_set():
+            settings.append(spark.conf.getAll)
+
+    before = spark.conf.getAll
+    thread = threading.Thread(target=watch)
+    thread.start()
+    frame = spark.range(0, 2, 1, 2).selectExpr("id", "java_method('java.lang.Thread', 'sleep', 300L) as s")
+    try:
+        with publish(frame) as published:
+            assert published.num_rows == 2
+    finally:
+        is_over.set()
+        thread.join()
+    assert len(settings) > 1
+    assert all(seen == before for seen in settings)
+
+
+def test_a_session_of_bowstring_leaves_the_byte_limit_to_spark(spark: SparkSession) -> None:
+    assert MAX_BYTES not in spark.conf.getAll
