@@ -17,11 +17,13 @@ import pytest
 
 import bowstring as bs
 from bowstring.dissociated.uri import parse_uri
-from bowstring.serving.addresses import ERROR_DATA, FREE_DATA, WANT_DATA
+from bowstring.serving.addresses import ERROR_DATA, FREE_DATA, WANT_DATA, uri_for
+from bowstring.serving.keeping import Keeper, KeeperKey
 from bowstring.serving.server import ServerOptions
 from bowstring.transports.unix import UnixTransport
 from bowstring.transports.unix_address import socket_name
 from bowstring.transports.unix_channel import FRAME, MAGIC
+from bowstring.transports.unix_listener import UnixListener
 from tests.serving.other_process import Other
 from tests.waiting import soon
 
@@ -38,6 +40,13 @@ batch = bs.record_batch({f"c{i}": np.arange(1) for i in range(1000)})
 server = bs.serve({"t": bs.Table.from_batches([batch] * count)})
 say(server.uri("t"))
 while True: hear(); say([session._connection.leases.outstanding for session in server._clients])
+"""
+CONNECT = """
+import bowstring as bs, bowstring.serving.client
+say(None); hear()
+try: bs.connect(uri, timeout_s=20)
+except Exception as error: say(type(error))
+hear()
 """
 GIGABYTES = 3 << 30
 
@@ -101,6 +110,45 @@ def test_a_message_of_gigabytes_takes_no_memory_of_the_server(kind: int, tag: in
                 pytest.fail("the server receives the message")
         assert bs.connect(uri).read_all().num_rows == 1000
         assert status(other.process.pid, "RssAnon") - before < 20_000  # KiB
+
+
+def test_a_message_of_gigabytes_takes_no_memory_of_the_host_agent() -> None:
+    key = KeeperKey.new()
+    with Keeper.open(key) as keeper, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connected:
+        pid = keeper.status()["pid"]
+        before = status(pid, "RssAnon")
+        connected.connect(socket_name(key.address))
+        connected.settimeout(20)
+        with suppress(ConnectionError):
+            connected.sendall(head(1, 3, GIGABYTES))
+            for _ in range(200):
+                connected.sendall(bytes(1 << 20))
+            pytest.fail("the agent receives the message")
+        assert keeper.status()["pid"] == pid
+        assert status(pid, "RssAnon") - before < 20_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "tag"),
+    [(1, ERROR_DATA), (1, 1 << 56 | 1), (1, 1 << 40), (1, 2 << 56), (0, 0), (3, 0)],
+    ids=["error", "addresses", "reserved", "unknown", "plain", "retire"],
+)
+def test_a_message_of_gigabytes_takes_no_memory_of_a_client(kind: int, tag: int) -> None:
+    with UnixListener() as listener, Other(CONNECT, uri=uri_for(listener.address, "t")) as other:
+        other.hear()
+        before = status(other.process.pid, "RssAnon")
+        other.tell(None)
+        with listener.accept(timeout_s=20) as server:
+            server.receive(timeout_s=20)
+            connected = server._channel._socket
+            with suppress(ConnectionError, BlockingIOError):
+                connected.setblocking(True)
+                connected.sendall(head(kind, tag, GIGABYTES))
+                for _ in range(200):
+                    connected.sendall(bytes(1 << 20))
+                pytest.fail("the client receives the message")
+        assert issubclass(other.hear(), bs.BowstringError)
+        assert status(other.process.pid, "RssAnon") - before < 20_000
 
 
 def test_a_client_that_holds_addresses_frees_no_more_than_it_holds() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import select
 import struct
 import subprocess
 import sys
@@ -398,6 +399,28 @@ def test_the_addresses_of_empty_buffers_are_at_the_end_of_their_region(server: b
         with pytest.raises(DeadlineError):
             client.receive(timeout_s=0.3)
         assert not len(client.regions), "the region is not retired: the server takes something for lent"
+
+
+def test_a_connection_with_a_message_that_nobody_asked_for_is_not_used_again(server: bs.Server) -> None:
+    with bs.connect(server.uri("t")) as data:
+        data.read_all()
+        (session,) = server._clients
+        server._loop.call(lambda: session._channel.submit((b"unasked",)))
+        server._loop.call(lambda: server._loop.handle(session, 0))
+        (link,) = data._links
+        assert soon(lambda: select.select([link.transport], [], [], 0)[0])
+        assert data.read_all() == example()
+        assert link not in data._links
+
+
+def test_a_server_that_left_is_a_connection_that_is_refused(server: bs.Server, tmp_path: Path) -> None:
+    uri = server.uri("t")
+    server.close()
+    with pytest.raises(ConnectionRefusedError, match="nobody answers there") as caught:
+        bs.connect(uri)
+    assert isinstance(caught.value, ConnectionLostError)
+    with pytest.raises(ConnectionLostError, match="nobody answers there"):
+        bs.connect(f"unix:{tmp_path}/missing?want_data=1&ticket=t")
 
 
 def test_a_deadline_is_positive(server: bs.Server) -> None:

@@ -10,6 +10,7 @@ import resource
 import socket
 import struct
 import tempfile
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 
@@ -26,6 +27,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import no_descriptor_left, open_descriptors
+from bowstring.testing.protocol_conformance import in_thread
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.unix import UnixTransport
 
@@ -313,3 +315,63 @@ def test_a_body_is_not_copied_on_the_sending_side() -> None:
         finally:
             tracemalloc.stop()
         assert one.is_closed
+
+
+def test_a_steady_slow_transfer_may_take_longer_than_the_deadline(peer: Peer) -> None:
+    hostile, transport = peer
+    hostile.settimeout(20)
+    body, step_bytes = bytes(32 << 20), 1 << 20
+    data = frame(1, 5, body)
+
+    def send_slowly() -> None:
+        for start in range(0, len(data), step_bytes):
+            time.sleep(0.05)
+            hostile.sendall(data[start : start + step_bytes])
+
+    begin = time.monotonic()
+    with in_thread(send_slowly) as raised:
+        assert transport.receive(timeout_s=1.0).data == body
+    assert not raised
+    assert time.monotonic() - begin > 1.0, "the transfer is too fast for this test"
+
+    def receive_slowly() -> None:
+        left = len(data)
+        while left:
+            time.sleep(0.05)
+            left -= len(hostile.recv(min(left, step_bytes), socket.MSG_WAITALL))
+
+    with in_thread(receive_slowly) as raised:
+        begin = time.monotonic()
+        transport.send([body], tag=5, timeout_s=1.0)
+        assert time.monotonic() - begin > 1.0, "the transfer is too fast for this test"
+    assert not raised
+
+
+def test_a_transfer_that_stalls_ends_at_the_deadline(peer: Peer) -> None:
+    hostile, transport = peer
+    send(hostile, frame(1, 5, bytes(1000))[:500])
+    with pytest.raises(DeadlineError, match="in the middle of a frame: nothing within"):
+        transport.receive(timeout_s=0.1)
+    send(hostile, bytes(524))
+    assert len(transport.receive().data) == 1000
+    with pytest.raises(DeadlineError, match="bytes before the end: nothing within"):
+        transport.send([bytes(8 << 20)], timeout_s=0.1)
+    assert transport.is_closed
+
+
+def test_what_is_posted_to_a_peer_that_does_not_read_is_sent_later(peer: Peer) -> None:
+    hostile, transport = peer
+    hostile.settimeout(20)
+    body = bytearray(b"x" * (8 << 20))
+    transport.post([body], tag=7)
+    body[:] = bytes(len(body))
+    with pytest.raises(DeadlineError):
+        transport.flush(timeout_s=0.05)
+    with pytest.raises(DeadlineError):
+        transport.send([b"not sent"], timeout_s=0)
+    received = bytearray()
+    with in_thread(lambda: transport.send([b"last"])) as raised:
+        while len(received) < (8 << 20) + 24 + 24 + 4:
+            received += hostile.recv(1 << 20)
+    assert not raised
+    assert received == frame(1, 7, b"x" * (8 << 20)) + frame(0, 0, b"last")

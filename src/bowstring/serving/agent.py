@@ -142,7 +142,9 @@ class Agent:
     def _accept(self, listener: socket.socket) -> None:
         if len(self._connections) >= self._max_connections:
             self._close(next(each for each in self._connections.values() if not each.has_asked))
-        options = TransportOptions(max_plain_bytes=1 << 26, max_regions=1, accept_files=False, keep_descriptors=True)
+        options = TransportOptions(
+            max_plain_bytes=1 << 26, max_tagged_bytes=0, max_regions=1, accept_files=False, keep_descriptors=True
+        )
         try:
             connected, _ = listener.accept()
             transport = UnixTransport(connected, options)

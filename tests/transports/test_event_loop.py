@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import math
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.transports.event_loop import EventLoop
+from tests.waiting import soon
+
+
+class Echo:
+    """Sends back what it receives, in upper case; fails on "fail"."""
+
+    def __init__(self, loop: EventLoop) -> None:
+        self.peer, self.own = socket.socketpair()
+        self.loop = loop
+        self.interest = selectors.EVENT_READ
+        self.deadline = math.inf
+        self.expired = 0
+        self.is_closed = False
+        self.peer.settimeout(10)
+
+    def fileno(self) -> int:
+        return self.own.fileno()
+
+    def handle(self, events: int) -> None:
+        assert events == selectors.EVENT_READ
+        received = self.own.recv(100)
+        if received == b"fail":
+            raise RuntimeError("unexpected")
+        if received == b"leave":
+            self.loop.remove(self)
+        self.own.sendall(received.upper())
+
+    def expire(self) -> None:
+        self.expired += 1
+        self.deadline = math.inf
+
+    def close(self) -> None:
+        self.is_closed = True
+        self.own.close()
+
+
+@pytest.fixture
+def loop() -> Iterator[EventLoop]:
+    with no_descriptor_left(), EventLoop("test") as loop:
+        yield loop
+
+
+def ask(echo: Echo, text: bytes) -> bytes:
+    echo.peer.sendall(text)
+    return echo.peer.recv(100)
+
+
+def test_handlers_are_called_when_they_are_ready_and_closed_at_the_end(loop: EventLoop) -> None:
+    one, other = Echo(loop), Echo(loop)
+    loop.add(one)
+    loop.start()
+    loop.call(lambda: loop.add(other))
+    assert (ask(one, b"a"), ask(other, b"b"), ask(one, b"c")) == (b"A", b"B", b"C")
+    assert ask(other, b"leave") == b"LEAVE"
+    loop.close()
+    loop.close()
+    assert (one.is_closed, other.is_closed) == (True, False)
+    for socket_ in (one.peer, other.peer, other.own):
+        socket_.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_handler_that_fails_is_closed_and_reported_and_the_others_go_on(
+    loop: EventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", lambda arguments: reported.append(arguments.exc_value))
+    one, other = Echo(loop), Echo(loop)
+    loop.add(one)
+    loop.add(other)
+    loop.start()
+    assert ask(one, b"fail") == b""
+    assert soon(lambda: one.is_closed)
+    assert ask(other, b"b") == b"B"
+    assert [str(error) for error in reported] == ["unexpected"]
+    loop.close()
+    one.peer.close()
+    other.peer.close()
+
+
+def test_a_deadline_is_called_once_also_when_it_moved(loop: EventLoop) -> None:
+    moved, near = Echo(loop), Echo(loop)
+    moved.deadline = time.monotonic() + 0.05
+    near.deadline = time.monotonic() + 0.01
+    loop.add(moved)
+    loop.add(near)
+    moved.deadline = time.monotonic() + 3600
+    loop.start()
+    assert soon(lambda: near.expired)
+    assert not moved.expired
+    moved.deadline = 0.0
+    assert ask(moved, b"a") == b"A"  # a new deadline counts from the next call on
+    assert soon(lambda: moved.expired)
+    assert (moved.expired, near.expired) == (1, 1)
+    loop.close()
+    moved.peer.close()
+    near.peer.close()
+
+
+def test_a_handler_may_wait_for_nothing(loop: EventLoop) -> None:
+    echo = Echo(loop)
+    echo.interest = 0
+    echo.deadline = 0.0
+    echo.peer.sendall(b"a")
+    loop.add(echo)
+    loop.start()
+    assert soon(lambda: echo.expired)
+    echo.peer.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        echo.peer.recv(1)
+    loop.close()
+    echo.peer.close()
