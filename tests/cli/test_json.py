@@ -85,9 +85,12 @@ HINT = "(types are inferred from the first block: --column-type 'a=TYPE' or a la
 REFUSALS: dict[str, tuple[str | bytes, str]] = {
     "a row of another type": ('{"a": 1}\n{"a": "x"}\n', "row 2: column 'a': changed from number to string"),
     "a row that is not an object": ('{"a": 1}\n[1]\n', "row 2: expected a JSON object, found array"),
-    "a row that is cut off": ('{"a": 1}\n{"a":', "row 2: Invalid value."),
-    "a number that no float holds": ('{"a": 1.5}\n{"a": -1e400}\n', "row 2: Number too big to be stored in double."),
-    "a key with a surrogate": ('{"\\ud800": 1}\n', "row 1: The surrogate pair in string is invalid."),
+    "a row that is cut off": ('{"a": 1}\n{"a":', "row 2: malformed JSON: Invalid value."),
+    "a number that no float holds": (
+        '{"a": 1.5}\n{"a": -1e400}\n',
+        "row 2: malformed JSON: Number too big to be stored in double.",
+    ),
+    "a key with a surrogate": ('{"\\ud800": 1}\n', "row 1: malformed JSON: The surrogate pair in string is invalid."),
     "an array in an array": ("[" * 100_000, "element 1 of the array: expected an object, found '['"),
     "values nested too deep": (
         '{"a":' + "[" * 100_000 + "]" * 100_000 + "}\n",

@@ -25,9 +25,9 @@ from bowstring.inspection.text import human_bytes, printable
 def anatomy(file: str | None, *, output: str | None, quick: bool, max_piped_bytes: int) -> None:
     """Draw an Arrow file or stream to scale, as one HTML page that needs no network.
 
-    FILE is a path, or - for standard input; without it, standard input is read where it is no terminal. The page shows
-    every message, buffer and padding byte, what it means in the specification's words, its bytes and values, and what
-    each column takes. A damaged file is drawn as far as it can be read.
+    FILE is a path, a URL, or - for standard input, which is also read if FILE is omitted and input is piped. The
+    page shows every message, buffer and padding byte, what it means in the specification's words, its bytes and
+    values, and what each column takes. A damaged file is drawn as far as it can be read.
     """
     source, is_path = given(file), file is not None and file != "-"
     target = output or (f"{Path(file).stem}.anatomy.html" if is_path and file else "anatomy.html")

@@ -39,8 +39,8 @@ _ROWS_SHOWN = 1000
 def cat(file: str | None, *, form: str | None, columns: tuple[str, ...], whole: bool, max_piped_bytes: int) -> None:
     """Write all rows of an Arrow file or stream, as a table, as JSON lines or as CSV.
 
-    FILE is a path, or - for standard input; without it, standard input is read where it is no terminal. On a terminal
-    the first 1,000 rows are shown.
+    FILE is a path, a URL, or - for standard input, which is also read if FILE is omitted and input is piped. On a
+    terminal the first 1,000 rows are shown.
     """
     is_terminal = sys.stdout.isatty()
     limit = _ROWS_SHOWN if is_terminal and not whole else None

@@ -36,6 +36,7 @@ from bowstring.tabular.batch import RecordBatch
 from bowstring.tabular.build import array, record_batch
 
 _HEADER_BYTES = 1 << 16
+_MESSAGE_CHARACTERS = 200
 _CONVERSION = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (.+?): (.*)", re.DOTALL)
 _ROW = re.compile(r"(?:CSV parse error: )?Row #(\d+): (.*)", re.DOTALL)
 _TEXT = (Binary, BinaryView, Duration, FixedSizeBinary, LargeBinary, Utf8View)
@@ -150,7 +151,7 @@ def _invalid(text: str, name: str, header: list[str], column_types: Mapping[str,
         error.add_note("--block-size sets a larger one")
         return error
     if row is not None:
-        return InvalidDataError(f"{name}: row {int(row[1]):,}: {row[2]}")
+        return InvalidDataError(f"{name}: row {int(row[1]):,}: {row[2][:_MESSAGE_CHARACTERS]}")
     return InvalidDataError(f"{name}: {text.removeprefix('CSV parse error: ')}")
 
 

@@ -28,19 +28,27 @@ FORMAT_VERSION = 1
 _COLUMNS_SHOWN = 50
 _VALUE_CHARACTERS = 60
 _LINE_CHARACTERS = 400
-_HINT = "bowstring validate tells every fault, --quick compares values as they are"
+_HINT = "bowstring validate lists all errors, --quick compares values as they are"
 
 
 @click.command()
 @click.argument("left", type=PATH)
 @click.argument("right", type=PATH)
-@click.option("-n", "--rows", "count", type=click.IntRange(min=0), default=10, show_default=True, help="Most rows.")
+@click.option(
+    "-n",
+    "--rows",
+    "count",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    help="Maximum number of rows to show.",
+)
 @click.option("--ignore-metadata", is_flag=True, help="Let custom metadata differ.")
 @click.option("--json", "as_document", is_flag=True, help="Write the result as JSON.")
 @click.option("--quick", is_flag=True, help="Compare values as they are, whether they are sound or not.")
 @max_piped_option
 def diff(left: str, right: str, **options: Any) -> int:
-    """Tell what two Arrow files or streams differ in: the schema first, then the first rows that differ.
+    """Show the differences between two Arrow files or streams: the schema, then the first rows that differ.
 
     One of LEFT and RIGHT may be - for standard input. How the two are cut into batches, compressed or framed does not
     count. Every value that is compared is looked at: a malformed one is refused with its place. The exit status is 1

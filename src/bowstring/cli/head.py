@@ -20,7 +20,9 @@ from bowstring.ipc.opening import open_any
 
 @click.command()
 @click.argument("file", required=False, type=PATH)
-@click.option("-n", "--rows", "count", type=click.IntRange(min=0), default=10, show_default=True, help="How many rows.")
+@click.option(
+    "-n", "--rows", "count", type=click.IntRange(min=0), default=10, show_default=True, help="Number of rows."
+)
 @click.option("--format", "form", type=click.Choice(["table", "jsonl", "csv"]), default="table", show_default=True)
 @column_option
 @click.option("--all", "whole", is_flag=True, help="In a table, show all columns and cut no value.")
@@ -30,8 +32,8 @@ def head(
 ) -> None:
     """Show the first rows of an Arrow file or stream, as a table, as JSON lines or as CSV.
 
-    FILE is a path, or - for standard input; without it, standard input is read where it is no terminal. No batch is
-    read beyond those rows.
+    FILE is a path, a URL, or - for standard input, which is also read if FILE is omitted and input is piped. No
+    batch is read beyond those rows.
     """
     source = given(file)
     with telling(file), open_any(source, columns or None, max_piped_bytes=max_piped_bytes) as reader:

@@ -33,10 +33,10 @@ _VALUE_CHARACTERS = 100
 @click.option("--all", "show_all", is_flag=True, help="Show all columns and all metadata, however many and long.")
 @max_piped_option
 def info(file: str | None, *, as_json: bool, show_all: bool, max_piped_bytes: int) -> None:
-    """Tell what is in an Arrow file or stream: schema, batches, bytes per column, compression, alignment, metadata.
+    """Show what is in an Arrow file or stream: schema, batches, bytes per column, compression, alignment, metadata.
 
-    FILE is a path, or - for standard input; without it, standard input is read where it is no terminal. Only headers
-    are read, never the data.
+    FILE is a path, a URL, or - for standard input, which is also read if FILE is omitted and input is piped. Only
+    headers are read, never the data.
     """
     found = inspect(given(file), max_piped_bytes=max_piped_bytes)
     if as_json:

@@ -267,7 +267,7 @@ def _invalid(text: str, name: str, rows: int) -> InvalidDataError:
         error.add_note("--column-type KEY=TYPE declares it, and a larger --block-size finds it")
         return error
     if column is None:
-        return InvalidDataError(f"{where}{reason}")
+        return InvalidDataError(f"{where}malformed JSON: {reason}")
     error = InvalidDataError(f"{where}column {column[1]!r}{' → '.join(column[2].split('/'))}: {column[3]}")
     if rows:
         error.add_note(

@@ -26,7 +26,7 @@ _REASON_CHARACTERS = 300
 @click.option("--all", "show_all", is_flag=True, help=f"Show all that is dropped, not only the first {_DROPPED_SHOWN}.")
 @max_piped_option
 def recover(source: str, target: str, *, quick: bool, as_json: bool, show_all: bool, max_piped_bytes: int) -> int:
-    """Write every complete and valid record batch of a damaged or cut-off Arrow file or stream, and tell what is lost.
+    """Save the intact batches of a damaged or truncated Arrow file or stream, and list what is lost.
 
     SOURCE and TARGET are two paths, or - for standard input and output; a file becomes a file, a stream a stream. The
     report goes to standard error where the data goes to standard output. Exit status 1 where something was dropped.

@@ -25,10 +25,10 @@ _TITLES = ("column", "type", "encoding", "bytes", "size", "share")
 @click.option("--all", "show_all", is_flag=True, help=f"Show all columns, not only the {_COLUMNS_SHOWN} largest.")
 @max_piped_option
 def sizes(file: str | None, *, as_json: bool, show_all: bool, max_piped_bytes: int) -> None:
-    """Tell what each column of an Arrow file or stream takes, as stored, largest first: a line each.
+    """Show the size of each column of an Arrow file or stream, as stored, largest first.
 
-    FILE is a path, or - for standard input; without it, standard input is read where it is no terminal. Only headers
-    are read, never the data.
+    FILE is a path, a URL, or - for standard input, which is also read if FILE is omitted and input is piped. Only
+    headers are read, never the data.
     """
     found = inspect(given(file), max_piped_bytes=max_piped_bytes)
     if as_json:

@@ -20,15 +20,15 @@ _NAME_CHARACTERS = 60
 
 @click.command()
 @click.argument("file", required=False, type=PATH)
-@click.option("--quick", is_flag=True, help="Look at the structure only, not at every value.")
+@click.option("--quick", is_flag=True, help="Check the structure only, not every value.")
 @click.option("--json", "as_json", is_flag=True, help="Write the result as JSON.")
-@click.option("--all", "show_all", is_flag=True, help=f"Show all faults, not only the first {_FAULTS_SHOWN}.")
+@click.option("--all", "show_all", is_flag=True, help=f"Show all errors, not only the first {_FAULTS_SHOWN}.")
 @max_piped_option
 def validate(file: str | None, *, quick: bool, as_json: bool, show_all: bool, max_piped_bytes: int) -> int:
-    """Tell every fault of an Arrow file or stream, with its record batch and column; exit status 1 where there is one.
+    """List all errors of an Arrow file or stream, each with its place. The exit status is 1 if there are any.
 
-    FILE is a path, or - for standard input; without it, standard input is read where it is no terminal. Every value is
-    looked at: offsets, indices, UTF-8, run ends, decimals and so on.
+    FILE is a path, a URL, or - for standard input, which is also read if FILE is omitted and input is piped. Every
+    value is looked at: offsets, indices, UTF-8, run ends, decimals and so on.
     """
     source, limit = given(file), None if show_all else _FAULTS_SHOWN
     kept: list[Fault] = []
