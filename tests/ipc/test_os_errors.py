@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import pickle
 import socket
@@ -130,6 +131,24 @@ def test_a_closed_descriptor_keeps_its_number() -> None:
     for error in (_raised(bs.open_file, reader), _raised(bs.open_stream, reader), _raised(_write, reader)):
         assert isinstance(error, OSError)
         assert error.errno == errno.EBADF
+
+
+class _Failing(io.RawIOBase):
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, _: object) -> int:
+        raise UsageError("of the file object")
+
+    def write(self, _: object) -> int:
+        raise UsageError("of the file object")
+
+
+@pytest.mark.parametrize("use", [bs.open_stream, _write])
+def test_an_error_of_ours_from_a_file_object_is_not_its_own_cause(use: Callable[[Any], Any]) -> None:
+    with pytest.raises(UsageError, match="of the file object") as caught:
+        use(_Failing())
+    assert caught.value.__cause__ is None
 
 
 _web_readers = pytest.mark.parametrize("read", [bs.open_file, bs.open_stream, open_any, bs.inspect])

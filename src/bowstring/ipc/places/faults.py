@@ -43,10 +43,10 @@ def fault(error: Exception, name: str, doing: str = "read", path: object = None)
 
     An error of the operating system keeps its built-in class, `errno` and `strerror` (`translate_os_error`); `path` is
     its `filename`, by default that of `error`. Stores raise the errors of whatever library they talk through: an HTTP
-    status and the names of their classes say what they are.
+    status and the names of their classes say what they are. An error of ours is raised again.
     """
     if isinstance(error, BowstringError):
-        return error
+        raise error  # returned, it would become its own cause
     error = _origin(error)
     kinds = [kind.__name__ for kind in type(error).__mro__]
     cause = error if isinstance(error, OSError) else None
