@@ -97,10 +97,10 @@ def running(key: KeeperKey, limits: dict[str, int], **settings: Any) -> Iterator
         yield other.process.pid
 
 
-def put(keeper: Keeper, number: int, attempt: int = 0, values: int = 100) -> str:
+def put(keeper: Keeper, number: int, attempt: int = 0, values: int = 100, dataset: str = "d") -> str:
     region, rows = store(bs.table({"a": np.full(values, number)}))
     with region:
-        return keeper.put("d", (number, attempt), region, rows=rows)
+        return keeper.put(dataset, (number, attempt), region, rows=rows)
 
 
 def numbers(uris: list[str]) -> list[int]:
@@ -130,6 +130,20 @@ def test_an_agent_keeps_more_partitions_than_it_has_descriptors_before_anything_
         keeper.commit("d", dict.fromkeys(range(200), 0))
         assert numbers(uris) == list(range(200))
         assert numbers([uris[170]]) == [170]
+
+
+def test_many_data_sets_of_few_partitions_share_no_memory_and_take_few_descriptors(key: KeeperKey) -> None:
+    with running(key, {"RLIMIT_NOFILE": 64}, _SMALL_BYTES=0) as pid, Keeper.open(key, start=False) as keeper:
+        names = [f"d{number}" for number in range(15)]
+        uris = [[put(keeper, number, dataset=name) for number in range(5)] for name in names]
+        assert descriptors(pid) < 40
+        for name in names:
+            keeper.commit(name, dict.fromkeys(range(5), 0))
+        keeper.drop(names.pop())
+        assert [numbers(parts) for parts in uris[:-1]] == [list(range(5))] * 14
+        for name in names:
+            keeper.drop(name)
+        assert soon(lambda: "memfd" not in Path(f"/proc/{pid}/maps").read_text())
 
 
 def test_attempts_that_do_not_count_take_no_memory_once_that_is_known(key: KeeperKey) -> None:

@@ -90,7 +90,8 @@ class Agent:
 
     def __init__(self) -> None:
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._server = Server(options=ServerOptions(max_clients=min(limit // 4, _MAX_CLIENTS)))
+        options = ServerOptions(max_clients=min(limit // 4, _MAX_CLIENTS), max_silent=min(limit // 8, _MAX_CONNECTIONS))
+        self._server = Server(options=options)
         self._max_regions = limit // 4
         self._max_connections = min(limit // 8, _MAX_CONNECTIONS)
         self._datasets: dict[str, _Dataset] = {}
@@ -290,7 +291,8 @@ class Agent:
             return
         name, dataset = max(self._datasets.items(), key=lambda entry: len(entry[1].regions))
         smallest, size_bytes = list[Region](), 0
-        for region in sorted(dataset.regions, key=lambda region: region.size_bytes)[: len(dataset.regions) // 2]:
+        most = max(len(dataset.regions) // 2, 2)
+        for region in sorted(dataset.regions, key=lambda region: region.size_bytes)[:most]:
             size_bytes += region.size_bytes
             if size_bytes > _PACK_BYTES and len(smallest) > 1:
                 break
