@@ -38,15 +38,15 @@ def test_types_are_values(type_: bs.DataType) -> None:
         lambda: t.FloatingPoint("32"),  # type: ignore[arg-type]
         lambda: bs.timestamp("s", 5),  # type: ignore[arg-type]
         lambda: bs.timestamp(["s"]),  # type: ignore[arg-type]
-        lambda: bs.dictionary(bs.int8(), "string"),  # type: ignore[arg-type]
+        lambda: bs.dictionary(bs.int8(), str),  # type: ignore[arg-type]
         lambda: bs.dense_union([("a", bs.int8())], [1.0]),  # type: ignore[list-item]
         lambda: bs.sparse_union([("a", bs.int8())], ["x"]),  # type: ignore[list-item]
-        lambda: bs.opaque("int8", "name", "vendor"),  # type: ignore[arg-type]
+        lambda: bs.opaque(8, "name", "vendor"),  # type: ignore[arg-type]
         lambda: bs.opaque(bs.int8(), 5, "vendor"),  # type: ignore[arg-type]
         lambda: bs.fixed_shape_tensor(bs.int8(), (2.5, 2)),  # type: ignore[arg-type]
         lambda: bs.field("a", bs.int8()).with_name(5),  # type: ignore[arg-type]
-        lambda: bs.field("a", bs.int8()).with_type("int8"),  # type: ignore[arg-type]
-        lambda: bs.array([1]).cast("int8"),  # type: ignore[arg-type]
+        lambda: bs.field("a", bs.int8()).with_type(int),  # type: ignore[arg-type]
+        lambda: bs.array([1]).cast(int),  # type: ignore[arg-type]
     ],
 )
 def test_a_parameter_of_another_kind_is_refused_where_it_is_given(make: Callable[[], Any]) -> None:
@@ -57,7 +57,7 @@ def test_a_parameter_of_another_kind_is_refused_where_it_is_given(make: Callable
 def test_all_types_differ() -> None:
     assert len(set(TYPES)) == len(TYPES)
     assert sum(a == b for a in TYPES for b in TYPES) == len(TYPES)
-    assert not bs.int8().equals("int8")
+    assert not bs.int8().equals(8)
 
 
 NAMES = "null bool_ int8 int64 uint16 float16 float32 float64 date32 date64 string large_string string_view binary "
@@ -123,11 +123,11 @@ def test_parameters_are_given_and_shown_as_pyarrow_s(make: Callable[[Any], Any])
         lambda: bs.binary(-2),
         lambda: bs.list_(bs.int8(), -2),
         lambda: bs.list_(bs.int8(), 1 << 31),
-        lambda: bs.list_("int8"),  # type: ignore[arg-type]
+        lambda: bs.list_(int),  # type: ignore[arg-type]
         lambda: bs.struct({"a": int}),  # type: ignore[arg-type]
         lambda: bs.struct([(1, bs.int8())]),  # type: ignore[list-item]
         lambda: t.Map(bs.field("entries", bs.struct({"a": bs.int8()}))),
-        lambda: bs.dictionary(bs.string(), bs.string()),  # type: ignore[arg-type]
+        lambda: bs.dictionary(bs.string(), bs.string()),
         lambda: bs.run_end_encoded(bs.int8(), bs.string()),
         lambda: bs.run_end_encoded(bs.uint16(), bs.string()),
         lambda: bs.dense_union([("a", bs.int8())], [128]),
@@ -135,7 +135,7 @@ def test_parameters_are_given_and_shown_as_pyarrow_s(make: Callable[[Any], Any])
         lambda: bs.dense_union([("a", bs.int8()), ("b", bs.int8())], [1, 1]),
         lambda: bs.dense_union([("a", bs.int8())], [1, 2]),
         lambda: bs.union([("a", bs.int8())], "thin"),  # type: ignore[arg-type]
-        lambda: bs.array([1], "int8"),  # type: ignore[arg-type]
+        lambda: bs.array([1], int),  # type: ignore[arg-type]
     ],
 )
 def test_parameters_that_make_no_sense_are_refused(make: Callable[[], object]) -> None:

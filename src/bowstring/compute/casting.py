@@ -18,7 +18,7 @@ from bowstring.compute.encoding import in_runs, in_words, run_end_decode
 from bowstring.compute.nulls import refuse_nulls
 from bowstring.compute.text_casts import spread
 from bowstring.datatypes import types as t
-from bowstring.datatypes.base import check_type
+from bowstring.datatypes.base import TypeLike, as_type
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.layouts.array import Array
@@ -55,16 +55,17 @@ _CASTS: dict[tuple[type[t.DataType], type[t.DataType]], Cast] = {
 }
 
 
-def cast(array: Array, target_type: t.DataType, safe: bool = True) -> Array:
-    """The array as one of `target_type`; the array itself where it has that type.
+def cast(array: Array, target_type: TypeLike, safe: bool = True) -> Array:
+    """The array as one of `target_type` (one of ours or of another library, or the name of one); the array itself where
+    it has that type.
 
     Raises `DataTypeError` where there is no such cast, or where it is safe and a value does not go through it;
     `UsageError` for a target that is no data type.
     """
     source = array.type
+    target_type = as_type(target_type, "cast")
     if source == target_type:
         return array
-    check_type("cast", target_type)
     check_length(array)
     try:
         for kind, opened in _OPENED.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bowstring.datatypes.base import TypeLike, as_type
 from bowstring.datatypes.types import DataType, Dictionary, Int, RunEndEncoded, dictionary, run_end_encoded
 from bowstring.errors import DataTypeError
 from bowstring.layouts.array import Array
@@ -33,7 +34,7 @@ def in_words(array: Array, index_type: Int) -> Array:
     return layout.of(layout.indices.of(indices, valid), array.layout.take(array, held[firsts]))
 
 
-def dictionary_encode(array: Array, index_type: Int | None = None) -> Array:
+def dictionary_encode(array: Array, index_type: TypeLike | None = None) -> Array:
     """The array as indices (int32 by default) into its distinct values, in the order of their first appearance.
 
     A dictionary-encoded array is given back as it is. Raises `DataTypeError` where the distinct values are too many for
@@ -41,7 +42,8 @@ def dictionary_encode(array: Array, index_type: Int | None = None) -> Array:
     """
     if isinstance(array.type, Dictionary):
         return array
-    return in_words(array, index_type or Int(32))
+    indices = Int(32) if index_type is None else as_type(index_type, "dictionary_encode")
+    return in_words(array, indices)  # type: ignore[arg-type]  # the dictionary's type checks it
 
 
 def unique(array: Array) -> Array:
@@ -49,14 +51,14 @@ def unique(array: Array) -> Array:
     return array.layout.take(array, numbered(array)[1])
 
 
-def run_end_encode(array: Array, run_end_type: DataType | None = None) -> Array:
+def run_end_encode(array: Array, run_end_type: TypeLike | None = None) -> Array:
     """The array as runs of the same value, with run ends of int32 by default.
 
     A run-end encoded array is given back as it is. Raises `UsageError` where it is too long for the run ends.
     """
     if isinstance(array.type, RunEndEncoded):
         return array
-    return in_runs(array, run_end_type or Int(32))
+    return in_runs(array, Int(32) if run_end_type is None else as_type(run_end_type, "run_end_encode"))
 
 
 def in_runs(array: Array, run_end_type: DataType) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 from bowstring.errors import UsageError
 
@@ -29,7 +29,12 @@ class DataType:
         return len(self.fields)
 
     def equals(self, other: object, check_metadata: bool = False) -> bool:
-        """Whether both are the same type, and the custom metadata of their fields at every level if asked for."""
+        """Whether both are the same type, and the custom metadata of their fields at every level if asked for.
+
+        The other may be a type of another library, or the name of one.
+        """
+        if isinstance(other, str) or (not isinstance(other, DataType) and hasattr(other, "__arrow_c_schema__")):
+            other = as_type(other)
         if not isinstance(other, DataType) or self != other:
             return False
         return not check_metadata or self.metadata_within() == other.metadata_within()
@@ -77,6 +82,35 @@ def check_text(what: str, value: object) -> None:
             value.encode()
         except UnicodeEncodeError:
             raise UsageError(f"{what} has characters that UTF-8 does not encode (surrogates): {value!r}") from None
+
+
+class HasSchema(Protocol):
+    """What the PyCapsule interface calls an ArrowSchema exporter."""
+
+    def __arrow_c_schema__(self) -> object:
+        """A capsule with a schema."""
+
+
+TypeLike: TypeAlias = HasSchema | str
+"""What is taken for a data type: one of ours or of another library, or the name of one."""
+
+
+def as_type(value: object, what: str = "a data type") -> DataType:
+    """A data type, one of another library (by `__arrow_c_schema__`), or the one of a name such as "int64".
+
+    Raises `UsageError` for anything else; `what` says in the message what it was given for.
+    """
+    if isinstance(value, DataType):
+        return value
+    if isinstance(value, str):
+        from bowstring.datatypes.aliases import type_for_alias
+
+        return type_for_alias(value)
+    if hasattr(value, "__arrow_c_schema__"):
+        from bowstring.exchange import cdata
+
+        return cdata.import_type(value)
+    raise UsageError(f"{what}: expected a type such as bs.int32() or 'int32', found {value!r:.100}")
 
 
 def check_type(what: str, value: object) -> None:

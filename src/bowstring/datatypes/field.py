@@ -8,12 +8,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field as _slot, replace
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bowstring.errors import DataTypeError, NotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from bowstring.datatypes.base import DataType
+    from bowstring.datatypes.base import DataType, HasSchema, TypeLike
 
 Metadata: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Custom metadata: key-value pairs in order; a key may come more than once."""
@@ -59,12 +59,11 @@ class Field:
         check_name(name)
         return replace(self, name=name)
 
-    def with_type(self, type: DataType) -> Field:
-        """The same field with another type. Raises `UsageError` where it is no data type."""
-        from bowstring.datatypes.base import check_type
+    def with_type(self, type: TypeLike) -> Field:
+        """The same field with another type, given as `field` takes it. Raises `UsageError` for anything else."""
+        from bowstring.datatypes.base import as_type
 
-        check_type(f"field {self.name!r}", type)
-        return replace(self, type=type)
+        return replace(self, type=as_type(type, f"field {self.name!r}"))
 
     def with_nullable(self, nullable: bool) -> Field:
         """The same field, nullable or not."""
@@ -78,8 +77,12 @@ class Field:
         """The same field without custom metadata of its own."""
         return replace(self, pairs=())
 
-    def equals(self, other: Field, check_metadata: bool = False) -> bool:
-        """Whether name, type and nullability are the same, and the custom metadata at every level if asked for."""
+    def equals(self, other: Field | HasSchema, check_metadata: bool = False) -> bool:
+        """Whether name, type and nullability are the same, and the custom metadata at every level if asked for.
+
+        The other may be a field of another library.
+        """
+        other = imported_field(other)
         if self != other:
             return False
         return not check_metadata or (
@@ -124,23 +127,44 @@ def check_name(name: str) -> None:
         raise UsageError(f"a field's name has characters that UTF-8 does not encode (surrogates): {name!r}") from None
 
 
-def field(name: str, type: DataType, nullable: bool = True, metadata: MetadataLike = None) -> Field:
-    """A named, typed column or child. Raises `UsageError` where the name is no string or the type no data type."""
-    from bowstring.datatypes.base import check_type
+def field(name: str, type: TypeLike, nullable: bool = True, metadata: MetadataLike = None) -> Field:
+    """A named, typed column or child.
+
+    The type is one of ours or of another library, or the name of one, such as "int64". Raises `UsageError` where the
+    name is not a string, or the type is none of these.
+    """
+    from bowstring.datatypes.base import as_type
 
     check_name(name)
-    check_type(f"field {name!r}", type)
-    return Field(name, type, nullable, as_metadata(metadata))
+    return Field(name, as_type(type, f"field {name!r}"), nullable, as_metadata(metadata))
 
 
-FieldsLike: TypeAlias = "Iterable[Field | tuple[str, DataType]] | Mapping[str, DataType]"
+FieldsLike: TypeAlias = (
+    "Iterable[Field | HasSchema | tuple[str, TypeLike]] | Mapping[str, TypeLike] | Mapping[str, DataType] | HasSchema"
+)
+
+
+def imported_field(value: Any) -> Any:
+    """A field of another library as one of ours; anything else as it is."""
+    if isinstance(value, Field) or not hasattr(value, "__arrow_c_schema__"):
+        return value
+    from bowstring.exchange import cdata
+
+    return cdata.import_field(value)
 
 
 def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
-    """Fields from fields, (name, type) pairs or a mapping; raises `UsageError` for anything else."""
-    items: Iterable[Field | tuple[str, DataType]] = fields.items() if isinstance(fields, Mapping) else fields
+    """Fields from fields, (name, type) pairs, a mapping, or another library's struct type or schema.
+
+    Raises `UsageError` for anything else.
+    """
+    if isinstance(fields, Schema):
+        return fields.fields
+    if hasattr(fields, "__arrow_c_schema__"):
+        return imported_field(fields).type.fields  # type: ignore[no-any-return]
+    items: Iterable[Any] = fields.items() if isinstance(fields, Mapping) else fields
     try:
-        return tuple(f if isinstance(f, Field) else field(*f) for f in items)
+        return tuple(f if isinstance(f, Field) else field(*f) for f in map(imported_field, items))
     except DataTypeError:
         raise
     except TypeError:
@@ -266,8 +290,12 @@ class Schema:
         """The same schema without custom metadata of its own."""
         return Schema(self.source)
 
-    def equals(self, other: Schema, check_metadata: bool = False) -> bool:
-        """Whether the fields are the same, and the custom metadata at every level if asked for."""
+    def equals(self, other: Schema | HasSchema, check_metadata: bool = False) -> bool:
+        """Whether the fields are the same, and the custom metadata at every level if asked for.
+
+        The other may be a schema of another library.
+        """
+        other = as_schema(other)
         if self != other:
             return False
         if not check_metadata:
@@ -317,16 +345,26 @@ def _some(names: list[str]) -> str:
     return shown + (f" and {len(names) - 10} more" if len(names) > 10 else "") if names else "none"
 
 
-class HasSchema(Protocol):
-    """What the PyCapsule interface calls an ArrowSchema exporter."""
-
-    def __arrow_c_schema__(self) -> object:
-        """A capsule with a schema."""
+SchemaLike: TypeAlias = "Schema | FieldsLike"
+"""What is taken for a schema: anything that `schema` takes."""
 
 
-def schema(fields: FieldsLike | HasSchema, metadata: MetadataLike = None) -> Schema:
+def as_schema(value: SchemaLike, what: str = "a schema") -> Schema:
+    """A schema, or what `schema` makes one of; raises `UsageError` for anything else, `what` says what it was given
+    for.
+    """
+    if isinstance(value, Schema):
+        return value
+    is_iterable = isinstance(value, Iterable) and not isinstance(value, str | bytes)
+    if is_iterable or hasattr(value, "__arrow_c_schema__"):
+        return schema(value)
+    raise UsageError(f"{what}: expected a schema such as bs.schema({{'a': 'int64'}}), found {value!r:.100}")
+
+
+def schema(fields: FieldsLike, metadata: MetadataLike = None) -> Schema:
     """A schema from fields, (name, type) pairs, a mapping from names to types, or another library's schema or table.
 
+    Types may be another library's, or names such as "int64".
     What has `__arrow_c_schema__` is taken by it, with its metadata where none is given here.
     """
     if not isinstance(fields, Iterable) or hasattr(fields, "__arrow_c_schema__"):

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from bowstring.datatypes.base import DataType as DataType, check_one_of
-from bowstring.datatypes.field import Field, FieldsLike as FieldsLike, as_fields as as_fields, field
+from bowstring.datatypes.base import DataType as DataType, TypeLike, as_type, check_one_of
+from bowstring.datatypes.field import Field, FieldsLike as FieldsLike, as_fields as as_fields, field, imported_field
 from bowstring.datatypes.flat import (
     MAX_DECIMAL_DIGITS as MAX_DECIMAL_DIGITS,
     TIME_UNITS as TIME_UNITS,
@@ -50,9 +50,17 @@ from bowstring.datatypes.nested import (
 )
 
 
-def as_field(value: DataType | Field, name: str) -> Field:
-    """`value` itself where it is a field, else a nullable field called `name` of that type."""
-    return value if isinstance(value, Field) else field(name, value)
+def as_field(value: TypeLike, name: str) -> Field:
+    """`value` itself where it is a field, else a nullable field called `name` of that type.
+
+    A field of another library is told from a type by its name, metadata or nullability.
+    """
+    if isinstance(value, Field | DataType | str):
+        return value if isinstance(value, Field) else field(name, value)
+    found = imported_field(value)
+    if isinstance(found, Field):
+        return found if found.name or found.pairs or not found.nullable else field(name, found.type)
+    return field(name, value)
 
 
 def null() -> Null:
@@ -223,23 +231,23 @@ def string_view() -> Utf8View:
     return Utf8View()
 
 
-def list_(value_type: DataType | Field, list_size: int = -1) -> DataType:
+def list_(value_type: TypeLike, list_size: int = -1) -> DataType:
     """Lists of `value_type`: with 32-bit offsets, or all of `list_size` elements where that is given."""
     value_field = as_field(value_type, "item")
     return List(value_field) if list_size == -1 else FixedSizeList(value_field, list_size)
 
 
-def large_list(value_type: DataType | Field) -> LargeList:
+def large_list(value_type: TypeLike) -> LargeList:
     """Lists of `value_type`, with 64-bit offsets."""
     return LargeList(as_field(value_type, "item"))
 
 
-def list_view(value_type: DataType | Field) -> ListView:
+def list_view(value_type: TypeLike) -> ListView:
     """Lists of `value_type`, with 32-bit offsets and sizes."""
     return ListView(as_field(value_type, "item"))
 
 
-def large_list_view(value_type: DataType | Field) -> LargeListView:
+def large_list_view(value_type: TypeLike) -> LargeListView:
     """Lists of `value_type`, with 64-bit offsets and sizes."""
     return LargeListView(as_field(value_type, "item"))
 
@@ -249,9 +257,11 @@ def struct(fields: FieldsLike) -> Struct:
     return Struct(as_fields(fields))
 
 
-def map_(key_type: DataType | Field, item_type: DataType | Field, keys_sorted: bool = False) -> Map:
+def map_(key_type: TypeLike, item_type: TypeLike, keys_sorted: bool = False) -> Map:
     """Lists of key-value pairs."""
-    key = key_type if isinstance(key_type, Field) else field("key", key_type, nullable=False)
+    key = as_field(key_type, "key")
+    if key is not key_type and key.name == "key":
+        key = key.with_nullable(False)
     return Map(field("entries", Struct((key, as_field(item_type, "value"))), nullable=False), keys_sorted)
 
 
@@ -271,11 +281,12 @@ def dense_union(fields: FieldsLike, type_ids: Sequence[int] | None = None) -> Un
     return union(fields, "dense", type_ids)
 
 
-def dictionary(index_type: Int, value_type: DataType, ordered: bool = False) -> Dictionary:
+def dictionary(index_type: TypeLike, value_type: TypeLike, ordered: bool = False) -> Dictionary:
     """Indices of `index_type` into a dictionary of `value_type`."""
-    return Dictionary(index_type, value_type, ordered)
+    indices = as_type(index_type, "a dictionary's indices")
+    return Dictionary(indices, as_type(value_type, "a dictionary's values"), ordered)  # type: ignore[arg-type]
 
 
-def run_end_encoded(run_end_type: DataType, value_type: DataType | Field) -> RunEndEncoded:
+def run_end_encoded(run_end_type: TypeLike, value_type: TypeLike) -> RunEndEncoded:
     """Runs of equal values of `value_type`, their ends as `run_end_type`."""
     return RunEndEncoded(field("run_ends", run_end_type, nullable=False), as_field(value_type, "values"))

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-from bowstring.datatypes.field import MetadataLike, Schema
+from bowstring.datatypes.field import MetadataLike, SchemaLike
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.form import CURRENT, WireForm
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
@@ -63,7 +63,7 @@ def open_stream(
 
 def new_file(  # noqa: PLR0913 -- the two frequent ways of writing are said without a form
     sink: Any,
-    schema: Schema,
+    schema: SchemaLike,
     metadata: MetadataLike = None,
     alignment: int = 64,
     compression: str | None = None,
@@ -85,7 +85,7 @@ def new_file(  # noqa: PLR0913 -- the two frequent ways of writing are said with
 
 def new_stream(
     sink: Any,
-    schema: Schema,
+    schema: SchemaLike,
     alignment: int = 64,
     compression: str | None = None,
     compression_level: int | None = None,

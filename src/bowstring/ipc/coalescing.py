@@ -19,7 +19,7 @@ from bowstring.layouts.packed import BLOCK_ARRAYS, Packed, pack
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.closing import warn_unclosed
 from bowstring.tabular.batch import RecordBatch
-from bowstring.tabular.build import array, record_batch
+from bowstring.tabular.build import array, as_batch, record_batch
 
 _MOST_WAITING_ROWS = 2048
 _MOST_APART = 2048
@@ -74,8 +74,7 @@ class CoalescingWriter(BatchWriter):
         with self._lock:
             if self._closed:
                 raise ClosedError("the writer is closed")
-            if not isinstance(batch, RecordBatch):
-                raise UsageError(f"expected a record batch or a table, not {type(batch).__name__}")
+            batch = as_batch(batch)
             if batch.schema is not self._schema and batch.schema != self._schema:
                 raise UsageError(f"a batch of another schema: expected {self._schema!r}, found {batch.schema!r}")
             if self._waiting_rows:

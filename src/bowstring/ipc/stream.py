@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from threading import RLock
 from typing import Any, Protocol
 
-from bowstring.datatypes.field import Metadata, Schema
+from bowstring.datatypes.field import Metadata, Schema, SchemaLike, as_schema
 from bowstring.errors import ClosedError, InvalidDataError, LimitError, TruncatedError, UsageError
 from bowstring.ipc import framing
 from bowstring.ipc.bodies.columns import BatchColumns, belong_together
@@ -55,11 +55,12 @@ class Encoder:
     `may_replace` that is a `UsageError`. The `form` says how they are written.
     """
 
-    def __init__(self, schema: Schema, alignment: int = 64, may_replace: bool = True, form: WireForm = CURRENT) -> None:
+    def __init__(
+        self, schema: SchemaLike, alignment: int = 64, may_replace: bool = True, form: WireForm = CURRENT
+    ) -> None:
         if alignment not in (8, 16, 32, 64):
             raise UsageError(f"alignment is 8, 16, 32 or 64 bytes, not {alignment!r}")
-        if not isinstance(schema, Schema):
-            raise UsageError(f"expected the schema of what is written, not {type(schema).__name__}")
+        schema = as_schema(schema, "the schema of what is written")
         self.schema = schema
         self.alignment = alignment
         self.form = form

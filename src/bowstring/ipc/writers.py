@@ -22,6 +22,7 @@ from bowstring.ipc.statistics import Collector, with_statistics
 from bowstring.ipc.stream import EncodedMessage, Encoder
 from bowstring.memory.closing import Completing, warn_unclosed
 from bowstring.tabular.batch import RecordBatch
+from bowstring.tabular.build import as_batch, as_table
 from bowstring.tabular.table import Table, unified_batches
 
 Block: TypeAlias = tuple[int, int, int, int]
@@ -51,11 +52,11 @@ class BatchWriter(Completing):
     """Takes record batches and tables. A context manager: what is written is whole when no error is raised inside."""
 
     def write(self, data: RecordBatch | Table) -> None:
-        """Write a batch, or the batches of a table. Raises `UsageError` for another schema."""
-        if isinstance(data, Table):
-            self.write_table(data)
-        else:
+        """Write a batch, or the batches of a table, also another library's. Raises `UsageError` for another schema."""
+        if isinstance(data, RecordBatch):
             self.write_batch(data)
+        else:
+            self.write_table(as_table(data))
 
     def write_table(self, table: Table) -> None:
         """Write the batches of a table."""
@@ -68,10 +69,8 @@ class BatchWriter(Completing):
 
 
 def batches_of(table: Table) -> list[RecordBatch]:
-    """The batches of a table; raises `UsageError` for anything else."""
-    if not isinstance(table, Table):
-        raise UsageError(f"expected a table, not {type(table).__name__}")
-    return table.to_batches()
+    """The batches of a table, also of another library's; raises `UsageError` for anything else."""
+    return as_table(table).to_batches()
 
 
 class _Writer(BatchWriter):
@@ -103,7 +102,8 @@ class _Writer(BatchWriter):
 
     def write_table(self, table: Table) -> None:
         """Write the batches of a table; with `unify_dictionaries` their dictionaries are united first."""
-        batches: Iterable[RecordBatch] = batches_of(table)
+        table = as_table(table)
+        batches: Iterable[RecordBatch] = table.to_batches()
         if self._encoder.form.unify_dictionaries and table.schema == self.schema:
             batches = unified_batches(self.schema, table.to_batches())
         for batch in batches:
@@ -115,8 +115,7 @@ class _Writer(BatchWriter):
         Raises `UsageError`, and writes nothing of the batch, where a dictionary would have to change in a way that the
         format or the form has no room for; it names the column.
         """
-        if not isinstance(batch, RecordBatch):
-            raise UsageError(f"expected a record batch or a table, not {type(batch).__name__}")
+        batch = as_batch(batch)
         with self._lock:
             if self._closed:
                 raise ClosedError("the writer is closed")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
+from bowstring.datatypes.base import as_type
 from bowstring.errors import DataTypeError, NotFoundError
 from bowstring.layouts import verbs
 from bowstring.layouts.base import Layout, Values
@@ -24,6 +25,7 @@ from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import Buffer
 
 if TYPE_CHECKING:
+    from bowstring.datatypes.base import TypeLike
     from bowstring.datatypes.types import DataType
     from bowstring.exchange.frames.leaving import ToPandas
 
@@ -58,7 +60,7 @@ class Array:
     @classmethod
     def from_buffers(  # noqa: PLR0913 -- these are what an array is
         cls,
-        type: DataType,
+        type: TypeLike,
         length: int,
         buffers: Sequence[Buffer | bytes | Values | None],
         children: Sequence[Array] = (),
@@ -75,7 +77,15 @@ class Array:
         from bowstring.layouts import registry  # it imports every layout, and they import arrays
 
         held = tuple(b if b is None or isinstance(b, Buffer) else Buffer.of(b) for b in buffers)
-        array = cls(registry.layout_of(type), length, held, tuple(children), dictionary, null_count, offset)
+        array = cls(
+            registry.layout_of(as_type(type, "Array.from_buffers")),
+            length,
+            held,
+            tuple(children),
+            dictionary,
+            null_count,
+            offset,
+        )
         array.validate()
         return array
 
@@ -195,7 +205,7 @@ class Array:
         return leaving.series(self, options)
 
     @classmethod
-    def from_pandas(cls, values: Any, type: DataType | None = None) -> Array:
+    def from_pandas(cls, values: Any, type: TypeLike | None = None) -> Array:
         """The array of a pandas series, index or array; what pandas calls missing becomes null.
 
         Shares the memory of numbers and moments. Raises `DataTypeError` where values do not fit one type, or the one
@@ -292,8 +302,11 @@ class Array:
 
     # Comparing, checking, showing
 
-    def equals(self, other: Array, nans_equal: bool = False) -> bool:
-        """Whether types, lengths, nulls and values are the same; what lies under a null does not count."""
+    def equals(self, other: Any, nans_equal: bool = False) -> bool:
+        """Whether types, lengths, nulls and values are the same; what lies under a null does not count.
+
+        The other may be an array of another library that has `__arrow_c_array__`.
+        """
         from bowstring.layouts.equality import arrays_equal
 
         return arrays_equal(self, as_array(other), nans_equal)
@@ -352,7 +365,11 @@ def _restore(*parts: Any) -> Array:
 
 
 def as_array(values: object) -> Array:
-    """`values` where it is an array; raises `DataTypeError` for anything else."""
-    if not isinstance(values, Array):
-        raise DataTypeError(f"expected an array, not {type(values).__name__}: make one with bowstring.array")
-    return values
+    """An array, also of another library that has `__arrow_c_array__`; raises `DataTypeError` for anything else."""
+    if isinstance(values, Array):
+        return values
+    if hasattr(values, "__arrow_c_array__"):
+        from bowstring.exchange import cdata
+
+        return cdata.import_array(values)
+    raise DataTypeError(f"expected an array, not {type(values).__name__}: make one with bowstring.array")

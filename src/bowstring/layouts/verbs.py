@@ -11,7 +11,7 @@ from bowstring.layouts.base import Values
 
 if TYPE_CHECKING:
     from bowstring.compute.ordering import NullPlacement, Order
-    from bowstring.datatypes.types import DataType, Int
+    from bowstring.datatypes.base import TypeLike
     from bowstring.layouts.array import Array
 
 
@@ -66,8 +66,10 @@ def sort(array: Array, order: Order = "ascending", null_placement: NullPlacement
     return array.take(array.sort_indices(order, null_placement))
 
 
-def cast(array: Array, target_type: DataType, safe: bool = True) -> Array:
+def cast(array: Array, target_type: TypeLike, safe: bool = True) -> Array:
     """The values as those of another type, copied where they change (`bowstring.compute.casting`).
+
+    The type is one of ours or of another library, or the name of one, such as "int64".
 
     Raises `DataTypeError` where there is no such cast and, naming the value, where one overflows or would lose part
     of itself; with `safe=False` such a value wraps around or is cut off. Text that spells no value is always
@@ -85,7 +87,7 @@ def unique(array: Array) -> Array:
     return encoding.unique(array)
 
 
-def dictionary_encode(array: Array, index_type: Int | None = None) -> Array:
+def dictionary_encode(array: Array, index_type: TypeLike | None = None) -> Array:
     """The array as indices (int32 by default) into its distinct values; one that is encoded as it is.
 
     Raises `DataTypeError` where the distinct values are too many for the indices.
@@ -95,7 +97,7 @@ def dictionary_encode(array: Array, index_type: Int | None = None) -> Array:
     return encoding.dictionary_encode(array, index_type)
 
 
-def run_end_encode(array: Array, run_end_type: DataType | None = None) -> Array:
+def run_end_encode(array: Array, run_end_type: TypeLike | None = None) -> Array:
     """The array as runs of the same value, with run ends of int32 by default; one that is encoded as it is."""
     from bowstring.compute import encoding
 

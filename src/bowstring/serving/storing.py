@@ -32,7 +32,7 @@ from bowstring.memory.buffer import ALIGNMENT_BYTES, Memory
 from bowstring.memory.descriptors import refuse_what_does_not_fit
 from bowstring.memory.region import Region
 from bowstring.tabular.batch import RecordBatch
-from bowstring.tabular.build import table
+from bowstring.tabular.build import as_batch, table
 from bowstring.tabular.table import Table, has_dictionaries
 from bowstring.transports.regions import addresses_of
 
@@ -118,13 +118,14 @@ def as_batches(source: Batches) -> tuple[Schema, Iterable[RecordBatch]]:
         return source.schema, source.to_batches()
     if isinstance(source, FileReader | StreamReader):
         return source.schema, source
-    if hasattr(source, "__arrow_c_stream__"):
+    if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
         return as_batches(table(source))
     if hasattr(source, "__iter__"):
         held = iter(source)
         first = next(held, None)
-        if isinstance(first, RecordBatch):
-            return first.schema, _chained(first, held)
+        if isinstance(first, RecordBatch) or hasattr(first, "__arrow_c_array__"):
+            first = as_batch(first)
+            return first.schema, _chained(first, map(as_batch, held))
         if first is None:
             raise UsageError("no batches, so no schema: give an empty table")
     raise UsageError(f"expected a table, record batches or a reader, not {type(source).__name__}")

@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING, Any, overload
 from bowstring.compute.nulls import refuse_nulls
 from bowstring.compute.ordering import NullPlacement, Order, sorted_positions
 from bowstring.compute.selection import MaskLike, selected
-from bowstring.datatypes.field import Field, Metadata, MetadataLike, Schema, as_metadata, check_name
-from bowstring.errors import DataTypeError, InvalidDataError, UsageError
-from bowstring.layouts.array import Array
+from bowstring.datatypes.field import (
+    Field,
+    Metadata,
+    MetadataLike,
+    Schema,
+    SchemaLike,
+    as_metadata,
+    as_schema,
+    check_name,
+)
+from bowstring.errors import InvalidDataError, UsageError
+from bowstring.layouts.array import Array, as_array
 from bowstring.layouts.base import Indices, Values, place
 from bowstring.layouts.indexing import positions, span_within
 from bowstring.layouts.struct_ import rows_of
@@ -41,17 +50,18 @@ class RecordBatch(Columns):
 
     @classmethod
     def from_arrays(
-        cls, arrays: Sequence[Array], names: Sequence[str] | None = None, schema: Schema | None = None
+        cls, arrays: Sequence[Array], names: Sequence[str] | None = None, schema: SchemaLike | None = None
     ) -> RecordBatch:
         """A batch of arrays, with names or a schema for them; nothing is copied.
 
         Raises `UsageError` where lengths, number or types do not agree.
         """
+        arrays = [as_array(array) for array in arrays]
         schema = fitting_schema(arrays, names, schema)
         return cls(schema, arrays[0].length if arrays else 0, tuple(arrays))
 
     @classmethod
-    def from_pandas(cls, df: Any, schema: Schema | None = None, preserve_index: bool | None = None) -> RecordBatch:
+    def from_pandas(cls, df: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None) -> RecordBatch:
         """A batch of a pandas frame, whose schema describes index, labels and dtypes.
 
         The index becomes columns behind the others, or where it is a mere range a description (`preserve_index=True`
@@ -135,12 +145,12 @@ class RecordBatch(Columns):
         keys = [(self.column(name), order) for name, order in sorting_of(sorting)]
         return self._taken(sorted_positions(keys, null_placement))
 
-    def cast(self, target_schema: Schema, safe: bool = True) -> RecordBatch:
+    def cast(self, target_schema: SchemaLike, safe: bool = True) -> RecordBatch:
         """The columns as those of another schema with the same names, as `Array.cast`; the error names the column.
 
         Raises `UsageError` where the names differ.
         """
-        check_target(self.schema, target_schema)
+        target_schema = target_of(self.schema, target_schema)
         columns = []
         for field, column in zip(target_schema, self.source, strict=True):
             with place(f"column {field.name!r}"):
@@ -170,10 +180,11 @@ class RecordBatch(Columns):
         names = distinct_names(self.schema)
         return rows_of(names, [column.to_pylist() for column in self.source], self.num_rows)
 
-    def equals(self, other: RecordBatch, check_metadata: bool = False, nans_equal: bool = False) -> bool:
-        """Whether schemas and values are the same."""
-        if not isinstance(other, RecordBatch):
-            raise DataTypeError(f"expected a record batch, not {type(other).__name__}")
+    def equals(self, other: Any, check_metadata: bool = False, nans_equal: bool = False) -> bool:
+        """Whether schemas and values are the same. The other may be one of another library (PyCapsule interface)."""
+        from bowstring.tabular.build import as_batch
+
+        other = as_batch(other)
         return (
             self.num_rows == other.num_rows
             and self.schema.equals(other.schema, check_metadata)
@@ -252,12 +263,12 @@ def sorting_of(sorting: str | Sequence[tuple[str, Order]]) -> Sequence[tuple[str
         raise UsageError(f"sort_by: a column's name, or pairs of names and orders, not {sorting!r:.100}") from None
 
 
-def check_target(schema: Schema, target: Schema) -> None:
-    """Raise `UsageError` where columns are not cast to a schema: their names differ, or it is none."""
-    if not isinstance(target, Schema):
-        raise UsageError(f"cast: the target is a schema, not {target!r:.100}")
+def target_of(schema: Schema, target: SchemaLike) -> Schema:
+    """The schema that columns are cast to; raises `UsageError` where their names differ, or it is none."""
+    target = as_schema(target, "cast")
     if schema.names != target.names:
         raise UsageError(f"cast: the columns are {schema.names}, the schema has {target.names}")
+    return target
 
 
 def distinct_names(schema: Schema) -> list[str]:
@@ -270,7 +281,7 @@ def distinct_names(schema: Schema) -> list[str]:
 
 
 def fitting_schema(
-    columns: Sequence[Array | ChunkedArray], names: Sequence[str] | None, schema: Schema | None
+    columns: Sequence[Array | ChunkedArray], names: Sequence[str] | None, schema: SchemaLike | None
 ) -> Schema:
     """The schema for columns, which is given or made of names; raises `UsageError` where it does not fit them, or they
     are not of one length.
@@ -281,6 +292,7 @@ def fitting_schema(
         for name in names:
             check_name(name)
         schema = Schema(tuple(Field(name, column.type) for name, column in zip(names, columns, strict=True)))
+    schema = as_schema(schema)
     if len(schema) != len(columns):
         raise UsageError(f"a schema of {len(schema)} fields does not fit {len(columns)} columns")
     rows = len(columns[0]) if columns else 0

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from bowstring.datatypes import types
-from bowstring.datatypes.field import MetadataLike, Schema, field
+from bowstring.datatypes.base import TypeLike, as_type
+from bowstring.datatypes.field import MetadataLike, Schema, SchemaLike, as_schema, field
 from bowstring.datatypes.types import DataType
 from bowstring.errors import DataTypeError, UsageError
 from bowstring.layouts.array import Array
@@ -29,6 +30,27 @@ _GIVES_STREAM = ("__arrow_c_stream__", "__arrow_c_device_stream__")
 """The methods of the Arrow PyCapsule interface."""
 
 
+def as_table(source: object) -> Table:
+    """A table, a record batch as one, or another library's (by the PyCapsule interface).
+
+    Raises `DataTypeError` for anything else: `table` makes tables of Python's objects.
+    """
+    if isinstance(source, Table | RecordBatch) or _is_arrow(source) or _is_pandas(source):
+        return table(source)
+    raise DataTypeError(f"expected a table, or an object with __arrow_c_stream__, found {type(source).__name__}")
+
+
+def as_batch(source: object) -> RecordBatch:
+    """A record batch, or another library's (by the PyCapsule interface). Raises `DataTypeError` for anything else."""
+    if isinstance(source, RecordBatch) or _has_any(source, _GIVES_ARRAY):
+        return record_batch(source)
+    raise DataTypeError(f"expected a record batch, or an object with __arrow_c_array__, found {type(source).__name__}")
+
+
+def _is_arrow(source: object) -> bool:
+    return _has_any(source, _GIVES_STREAM) or _has_any(source, _GIVES_ARRAY)
+
+
 def _has_any(source: object, methods: tuple[str, ...]) -> bool:
     return any(hasattr(source, method) for method in methods)
 
@@ -38,29 +60,32 @@ def _is_pandas(source: object) -> bool:
     return type(source).__module__.partition(".")[0] == "pandas" and _has_any(source, ("dtype", "dtypes"))
 
 
-def array(values: Any, type: DataType | None = None, mask: Values | Sequence[bool] | None = None) -> Array:
+def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[bool] | None = None) -> Array:
     """An array of `values`, of data type `type` or of one that is inferred from them.
+
+    The type is one of ours or of another library, or the name of one, such as "int64".
 
     `values` is a sequence of Python objects (None for null), a NumPy array, or anything that exports the Arrow C data
     interface, or gives itself to NumPy or by DLPack; all but the first are taken over without copying where memory and
     type allow. `mask` says which values are null (True), for NumPy arrays. Raises `DataTypeError` naming the first
     value that does not fit, `LimitError` for many dictionaries that hardly share a key: nearly all would be null.
     """
+    wanted = None if type is None else as_type(type, "array")
     if mask is None and values.__class__ in (list, tuple):
-        return _of_items(values, type)
+        return _of_items(values, wanted)
     if mask is None and values.__class__ is np.ndarray:
-        return _from_numpy(values, layout_of(type or numpy_type(values)), None)
+        return _from_numpy(values, layout_of(wanted or numpy_type(values)), None)
     if isinstance(values, ChunkedArray):
         values = values.combine_chunks()
     elif _is_pandas(values):
-        values = Array.from_pandas(values, type)
+        values = Array.from_pandas(values, wanted)
     elif not isinstance(values, Array) and (_has_any(values, _GIVES_ARRAY) or _has_any(values, _GIVES_STREAM)):
         from bowstring.exchange import cdata
 
         values = cdata.import_array(values)
     if isinstance(values, Array):
-        if type is not None and values.type != type:
-            raise DataTypeError(f"the array is {values.type}, not {type}")
+        if wanted is not None and values.type != wanted:
+            raise DataTypeError(f"the array is {values.type}, not {wanted}")
         return values
     own_valid = None
     if isinstance(values, np.ma.MaskedArray):
@@ -76,12 +101,12 @@ def array(values: Any, type: DataType | None = None, mask: Values | Sequence[boo
         valid = own_valid if mask is None else ~np.asarray(mask, np.bool_)
         if mask is not None and valid is not None and valid.shape != values.shape[:1]:
             raise UsageError(f"a mask of shape {valid.shape} does not fit values of shape {values.shape}")
-        return _from_numpy(values, layout_of(type or numpy_type(values)), valid)
+        return _from_numpy(values, layout_of(wanted or numpy_type(values)), valid)
     if mask is not None:
         raise UsageError("a mask goes with a NumPy array; among Python objects None is null")
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise DataTypeError(f"an array is made from a sequence, not from {brief(values)}")
-    return _of_items(values if isinstance(values, (list, tuple)) else list(values), type)
+    return _of_items(values if isinstance(values, (list, tuple)) else list(values), wanted)
 
 
 def _of_items(items: Sequence[Any], type: DataType | None) -> Array:
@@ -143,9 +168,9 @@ def _from_numpy(values: Values, layout: Layout, valid: Values | None) -> Array:
 # Batches and tables
 
 
-def _columns(data: Any, schema: Schema | None, names: Sequence[str] | None) -> tuple[list[Any], Schema]:
-    if schema is not None and not isinstance(schema, Schema):
-        raise DataTypeError(f"expected a schema, not {type(schema).__name__}")
+def _columns(data: Any, schema: SchemaLike | None, names: Sequence[str] | None) -> tuple[list[Any], Schema]:
+    if schema is not None:
+        schema = as_schema(schema)
     if isinstance(data, str | bytes) or not hasattr(data, "__len__"):
         raise DataTypeError(f"expected columns by name, or a sequence of columns, not {type(data).__name__}")
     if isinstance(data, Mapping):
@@ -165,7 +190,7 @@ def _columns(data: Any, schema: Schema | None, names: Sequence[str] | None) -> t
 
 
 def record_batch(
-    data: Any, schema: Schema | None = None, names: Sequence[str] | None = None, metadata: MetadataLike = None
+    data: Any, schema: SchemaLike | None = None, names: Sequence[str] | None = None, metadata: MetadataLike = None
 ) -> RecordBatch:
     """A record batch from columns by name, a sequence of columns with `names` or a `schema`, or another library's
     batch.
@@ -189,7 +214,7 @@ def record_batch(
 
 
 def table(
-    data: Any, schema: Schema | None = None, names: Sequence[str] | None = None, metadata: MetadataLike = None
+    data: Any, schema: SchemaLike | None = None, names: Sequence[str] | None = None, metadata: MetadataLike = None
 ) -> Table:
     """A table from columns by name, a sequence of columns with `names` or a `schema`, rows as dictionaries, or another
     library's table.
@@ -211,7 +236,7 @@ def table(
         batch = record_batch(data)
         return Table(batch.schema, [batch])
     if isinstance(data, (list, tuple)) and data and names is None and _are_rows(data):
-        return _from_rows(data, schema, metadata)
+        return _from_rows(data, None if schema is None else as_schema(schema), metadata)
     columns, made = _columns(data, schema, names)
     return Table.from_arrays(columns, schema=made if metadata is None else made.with_metadata(metadata))
 

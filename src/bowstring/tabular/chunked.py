@@ -13,6 +13,7 @@ import numpy as np
 from bowstring.compute.ordering import NullPlacement, Order
 from bowstring.compute.selection import MaskLike, selected
 from bowstring.compute.unifying import unified, united
+from bowstring.datatypes.base import TypeLike, as_type
 from bowstring.datatypes.field import field
 from bowstring.datatypes.types import Dictionary, bool_, int64
 from bowstring.errors import DataTypeError, WouldCopyError
@@ -26,7 +27,6 @@ from bowstring.layouts.registry import layout_of
 from bowstring.tabular.batch import one_array
 
 if TYPE_CHECKING:
-    from bowstring.datatypes.types import DataType, Int
     from bowstring.exchange.frames.leaving import ToPandas
 
 
@@ -35,13 +35,13 @@ class ChunkedArray:
 
     __slots__ = ("_starts", "chunks", "type")
 
-    def __init__(self, chunks: Sequence[Array], type: DataType) -> None:
-        for chunk in chunks:
-            if as_array(chunk).type is not type and chunk.type != type:
-                raise DataTypeError(f"a chunk of {chunk.type} does not belong to a column of {type}")
-        self.chunks = tuple(chunks)
-        self.type = type
-        self._starts = starts_of([chunk.length for chunk in chunks])
+    def __init__(self, chunks: Sequence[Array], type: TypeLike) -> None:
+        self.type = data_type = as_type(type, "a chunked array")
+        self.chunks = tuple([as_array(chunk) for chunk in chunks])
+        for chunk in self.chunks:
+            if chunk.type is not data_type and chunk.type != data_type:
+                raise DataTypeError(f"a chunk of {chunk.type} does not belong to a column of {data_type}")
+        self._starts = starts_of([chunk.length for chunk in self.chunks])
 
     @property
     def num_chunks(self) -> int:
@@ -81,7 +81,7 @@ class ChunkedArray:
         return leaving.series(self, options)
 
     @classmethod
-    def from_pandas(cls, values: Any, type: DataType | None = None) -> ChunkedArray:
+    def from_pandas(cls, values: Any, type: TypeLike | None = None) -> ChunkedArray:
         """The column of a pandas series, as `Array.from_pandas`, in as many chunks as pandas has it."""
         from bowstring.exchange.frames import arriving
 
@@ -165,8 +165,9 @@ class ChunkedArray:
         """The chunks over one dictionary, the union of theirs; raises `DataTypeError` where it is too large."""
         return ChunkedArray(unified(self.chunks), self.type)
 
-    def cast(self, target_type: DataType, safe: bool = True) -> ChunkedArray:
+    def cast(self, target_type: TypeLike, safe: bool = True) -> ChunkedArray:
         """The values as those of another type, as `Array.cast`."""
+        target_type = as_type(target_type, "cast")
         parts = []
         for number, chunk in enumerate(self.chunks):
             with place(f"chunk {number}"):
@@ -181,7 +182,7 @@ class ChunkedArray:
         """The values in order, copied, as `sort_indices`."""
         return self.take(self.sort_indices(order, null_placement))
 
-    def dictionary_encode(self, index_type: Int | None = None) -> ChunkedArray:
+    def dictionary_encode(self, index_type: TypeLike | None = None) -> ChunkedArray:
         """Each chunk as indices into one dictionary of all, as `Array.dictionary_encode`."""
         return self._each(lambda chunk: chunk.dictionary_encode(index_type)).unify_dictionaries()
 
@@ -189,7 +190,7 @@ class ChunkedArray:
         """Each chunk as plain values, as `Array.dictionary_decode`."""
         return self._each(Array.dictionary_decode)
 
-    def run_end_encode(self, run_end_type: DataType | None = None) -> ChunkedArray:
+    def run_end_encode(self, run_end_type: TypeLike | None = None) -> ChunkedArray:
         """Each chunk as runs of the same value, as `Array.run_end_encode`; no run goes over chunks."""
         return self._each(lambda chunk: chunk.run_end_encode(run_end_type))
 
@@ -218,10 +219,17 @@ class ChunkedArray:
         chunk = self.chunks[number]
         return chunk.layout.value_at(chunk, key - self._starts[number])
 
-    def equals(self, other: ChunkedArray, nans_equal: bool = False) -> bool:
-        """Whether types and values are the same, however they are chunked."""
+    def equals(self, other: Any, nans_equal: bool = False) -> bool:
+        """Whether types and values are the same, however they are chunked.
+
+        The other may be one of another library that has `__arrow_c_stream__`.
+        """
         if not isinstance(other, ChunkedArray):
-            raise DataTypeError(f"expected a chunked array, not {type(other).__name__}")
+            if not hasattr(other, "__arrow_c_stream__"):
+                raise DataTypeError(f"expected a chunked array, not {type(other).__name__}")
+            from bowstring.exchange import cdata
+
+            other = cdata.import_chunked(other)
         if self.type != other.type or len(self) != len(other):
             return False
         if self._starts == other._starts:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 import numpy as np
 
-from bowstring.datatypes.field import Field, Schema, check_name
+from bowstring.datatypes.field import Field, Schema, check_name, imported_field
 from bowstring.errors import NotFoundError, UsageError, WouldCopyError
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Values, objects
@@ -114,7 +114,8 @@ class Columns(ABC):
         return self._renamed(Schema(made, self.schema.pairs))
 
     def add_column(self, i: int, field_: str | Field, column: Any) -> Self:
-        """With `column` before column `i`. It is an array, a chunked array, or values as `bowstring.array` takes them.
+        """With `column` before column `i`. It is an array, a chunked array, or values as `bowstring.array` takes them;
+        the field may be another library's.
 
         Raises `UsageError` where its length or its type does not fit, `NotFoundError` where there is no place `i`.
         """
@@ -146,6 +147,7 @@ class Columns(ABC):
         from bowstring.tabular.build import array
         from bowstring.tabular.chunked import ChunkedArray
 
+        field_ = imported_field(field_)
         wanted = field_.type if isinstance(field_, Field) else None
         made = column if isinstance(column, (Array, ChunkedArray)) else array(column, wanted)
         if not isinstance(field_, Field):

@@ -11,14 +11,14 @@ import numpy as np
 from bowstring.compute.ordering import NullPlacement, Order, sorted_positions
 from bowstring.compute.selection import MaskLike, selected
 from bowstring.compute.unifying import has_dictionary, unified, united
-from bowstring.datatypes.field import Schema
+from bowstring.datatypes.field import Schema, SchemaLike, as_schema
 from bowstring.errors import DataTypeError, UsageError
 from bowstring.layouts.array import Array, as_array
 from bowstring.layouts.base import Indices, Values, place
 from bowstring.layouts.indexing import chunk_indices, positions, span_within, spans_within, starts_of
 from bowstring.layouts.registry import layout_of
 from bowstring.tabular import display
-from bowstring.tabular.batch import RecordBatch, check_target, distinct_names, fitting_schema, one_array, sorting_of
+from bowstring.tabular.batch import RecordBatch, distinct_names, fitting_schema, one_array, sorting_of, target_of
 from bowstring.tabular.chunked import ChunkedArray, joined
 from bowstring.tabular.editing import Columns
 
@@ -41,12 +41,15 @@ class Table(Columns):
         self._columns: dict[int, ChunkedArray] = {}
 
     @classmethod
-    def from_batches(cls, batches: Iterable[RecordBatch], schema: Schema | None = None) -> Table:
-        """A table of batches, which must all have the schema (the first one's by default); nothing is copied."""
-        held = list(batches)
-        for batch in held:
-            if not isinstance(batch, RecordBatch):
-                raise DataTypeError(f"expected record batches, not {type(batch).__name__}")
+    def from_batches(cls, batches: Iterable[RecordBatch], schema: SchemaLike | None = None) -> Table:
+        """A table of batches, which must all have the schema (the first one's by default); nothing is copied.
+
+        They may be another library's (PyCapsule interface).
+        """
+        from bowstring.tabular.build import as_batch
+
+        held = [as_batch(batch) for batch in batches]
+        schema = None if schema is None else as_schema(schema)
         if schema is None:
             if not held:
                 raise UsageError("a table of no batches needs a schema")
@@ -58,12 +61,16 @@ class Table(Columns):
 
     @classmethod
     def from_arrays(
-        cls, arrays: Sequence[Array | ChunkedArray], names: Sequence[str] | None = None, schema: Schema | None = None
+        cls,
+        arrays: Sequence[Array | ChunkedArray],
+        names: Sequence[str] | None = None,
+        schema: SchemaLike | None = None,
     ) -> Table:
         """A table of columns, with names or a schema for them, cut into batches wherever one of them is; nothing is
         copied.
         """
-        columns = [ChunkedArray([a], a.type) if isinstance(a, Array) else a for a in arrays]
+        own = [a if isinstance(a, ChunkedArray) else _column(a) for a in arrays]
+        columns = [ChunkedArray([a], a.type) if isinstance(a, Array) else a for a in own]
         schema = fitting_schema(columns, names, schema)
         edges = np.unique(np.concatenate([column._starts for column in columns])).tolist() if columns else [0]
         spans = list(pairwise(edges))
@@ -72,7 +79,7 @@ class Table(Columns):
         return cls(schema, [RecordBatch.from_arrays([c._within(*s) for c in columns], schema=schema) for s in spans])
 
     @classmethod
-    def from_pandas(cls, df: Any, schema: Schema | None = None, preserve_index: bool | None = None) -> Table:
+    def from_pandas(cls, df: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None) -> Table:
         """A table of a pandas frame, whose schema describes index, labels and dtypes.
 
         The index becomes columns behind the others, or where it is a mere range a description (`preserve_index=True`
@@ -158,9 +165,9 @@ class Table(Columns):
         keys = [(joined(self.column(name)), order) for name, order in sorting_of(sorting)]
         return self._taken(sorted_positions(keys, null_placement))
 
-    def cast(self, target_schema: Schema, safe: bool = True) -> Table:
+    def cast(self, target_schema: SchemaLike, safe: bool = True) -> Table:
         """The columns as those of another schema with the same names, as `RecordBatch.cast`."""
-        check_target(self.schema, target_schema)
+        target_schema = target_of(self.schema, target_schema)
         batches = []
         for number, batch in enumerate(self._batches):
             with place(f"record batch {number}"):
@@ -221,10 +228,14 @@ class Table(Columns):
         """The rows as dictionaries of Python values. Raises `UsageError` where two columns share a name."""
         return list(chain.from_iterable(batch.to_pylist() for batch in self._batches))
 
-    def equals(self, other: Table, check_metadata: bool = False, nans_equal: bool = False) -> bool:
-        """Whether schemas and values are the same, however they are cut into batches."""
-        if not isinstance(other, Table):
-            raise DataTypeError(f"expected a table, not {type(other).__name__}")
+    def equals(self, other: Any, check_metadata: bool = False, nans_equal: bool = False) -> bool:
+        """Whether schemas and values are the same, however they are cut into batches.
+
+        The other may be a table of another library (PyCapsule interface).
+        """
+        from bowstring.tabular.build import as_table
+
+        other = as_table(other)
         if self.num_rows != other.num_rows or not self.schema.equals(other.schema, check_metadata):
             return False
         if self._starts == other._starts:
@@ -297,14 +308,26 @@ def unified_batches(schema: Schema, batches: Sequence[RecordBatch]) -> Iterator[
         yield RecordBatch(batch.schema, batch.num_rows, own, batch.pairs)
 
 
+def _column(values: Any) -> Array | ChunkedArray:
+    """An array, or a column of another library in the chunks that it has."""
+    if isinstance(values, Array) or not hasattr(values, "__arrow_c_stream__"):
+        return as_array(values)
+    from bowstring.exchange import cdata
+
+    return cdata.import_chunked(values)
+
+
 def concat_tables(tables: Iterable[Table]) -> Table:
-    """Tables of one schema, end to end; nothing is copied. Raises `UsageError` for another schema, with the table."""
-    held = list(tables)
+    """Tables of one schema, end to end; nothing is copied. They may be other libraries' (PyCapsule interface).
+
+    Raises `UsageError` for another schema, with the table.
+    """
+    from bowstring.tabular.build import as_table
+
+    held = [as_table(table) for table in tables]
     if not held:
         raise UsageError("there are no tables to concatenate")
     for number, table in enumerate(held):
-        if not isinstance(table, Table):
-            raise DataTypeError(f"expected tables, not {type(table).__name__}")
         if table.schema != held[0].schema:
             raise UsageError(f"table {number} has another schema: {table.schema!r}, not {held[0].schema!r}")
     return Table(held[0].schema, list(chain.from_iterable(table._batches for table in held)))
@@ -315,10 +338,10 @@ def concat_arrays(arrays: Iterable[Array]) -> Array:
 
     Of dictionaries the array has the union. Raises `DataTypeError` where that is too large for the indices.
     """
-    held = list(arrays)
+    held = [as_array(array) for array in arrays]
     if not held:
         raise UsageError("there are no arrays to concatenate")
-    for array in map(as_array, held):
+    for array in held:
         if array.type != held[0].type:
             raise UsageError(f"arrays of {held[0].type} and {array.type} do not make one array")
     starts_of([array.length for array in held])

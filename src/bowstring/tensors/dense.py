@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from bowstring.datatypes.base import TypeLike, as_type
 from bowstring.datatypes.types import DataType
 from bowstring.errors import InvalidDataError
 from bowstring.exchange import plain
@@ -77,7 +78,7 @@ class Tensor(Shaped):
     @classmethod
     def from_buffer(
         cls,
-        type: DataType,
+        type: TypeLike,
         data: Any,
         shape: Iterable[int],
         strides: Iterable[int] | None = None,
@@ -87,10 +88,13 @@ class Tensor(Shaped):
 
         Raises `InvalidDataError` where shape and strides do not fit the memory.
         """
+        data_type = as_type(type, "Tensor.from_buffer")
         sizes = as_shape(shape)
-        steps = row_major(sizes, element_dtype(type).itemsize) if strides is None else as_integers(strides, "strides")
+        steps = (
+            row_major(sizes, element_dtype(data_type).itemsize) if strides is None else as_integers(strides, "strides")
+        )
         held = data if isinstance(data, Buffer) else Buffer.of(data)
-        tensor = cls(type, held, sizes, steps, as_names(dim_names, len(sizes)))
+        tensor = cls(data_type, held, sizes, steps, as_names(dim_names, len(sizes)))
         tensor.validate()
         return tensor
 

@@ -22,7 +22,7 @@ from uuid import UUID
 
 import numpy as np
 
-from bowstring.datatypes.base import check_text, check_type
+from bowstring.datatypes.base import TypeLike, as_type, check_text, check_type
 from bowstring.datatypes.canonical.parameters import read_json, read_parameters, text, write_parameters
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
 from bowstring.datatypes.types import DataType, FixedSizeBinary, Int, LargeUtf8, Utf8, Utf8View
@@ -155,9 +155,9 @@ class OpaqueType(ExtensionType):
         return f"extension<arrow.opaque[{self.storage_type}, {self.type_name!r} of {self.vendor_name!r}]>"
 
 
-def json_(storage_type: DataType | None = None) -> JsonType:
+def json_(storage_type: TypeLike | None = None) -> JsonType:
     """JSON texts, stored as strings (`utf8()` by default, `large_utf8()` or `string_view()`)."""
-    return JsonType(storage_type or Utf8())
+    return JsonType(Utf8() if storage_type is None else as_type(storage_type))
 
 
 def uuid() -> UuidType:
@@ -170,6 +170,6 @@ def bool8() -> Bool8Type:
     return Bool8Type(Int(8))
 
 
-def opaque(storage_type: DataType, type_name: str, vendor_name: str) -> OpaqueType:
+def opaque(storage_type: TypeLike, type_name: str, vendor_name: str) -> OpaqueType:
     """Values of a type `type_name` of the system `vendor_name` that Arrow can't interpret."""
-    return OpaqueType(storage_type, type_name, vendor_name)
+    return OpaqueType(as_type(storage_type, "an opaque type's storage"), type_name, vendor_name)

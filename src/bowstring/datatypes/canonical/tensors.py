@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from bowstring.datatypes.base import check_size, check_text
+from bowstring.datatypes.base import TypeLike, check_size, check_text
 from bowstring.datatypes.canonical.parameters import (
     MAX_DIMENSIONS,
     names,
@@ -32,7 +32,7 @@ from bowstring.datatypes.canonical.parameters import (
     write_parameters,
 )
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
-from bowstring.datatypes.field import Field, field
+from bowstring.datatypes.field import field
 from bowstring.datatypes.types import (
     Bool,
     DataType,
@@ -280,7 +280,7 @@ class VariableShapeTensorType(TensorType):
 
 
 def fixed_shape_tensor(
-    value_type: DataType | Field,
+    value_type: TypeLike,
     shape: Iterable[int],
     dim_names: Iterable[str] | None = None,
     permutation: Iterable[int] | None = None,
@@ -296,7 +296,7 @@ def fixed_shape_tensor(
 
 
 def variable_shape_tensor(
-    value_type: DataType | Field,
+    value_type: TypeLike,
     ndim: int,
     dim_names: Iterable[str] | None = None,
     permutation: Iterable[int] | None = None,

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from bowstring.datatypes.base import TypeLike, as_type
 from bowstring.datatypes.canonical.plain import UuidType
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
 from bowstring.datatypes.field import Field, field
@@ -106,7 +107,7 @@ def _is_primitive(type_: DataType) -> bool:
     return isinstance(type_, _PRIMITIVES)
 
 
-def parquet_variant(storage_type: DataType | None = None) -> ParquetVariantType:
+def parquet_variant(storage_type: TypeLike | None = None) -> ParquetVariantType:
     """Variants, stored as `storage_type`; by default a struct of `metadata` and `value`, nothing shredded."""
     plain = Struct((field("metadata", Binary(), nullable=False), field("value", Binary(), nullable=False)))
-    return ParquetVariantType(storage_type or plain)
+    return ParquetVariantType(plain if storage_type is None else as_type(storage_type))

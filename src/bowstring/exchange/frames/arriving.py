@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from bowstring.datatypes import types as t
-from bowstring.datatypes.field import Field, Metadata, Schema
+from bowstring.datatypes.base import TypeLike, as_type
+from bowstring.datatypes.field import Field, Metadata, Schema, SchemaLike, as_schema
 from bowstring.errors import DataTypeError, UsageError
 from bowstring.exchange import cdata
 from bowstring.exchange.frames import described
@@ -29,18 +30,19 @@ from bowstring.tabular.chunked import ChunkedArray
 from bowstring.tabular.table import Table
 
 
-def chunked(values: Any, type_: t.DataType | None = None) -> ChunkedArray:
+def chunked(values: Any, type_: TypeLike | None = None) -> ChunkedArray:
     """The column of a series, an index or one of pandas' arrays; in one chunk but where pandas has several.
 
     Raises `DataTypeError` where values do not fit one type, or the type given, and for periods, intervals and sparse
     values, which Arrow has no type for.
     """
     series = as_series(values)
+    type_ = None if type_ is None else as_type(type_, "from_pandas")
     made = _column(series, type_)
     return made if type_ is None or made.type == type_ else made.cast(type_)
 
 
-def table(frame: Any, schema: Schema | None = None, preserve_index: bool | None = None) -> Table:
+def table(frame: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None) -> Table:
     """The columns of a frame as a table whose metadata `pandas` describes index, labels and dtypes.
 
     The index goes along as columns behind the others, or as a mere description where it is a range and `preserve_index`
@@ -63,6 +65,7 @@ def table(frame: Any, schema: Schema | None = None, preserve_index: bool | None 
         names.append(name)
         series.append(level)
         shown.append(described.name_of(level.name))
+    schema = None if schema is None else as_schema(schema, "from_pandas")
     if schema is not None:
         chosen = _chosen(names, schema)
         names, series, shown = ([part[number] for number in chosen] for part in (names, series, shown))
@@ -86,7 +89,7 @@ def table(frame: Any, schema: Schema | None = None, preserve_index: bool | None 
     return Table.from_arrays(columns, schema=said)
 
 
-def batch(frame: Any, schema: Schema | None = None, preserve_index: bool | None = None) -> RecordBatch:
+def batch(frame: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None) -> RecordBatch:
     """As `table`, in one record batch."""
     made = table(frame, schema, preserve_index).combine_chunks().to_batches()
     return made[0]

@@ -1,0 +1,56 @@
+"""Names of data types: the aliases that pyarrow takes, and the strings of our own types without children."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from difflib import get_close_matches
+
+from bowstring.datatypes import flat
+from bowstring.datatypes.base import DataType
+from bowstring.datatypes.flat import Decimal, FixedSizeBinary, FloatingPoint, Int, Timestamp
+from bowstring.errors import UsageError
+
+_UNITS = flat.TIME_UNITS
+_TYPES: tuple[DataType, ...] = (
+    *(kind() for kind in (flat.Null, flat.Bool, flat.Utf8, flat.LargeUtf8, flat.Utf8View)),
+    *(kind() for kind in (flat.Binary, flat.LargeBinary, flat.BinaryView)),
+    *(Int(bits, is_signed) for bits in (8, 16, 32, 64) for is_signed in (True, False)),
+    *(FloatingPoint(bits) for bits in (16, 32, 64)),
+    *(flat.Date("day"), flat.Date("ms")),
+    *(kind(unit) for kind in (flat.Time, Timestamp, flat.Duration) for unit in _UNITS),
+    *(flat.Interval(unit) for unit in ("year_month", "day_time", "month_day_nano")),
+)
+_ALIASES: dict[str, DataType] = {
+    **{str(type_): type_ for type_ in _TYPES},
+    **{f"{'i' if t.is_signed else 'u'}{t.bit_width // 8}": t for t in _TYPES if isinstance(t, Int)},
+    **{f"f{t.bit_width // 8}": t for t in _TYPES if isinstance(t, FloatingPoint)},
+    **{f"float{t.bit_width}": t for t in _TYPES if isinstance(t, FloatingPoint)},
+    **{f"date{t.bit_width}": t for t in _TYPES if isinstance(t, flat.Date)},
+    **dict.fromkeys(("boolean", "bool_"), flat.Bool()),
+    **dict.fromkeys(("str", "utf8"), flat.Utf8()),
+    **dict.fromkeys(("large_str", "large_utf8"), flat.LargeUtf8()),
+    **dict.fromkeys(("utf8_view",), flat.Utf8View()),
+}
+_PARAMETERS: tuple[tuple[str, Callable[[re.Match[str]], DataType]], ...] = (
+    (r"timestamp\[(s|ms|us|ns), tz=(.+)\]", lambda found: Timestamp(found[1], found[2])),  # type: ignore[arg-type]
+    (r"decimal(32|64|128|256)\((\d+), *(-?\d+)\)", lambda found: Decimal(int(found[2]), int(found[3]), int(found[1]))),
+    (r"fixed_size_binary\[(\d+)\]", lambda found: FixedSizeBinary(int(found[1]))),
+)
+
+
+def type_for_alias(name: str) -> DataType:
+    """The data type of a name such as "int64", "float32", "timestamp[us, tz=UTC]" or "decimal128(10, 2)".
+
+    Raises `UsageError` for any other name.
+    """
+    found = _ALIASES.get(name)
+    if found is not None:
+        return found
+    for pattern, make in _PARAMETERS:
+        match = re.fullmatch(pattern, name)
+        if match is not None:
+            return make(match)
+    closest = get_close_matches(name, _ALIASES, 1)
+    hint = f"; did you mean {closest[0]!r}?" if closest else ""
+    raise UsageError(f"{name!r:.100} is not the name of a data type without children, such as 'int64'{hint}")

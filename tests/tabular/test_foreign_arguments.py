@@ -1,0 +1,202 @@
+"""Types, schemas, arrays and tables of other libraries (PyCapsule interface), and types by name, wherever ours go."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import bowstring as bs
+from bowstring.errors import DataTypeError, UsageError
+
+ARRAY = bs.array([1, 2, 3], bs.int32())
+COLUMN = bs.ChunkedArray([ARRAY], bs.int32())
+TABLE = bs.table({"a": ARRAY})
+BATCH = TABLE.to_batches()[0]
+SCHEMA = TABLE.schema
+THEIRS = pa.table(TABLE)
+
+
+class SchemaOnly:
+    """An object that has nothing but `__arrow_c_schema__`."""
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+
+    def __arrow_c_schema__(self) -> Any:
+        return self.source.__arrow_c_schema__()
+
+
+TYPES: dict[str, Callable[[Any], bs.DataType]] = {
+    "array": lambda t: bs.array([1], t).type,
+    "array of NumPy's": lambda t: bs.array(np.array([1], np.int32), t).type,
+    "from_pandas": lambda t: bs.Array.from_pandas(pd.Series([1]), t).type,
+    "chunked from_pandas": lambda t: bs.ChunkedArray.from_pandas(pd.Series([1]), t).type,
+    "from_buffers": lambda t: bs.Array.from_buffers(t, 1, [None, bytes(4)]).type,
+    "chunked array": lambda t: bs.ChunkedArray([ARRAY], t).type,
+    "cast": lambda t: bs.array([1]).cast(t).type,
+    "chunked cast": lambda t: bs.ChunkedArray([bs.array([1])], bs.int64()).cast(t).type,
+    "dictionary_encode": lambda t: bs.array(["a"]).dictionary_encode(t).type.index_type,  # type: ignore[attr-defined]
+    "run_end_encode": lambda t: COLUMN.run_end_encode(t).type.run_end_type,  # type: ignore[attr-defined]
+    "field": lambda t: bs.field("a", t).type,
+    "with_type": lambda t: bs.field("a", bs.string()).with_type(t).type,
+    "schema": lambda t: bs.schema({"a": t}).types[0],
+    "schema of pairs": lambda t: bs.schema([("a", t)]).types[0],
+    "struct": lambda t: bs.struct([("a", t)]).fields[0].type,
+    "list": lambda t: bs.list_(t).fields[0].type,
+    "fixed-size list": lambda t: bs.list_(t, 3).fields[0].type,
+    "large_list": lambda t: bs.large_list(t).fields[0].type,
+    "list_view": lambda t: bs.list_view(t).fields[0].type,
+    "large_list_view": lambda t: bs.large_list_view(t).fields[0].type,
+    "map key": lambda t: bs.map_(t, bs.string()).key_field.type,
+    "map item": lambda t: bs.map_(bs.string(), t).item_field.type,
+    "union": lambda t: bs.dense_union([("a", t)]).fields[0].type,
+    "dictionary": lambda t: bs.dictionary("int8", t).value_type,
+    "indices": lambda t: bs.dictionary(t, "string").index_type,
+    "runs": lambda t: bs.run_end_encoded(t, "string").run_end_type,
+    "runs of": lambda t: bs.run_end_encoded("int16", t).value_type,
+    "opaque": lambda t: bs.opaque(t, "a", "b").storage_type,
+    "fixed_shape_tensor": lambda t: bs.fixed_shape_tensor(t, [2]).value_type,
+    "variable_shape_tensor": lambda t: bs.variable_shape_tensor(t, 2).value_type,
+    "tensor": lambda t: bs.Tensor.from_buffer(t, bytes(8), [2]).type,
+    "equals": lambda t: bs.int32() if bs.int32().equals(t) else bs.null(),
+}
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [pa.int32(), "int32", "i4", SchemaOnly(pa.int32()), bs.int32()],
+    ids=["pyarrow's", "name", "short name", "exporter", "ours"],
+)
+@pytest.mark.parametrize("name", TYPES)
+def test_types_of_others_and_names_are_types(name: str, type_: Any) -> None:
+    assert TYPES[name](type_) == bs.int32()
+
+
+@pytest.mark.parametrize("name", [name for name in TYPES if name != "equals"])
+def test_what_is_no_type_is_named_with_what_was_expected(name: str) -> None:
+    for nonsense in (3, object(), "int46", [1]):
+        with pytest.raises(UsageError, match=r"expected a type such as bs.int32\(\) or 'int32'|did you mean"):
+            TYPES[name](nonsense)
+
+
+def write(sink: io.BytesIO, schema: Any) -> bs.Schema:
+    with bs.new_file(sink, schema) as writer:
+        return writer.schema
+
+
+def write_stream(sink: io.BytesIO, schema: Any) -> bs.Schema:
+    with bs.new_stream(sink, schema) as writer:
+        return writer.schema
+
+
+SCHEMAS: dict[str, Callable[[Any], bs.Schema]] = {
+    "schema": bs.schema,
+    "struct": lambda s: bs.schema(bs.struct(s).fields),
+    "table": lambda s: bs.table([[1]], s).schema,
+    "table of rows": lambda s: bs.table([{"a": 1}], s).schema,
+    "record_batch": lambda s: bs.record_batch({"a": [1]}, s).schema,
+    "table from_arrays": lambda s: bs.Table.from_arrays([ARRAY], schema=s).schema,
+    "batch from_arrays": lambda s: bs.RecordBatch.from_arrays([ARRAY], schema=s).schema,
+    "from_batches": lambda s: bs.Table.from_batches([], s).schema,
+    "table from_pandas": lambda s: bs.Table.from_pandas(pd.DataFrame({"a": [1]}), s).schema.select(["a"]),
+    "batch from_pandas": lambda s: bs.RecordBatch.from_pandas(pd.DataFrame({"a": [1]}), s).schema,
+    "table cast": lambda s: bs.table({"a": [1]}).cast(s).schema,
+    "batch cast": lambda s: bs.record_batch({"a": [1]}).cast(s).schema,
+    "new_file": lambda s: write(io.BytesIO(), s),
+    "new_stream": lambda s: write_stream(io.BytesIO(), s),
+    "equals": lambda s: SCHEMA if SCHEMA.equals(s) else bs.schema([]),
+}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [pa.schema({"a": pa.int32()}), SchemaOnly(SCHEMA), {"a": "int32"}, [pa.field("a", pa.int32())], SCHEMA],
+    ids=["pyarrow's", "exporter", "mapping", "fields", "ours"],
+)
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_schemas_of_others_are_schemas(name: str, schema: Any) -> None:
+    assert SCHEMAS[name](schema) == SCHEMA
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_what_is_no_schema_is_refused(name: str) -> None:
+    for nonsense in (3, "int32", object()):
+        with pytest.raises(UsageError):
+            SCHEMAS[name](nonsense)
+
+
+def written(write: Callable[[Any], None]) -> bs.Table:
+    sink = io.BytesIO()
+    with bs.new_stream(sink, SCHEMA) as writer:
+        write(writer)
+    return bs.open_stream(sink.getvalue()).read_all()
+
+
+def gathered(write: Callable[[Any], None]) -> bs.Table:
+    sink = io.BytesIO()
+    with bs.CoalescingWriter(bs.new_stream(sink, SCHEMA)) as writer:
+        write(writer)
+    return bs.open_stream(sink.getvalue()).read_all()
+
+
+TABLES: dict[str, Callable[[Any], bs.Table]] = {
+    "equals": lambda t: TABLE if TABLE.equals(t) else bs.table({}),
+    "concat_tables": lambda t: bs.concat_tables([t]),
+    "write": lambda t: written(lambda writer: writer.write(t)),
+    "write_table": lambda t: written(lambda writer: writer.write_table(t)),
+    "write, gathering": lambda t: gathered(lambda writer: writer.write(t)),
+    "share": lambda t: bs.attach(bs.share(t)),
+}
+
+
+@pytest.mark.parametrize(
+    "table",
+    [THEIRS, THEIRS.to_batches()[0], pl.DataFrame(TABLE), TABLE, BATCH],
+    ids=["pyarrow's", "pyarrow's batch", "polars'", "ours", "our batch"],
+)
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_of_others_are_tables(name: str, table: Any) -> None:
+    assert TABLES[name](table) == TABLE
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_what_is_no_table_is_refused(name: str) -> None:
+    for nonsense in (3, "int32", {"a": [1]}):
+        with pytest.raises(UsageError, match="expected a table"):
+            TABLES[name](nonsense)
+
+
+def test_batches_arrays_and_columns_of_others_are_taken() -> None:
+    theirs = THEIRS.to_batches()[0]
+    assert BATCH.equals(theirs)
+    assert bs.Table.from_batches([theirs]) == TABLE
+    assert written(lambda writer: writer.write_batch(theirs)) == TABLE
+    assert bs.attach(bs.share(iter([theirs, theirs]))).num_rows == 6
+    assert ARRAY.equals(pa.array([1, 2, 3], pa.int32()))
+    assert COLUMN.equals(THEIRS["a"])
+    assert not COLUMN.equals(pa.chunked_array([[1]], pa.int32()))
+    assert bs.concat_arrays([ARRAY, pa.array([4], pa.int32())]).to_pylist() == [1, 2, 3, 4]
+    assert bs.ChunkedArray([pa.array([1], pa.int32())], "int32").to_pylist() == [1]
+    for columns in ([THEIRS["a"]], [pa.array([1, 2, 3], pa.int32())]):
+        assert bs.Table.from_arrays(columns, ["a"]) == TABLE
+    assert bs.RecordBatch.from_arrays([pa.array([1, 2, 3], pa.int32())], ["a"]) == BATCH
+    added = TABLE.append_column(pa.field("b", pa.int8()), [1, 2, 3])
+    assert added.schema.field("b").type == bs.int8()
+    with pytest.raises(DataTypeError, match="expected a record batch"):
+        BATCH.equals(3)
+
+
+def test_fields_of_others_keep_what_they_say() -> None:
+    theirs = pa.field("x", pa.int32(), nullable=False, metadata={"k": "v"})
+    for field in (bs.schema([theirs])[0], bs.list_(theirs).fields[0], bs.struct(pa.struct([theirs])).fields[0]):
+        assert (field.name, field.nullable, field.metadata) == ("x", False, {b"k": b"v"})
+        assert field.equals(theirs)
+    assert bs.map_(pa.string(), pa.int8()) == bs.map_(bs.string(), bs.int8())
+    assert bs.schema(pa.schema([theirs], {"s": "m"})).metadata == {b"s": b"m"}
