@@ -241,6 +241,19 @@ def test_without_click_the_command_says_what_to_install(tmp_path: Path) -> None:
     assert done.stderr == "bowstring: click is not installed: pip install 'bowstring[cli]'\n"
 
 
+@pytest.mark.parametrize("target", ["x.parquet", "x.csv"])
+def test_without_pyarrow_another_format_says_what_to_install(tmp_path: Path, target: str) -> None:
+    path = write(tmp_path / "data.arrow", pa.table({"n": [1]}))
+    arguments = ["convert", str(path), str(tmp_path / target)]
+    program = (
+        "import sys; sys.modules['pyarrow'] = None; from bowstring.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    done = run_python("-c", program, *arguments)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "bowstring: pyarrow is not installed: pip install 'bowstring[convert]'\n"
+    assert not (tmp_path / target).exists()
+
+
 def test_python_m_bowstring_is_the_command() -> None:
     done = run_python("-m", "bowstring", "--version")
     assert (done.returncode, done.stderr) == (0, "")
