@@ -51,7 +51,7 @@ class Leases:
         Buffers whose length is 0 are not lent. Raises `LimitError`.
         """
         if lengths is not None and not lengths.all():
-            self._empty.update(np.unique(addresses[lengths == 0]).tolist())
+            self._empty.update(addresses[lengths == 0].tolist())
             addresses = addresses[lengths > 0]
         if self.outstanding + len(self._empty) + addresses.size > self._limits.max_outstanding_addresses:
             raise LimitError(
@@ -73,7 +73,8 @@ class Leases:
         if self._free_body(addresses):
             return
         if self._empty:
-            with_bytes = addresses[~np.isin(addresses, np.fromiter(self._empty, np.uint64))]
+            empty = self._empty
+            with_bytes = addresses[[address not in empty for address in addresses.tolist()]]
             if 0 < with_bytes.size < addresses.size and self._free_body(with_bytes):
                 return
         self._free_singly(addresses)

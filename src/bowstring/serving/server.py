@@ -348,11 +348,14 @@ class _Session:
 
     def _send(self) -> None:
         channel, before = self._channel, self._channel.bytes_sent
-        while channel.bytes_submitted - channel.bytes_sent < _QUEUE_BYTES:
-            message = next(self._messages, None)
-            if message is None:
+        messages = self._messages if channel.queued_bytes < _QUEUE_BYTES else ()
+        for message in messages:
+            if message is not None:
+                channel.submit(message.parts, message.tag)
+            elif not channel.flush():
                 break
-            channel.submit(message.parts, message.tag)
+            if channel.queued_bytes >= _QUEUE_BYTES:
+                break
         channel.flush()
         if channel.bytes_sent != before:
             self._sent_at = time.monotonic()
@@ -381,13 +384,14 @@ class _Session:
         self._messages = self._stream(parts, ticket.packed)
 
     def _stream(self, parts: Sequence[Stored], is_packed: bool) -> Iterator[Message | None]:
-        """All messages of data sets, bodies as addresses or as bytes; None after a region, which is sent at once."""
+        """All messages of data sets, bodies as addresses or as bytes; None where what was submitted is to be sent."""
         connection = self._connection
         yield from connection.send(parts[0].schema)
         for part in parts:
             if part.messages and not is_packed and part.region not in self._passed:
                 self._pass(part.region)
-                yield None
+                if part.region.is_released:  # a descriptor was opened for it
+                    yield None
             for message in part.messages:
                 body: Body
                 if is_packed:

@@ -161,8 +161,7 @@ class UnixTransport(Transport):
                 if channel.bytes_sent != before:
                     deadline.restart()
                 if not is_empty and not self._wait(select.POLLOUT, deadline):
-                    unsent = channel.bytes_submitted - channel.bytes_sent
-                    raise deadline.error(f"unix socket: sending, {unsent} bytes before the end")
+                    raise deadline.error(f"unix socket: sending, {channel.queued_bytes} bytes before the end")
         except BaseException as error:
             if begin is not None and not channel.withdraw(begin):
                 self._fail(f"in the middle of a message: {error}")

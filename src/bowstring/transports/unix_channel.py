@@ -124,6 +124,11 @@ class UnixChannel(Closing):
         return bool(self._outbound)
 
     @property
+    def queued_bytes(self) -> int:
+        """How much of what was submitted has not been sent."""
+        return self.bytes_submitted - self.bytes_sent
+
+    @property
     def is_receiving(self) -> bool:
         """Whether a part of a frame has arrived."""
         return self._inbound.filled > 0 or self._inbound.body is not None
