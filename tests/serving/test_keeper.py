@@ -259,8 +259,12 @@ def test_requests_that_make_no_sense_are_refused_and_it_goes_on(key: KeeperKey) 
                 keeper._ask(request)
         for odd in (b"\xff\xfe", b"[" * 100_000):
             with UnixTransport.connect(key.address) as raw:
-                raw.send((odd,), tag=7)
+                raw.send((odd,))
                 assert raw.receive().tag is not None
+        with UnixTransport.connect(key.address) as raw:
+            raw.send((b"{}",), tag=7)  # a request has no tag
+            with pytest.raises(ConnectionLostError):
+                raw.receive()
         for name in ("a\0b", "\udc80"):
             with pytest.raises(UsageError, match="name of a data set"):
                 put(keeper, [1], (0, 0), name)
