@@ -33,9 +33,9 @@ _ALIASES: dict[str, DataType] = {
     **dict.fromkeys(("utf8_view",), flat.Utf8View()),
 }
 _PARAMETERS: tuple[tuple[str, Callable[[re.Match[str]], DataType]], ...] = (
-    (r"timestamp\[(s|ms|us|ns), tz=(.+)\]", lambda found: Timestamp(found[1], found[2])),  # type: ignore[arg-type]
-    (r"decimal(32|64|128|256)\((\d+), *(-?\d+)\)", lambda found: Decimal(int(found[2]), int(found[3]), int(found[1]))),
-    (r"fixed_size_binary\[(\d+)\]", lambda found: FixedSizeBinary(int(found[1]))),
+    (r"timestamp\[(s|ms|us|ns), tz=(.+)\]", lambda match: Timestamp(match[1], match[2])),  # type: ignore[arg-type]
+    (r"decimal(32|64|128|256)\((\d+), *(-?\d+)\)", lambda match: Decimal(int(match[2]), int(match[3]), int(match[1]))),
+    (r"fixed_size_binary\[(\d+)\]", lambda match: FixedSizeBinary(int(match[1]))),
 )
 
 
@@ -44,9 +44,9 @@ def type_for_alias(name: str) -> DataType:
 
     Raises `UsageError` for any other name.
     """
-    found = _ALIASES.get(name)
-    if found is not None:
-        return found
+    data_type = _ALIASES.get(name)
+    if data_type is not None:
+        return data_type
     for pattern, make in _PARAMETERS:
         match = re.fullmatch(pattern, name)
         if match is not None:

@@ -57,9 +57,9 @@ def as_field(value: TypeLike, name: str) -> Field:
     """
     if isinstance(value, Field | DataType | str):
         return value if isinstance(value, Field) else field(name, value)
-    found = imported_field(value)
-    if isinstance(found, Field):
-        return found if found.name or found.pairs or not found.nullable else field(name, found.type)
+    foreign = imported_field(value)
+    if isinstance(foreign, Field):
+        return foreign if foreign.name or foreign.pairs or not foreign.nullable else field(name, foreign.type)
     return field(name, value)
 
 

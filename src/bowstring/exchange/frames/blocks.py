@@ -44,11 +44,11 @@ def frame_of(columns: Sequence[tuple[Source, np.dtype[Any] | None]], num_rows: i
     axes = {"index": pd.RangeIndex(num_rows), "columns": pd.RangeIndex(len(columns))}
     if hasattr(pd.api, "internals"):
         return pd.api.internals.create_dataframe_from_blocks(blocks, **axes)
-    made: dict[int, Any] = {}
+    arrays: dict[int, Any] = {}
     for values, numbers in blocks:  # before pandas 3
         is_block = isinstance(values, np.ndarray)
-        made.update(zip(numbers.tolist(), values if is_block else [values], strict=True))
-    return pd.DataFrame({number: made[number] for number in range(len(columns))}, **axes, copy=True)
+        arrays.update(zip(numbers.tolist(), values if is_block else [values], strict=True))
+    return pd.DataFrame({number: arrays[number] for number in range(len(columns))}, **axes, copy=True)
 
 
 def _is_native(values: Any) -> bool:
