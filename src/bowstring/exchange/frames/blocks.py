@@ -70,9 +70,11 @@ def write(source: Source, row: Values) -> None:
     assert isinstance(layout, PrimitiveLayout)
     slots = row if row.dtype.kind == "f" else row.view(layout.dtype)
     np.concatenate([chunk.values(1) for chunk in source.chunks], out=slots)
-    start = 0
-    for chunk in source.chunks if source.null_count else ():
+    if not source.null_count:
+        return
+    start, null = 0, np.array("nan" if row.dtype.kind == "f" else "NaT", row.dtype)
+    for chunk in source.chunks:
         mask = chunk.mask()
         if mask is not None:
-            row[start : start + chunk.length][~mask] = np.array("nan" if row.dtype.kind == "f" else "NaT", row.dtype)
+            np.putmask(row[start : start + chunk.length], ~mask, null)
         start += chunk.length
