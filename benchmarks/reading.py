@@ -15,7 +15,7 @@ import pyarrow as pa
 import bowstring
 from benchmarks import data
 from benchmarks.timing import Contender, Effort, Outcome, compare, timed
-from bowstring.ipc import schemas
+from bowstring.ipc import schema_cache
 
 GROUP = "reading"
 
@@ -103,7 +103,7 @@ def _lines(shape: Shape, path: str, effort: Effort) -> Iterator[Outcome]:
 
 def _forget() -> None:
     """Let no schema be known from the last round: pyarrow reads it each time."""
-    schemas._known.clear()
+    schema_cache._known.clear()
 
 
 _SCHEMAS = (("a schema never met", _forget), ("a schema met before", None))

@@ -23,7 +23,7 @@ from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 import bowstring
 from benchmarks import data
 from benchmarks.timing import Contender, Effort, Outcome, compare, timed
-from bowstring.ipc import schemas
+from bowstring.ipc import schema_cache
 
 GROUP = "remote"
 LATENCY_S = 0.02
@@ -160,7 +160,7 @@ def _schema_uses(name: str, index: int) -> tuple[tuple[str, float | None, Callab
 
 def _forget() -> None:
     """Let no schema be known from the last round: pyarrow reads it each time."""
-    schemas._known.clear()
+    schema_cache._known.clear()
 
 
 def _our_column(path: str, name: str, store: LateStore) -> Any:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.tables import BLOCK, HEADERS
-from bowstring.ipc import framing
+from bowstring.ipc import message as framing
 from fuzz.records import Node, cut, freeze, thaw
 
 _TRAILER_BYTES = 10

@@ -11,17 +11,17 @@ import io
 import pkgutil
 from typing import Any
 
-_ROOMS = (
-    "compute", "datatypes", "dissociated", "exchange", "flatbuf", "inspection", "ipc", "layouts", "memory", "tabular",
-    "tensors",
+_PACKAGES = (
+    "arrays", "compute", "datatypes", "dissociated", "flatbuf", "inspection", "integration_json", "interop", "io", "ipc",
+    "layouts", "memory", "tensors",
 )  # fmt: skip
 
 
 def _import_all() -> None:
-    for room in _ROOMS:
-        module = importlib.import_module(f"bowstring.{room}")
-        for found in pkgutil.walk_packages(module.__path__, module.__name__ + "."):
-            importlib.import_module(found.name)
+    for package in _PACKAGES:
+        module = importlib.import_module(f"bowstring.{package}")
+        for submodule in pkgutil.walk_packages(module.__path__, module.__name__ + "."):
+            importlib.import_module(submodule.name)
 
 
 def _import_instrumented() -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY
-from bowstring.flatbuf.codec import Child, Children, Scalar, Structs
+from bowstring.flatbuf.reader import Child, Children, Scalar, Structs
 from bowstring.flatbuf.tables import SPECS, TYPES
 from fuzz.anatomy import Anatomy, Piece
 from fuzz.frames import frame, unpacked

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.flatbuf.building import Built, build
-from bowstring.flatbuf.codec import Child, Children, Inline, Message, Scalar, Structs, Table, Text
+from bowstring.flatbuf.reader import Child, Children, Inline, Message, Scalar, Structs, Table, Text
 from bowstring.flatbuf.tables import HEADERS, SPARSE_INDEXES, SPECS, TYPES
+from bowstring.flatbuf.writer import Built, build
 
 UNIONS: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
     ("Message", "header"): ("header_type", HEADERS),

@@ -13,7 +13,7 @@ from uuid import UUID
 import numpy as np
 
 import bowstring as bs
-from bowstring.exchange import integration
+from bowstring import integration_json
 from bowstring.testing.cases import CASES, Case
 from fuzz.inputs import Input
 from fuzz.mutations import EXTENSIONS, PARAMETERS
@@ -132,7 +132,7 @@ def _tensors() -> Iterator[Input]:
 
 def _texts() -> Iterator[Input]:
     for case in CASES:
-        document = integration.document(_column(case).schema, [_column(case)])
+        document = integration_json.document(_column(case).schema, [_column(case)])
         yield Input("json", json.dumps(document).encode())
     for kind, known in (("format", FORMATS), ("uri", URIS)):
         yield from (Input(kind, text) for text in known)

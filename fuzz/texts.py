@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import re
 
-from bowstring.exchange.formats import NESTED, PLAIN
+from bowstring.interop.c_format import NESTED, PLAIN
 from fuzz.documents import changed_document
 from fuzz.mutations import EXTENSIONS, PARAMETERS, number_near
 

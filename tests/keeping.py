@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 4 << 20
 MAX_PER_TEST = 12
 CHILDREN_KEY = "BOWSTRING_TESTS_KEEP_WRITTEN"
-_SINKS = "bowstring.ipc.places.sinks"
+_SINKS = "bowstring.io.sinks"
 _HOME = Path(__file__).resolve().parent
 READERS = ("pyarrow", "polars", "nanoarrow", "arro3")
 """Those of `../shared/tools/peer_check.py`, which compares what the others read with what pyarrow reads."""
@@ -49,7 +49,7 @@ class Keeper:
     def listen(self, sinks: Any = None) -> None:
         """Hear what is written from now on, to the sinks of this module."""
         if sinks is None:
-            from bowstring.ipc.places import sinks
+            from bowstring.io import sinks
 
         for kind in (sinks.VectorSink, sinks.ObjectSink):
             for name, parts_of in (

@@ -1,4 +1,4 @@
-"""docs/architecture.md is the truth: imports run the way it says, and packages from elsewhere stay in their rooms."""
+"""Compare the imports of the sources with docs/architecture.md."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 SOURCE = REPOSITORY / "src" / "bowstring"
 PAGE = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
 
-# The package's own door and the command's: they belong to no room.
-ENTRANCE = "bowstring"
-USERS_OF_THE_ENTRANCE = {"cli", "testing"}
+# bowstring/__init__.py belongs to no sub-package.
+ROOT = "bowstring"
+IMPORTERS_OF_ROOT = {"cli", "testing"}
 
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """One import statement: where it stands, what it names, and whether it waits in a function."""
+    """One import statement: its location, its target, and whether it is inside a function."""
 
     path: Path
     line: int
-    room: str
+    package: str
     target: str
     inside_function: bool
 
     @property
     def where(self) -> str:
-        return f"{self.path.relative_to(REPOSITORY)}:{self.line} ({self.room}) imports {self.target}"
+        return f"{self.path.relative_to(REPOSITORY)}:{self.line} ({self.package}) imports {self.target}"
 
     @property
-    def target_room(self) -> str | None:
-        """The room of ours that is imported, `ENTRANCE` for the package itself, None for a package from elsewhere."""
+    def target_package(self) -> str | None:
+        """The imported sub-package, `ROOT` for bowstring itself, None for a third-party package."""
         first, *rest = self.target.split(".")
         if first != "bowstring":
             return None
-        if rest and rest[0] in rooms():
+        if rest and rest[0] in packages():
             return rest[0]
-        return "cli" if rest == ["__main__"] else ENTRANCE
+        return "cli" if rest == ["__main__"] else ROOT
 
 
 def fenced(language: str) -> list[str]:
@@ -63,28 +63,28 @@ def arrows(lines: list[str], arrow: str, between: str) -> set[tuple[str, str]]:
 
 
 def closure(pairs: set[tuple[str, str]]) -> set[tuple[str, str]]:
-    found = set(pairs)
-    while more := {(a, d) for a, b in found for c, d in found if b == c} - found:
-        found |= more
-    return found
+    closed = set(pairs)
+    while more := {(a, d) for a, b in closed for c, d in closed if b == c} - closed:
+        closed |= more
+    return closed
 
 
 IMPORTS = closure(arrows(fenced("imports"), "->", ","))
 INSIDE_FUNCTIONS = arrows(fenced("imports inside functions"), "->", ",")
-ELSEWHERE = {name: set(names.split()) for name, names in (line.split(":") for line in fenced("third-party"))}
+THIRD_PARTY = {name: set(names.split()) for name, names in (line.split(":") for line in fenced("third-party"))}
 
 
-def rooms() -> set[str]:
-    return {room for pair in IMPORTS for room in pair} | {"testing"}
+def packages() -> set[str]:
+    return {package for pair in IMPORTS for package in pair} | {"testing"}
 
 
 def sources() -> list[Path]:
     return sorted(SOURCE.rglob("*.py"))
 
 
-def room_of(path: Path) -> str:
+def package_of(path: Path) -> str:
     first = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-    return {"__init__": ENTRANCE, "__main__": "cli"}.get(first, first)
+    return {"__init__": ROOT, "__main__": "cli"}.get(first, first)
 
 
 def is_type_checking(test: ast.expr) -> bool:
@@ -101,21 +101,21 @@ def imports_under(node: ast.AST, path: Path, inside_function: bool = False) -> I
         return
     if isinstance(node, ast.Import):
         for alias in node.names:
-            yield Import(path, node.lineno, room_of(path), alias.name, inside_function)
+            yield Import(path, node.lineno, package_of(path), alias.name, inside_function)
     elif isinstance(node, ast.ImportFrom):
         module = absolute(node, path)
         for alias in node.names:
             target = f"{module}.{alias.name}" if module == "bowstring" else module
-            yield Import(path, node.lineno, room_of(path), target, inside_function)
+            yield Import(path, node.lineno, package_of(path), target, inside_function)
     elif isinstance(node, ast.Call) and (name := named_in_call(node)):
-        yield Import(path, node.lineno, room_of(path), name, inside_function)
+        yield Import(path, node.lineno, package_of(path), name, inside_function)
     inside_function = inside_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
     for child in ast.iter_child_nodes(node):
         yield from imports_under(child, path, inside_function)
 
 
 def named_in_call(node: ast.Call) -> str | None:
-    """The module that `import_module("...")` names, if the call is one and names it in so many words."""
+    """The module that `import_module("...")` names, if the call has a literal argument."""
     called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
     if called in {"import_module", "__import__"} and node.args and isinstance(node.args[0], ast.Constant):
         return str(node.args[0].value)
@@ -130,80 +130,80 @@ def absolute(node: ast.ImportFrom, path: Path) -> str:
 
 
 def all_imports() -> list[Import]:
-    return [found for path in sources() for found in imports_under(ast.parse(path.read_bytes()), path)]
+    return [statement for path in sources() for statement in imports_under(ast.parse(path.read_bytes()), path)]
 
 
-def wrong_direction(found: Import) -> bool:
-    target = found.target_room
-    if target is None or target == found.room:
+def wrong_direction(statement: Import) -> bool:
+    target = statement.target_package
+    if target is None or target == statement.package:
         return False
-    if target == ENTRANCE:
-        return found.room not in USERS_OF_THE_ENTRANCE
+    if target == ROOT:
+        return statement.package not in IMPORTERS_OF_ROOT
     if target == "testing":
         return True
-    if found.room == "testing" or (target, found.room) in IMPORTS:
+    if statement.package == "testing" or (target, statement.package) in IMPORTS:
         return False
-    return not (found.inside_function and (target, found.room) in INSIDE_FUNCTIONS)
+    return not (statement.inside_function and (target, statement.package) in INSIDE_FUNCTIONS)
 
 
-def floors_of_ipc() -> dict[str, int]:
-    """The rooms and modules within `ipc`, and the line of the page that each stands on."""
-    return {name: floor for floor, line in enumerate(fenced("floors of ipc")) for name in line.split()}
+def layers_of_ipc() -> dict[str, int]:
+    """The modules and packages of `ipc`, each with the line of its layer."""
+    return {name: layer for layer, line in enumerate(fenced("layers of ipc")) for name in line.split()}
 
 
-def goes_up_in_ipc(found: Import) -> bool:
-    """Whether an import within `ipc` leads to a higher floor, or to another place of the same one."""
-    own, target = found.path.relative_to(SOURCE).parts[1:], found.target.split(".")
-    if found.room != "ipc" or target[:2] != ["bowstring", "ipc"] or len(target) < 3:
+def imports_higher_layer_of_ipc(statement: Import) -> bool:
+    """Whether an import within `ipc` is from a higher layer, or from another module of the same one."""
+    own, target = statement.path.relative_to(SOURCE).parts[1:], statement.target.split(".")
+    if statement.package != "ipc" or target[:2] != ["bowstring", "ipc"] or len(target) < 3:
         return False
-    floors, here = floors_of_ipc(), own[0].removesuffix(".py")
-    return here != target[2] and floors[target[2]] >= floors[here]
+    layers, here = layers_of_ipc(), own[0].removesuffix(".py")
+    return here != target[2] and layers[target[2]] >= layers[here]
 
 
-def misplaced_package(found: Import) -> bool:
-    package = found.target.partition(".")[0]
-    if package == "bowstring" or package in sys.stdlib_module_names or found.room == "testing":
+def is_misplaced(statement: Import) -> bool:
+    name = statement.target.partition(".")[0]
+    if name == "bowstring" or name in sys.stdlib_module_names or statement.package == "testing":
         return False
-    return found.room not in ELSEWHERE.get(package, set())
+    return statement.package not in THIRD_PARTY.get(name, set())
 
 
 def imports_of(source: str, path: str) -> list[Import]:
     return list(imports_under(ast.parse(source), SOURCE / path))
 
 
-def test_within_ipc_imports_run_down() -> None:
-    wrong = [found.where for found in all_imports() if goes_up_in_ipc(found)]
+def test_within_ipc_imports_are_from_lower_layers() -> None:
+    wrong = [statement.where for statement in all_imports() if imports_higher_layer_of_ipc(statement)]
     assert not wrong
 
 
-def test_every_place_within_ipc_has_its_floor() -> None:
-    there = {path.name.removesuffix(".py") for path in (SOURCE / "ipc").iterdir() if not path.name.startswith("_")}
-    assert there == set(floors_of_ipc())
+def test_every_module_of_ipc_has_a_layer() -> None:
+    modules = {path.name.removesuffix(".py") for path in (SOURCE / "ipc").iterdir() if not path.name.startswith("_")}
+    assert modules == set(layers_of_ipc())
 
 
-def test_every_source_file_belongs_to_a_room_of_the_page() -> None:
-    assert {room_of(path) for path in sources()} - {ENTRANCE} <= rooms()
+def test_every_source_file_belongs_to_a_package_of_the_page() -> None:
+    assert {package_of(path) for path in sources()} - {ROOT} <= packages()
 
 
-def test_every_room_has_its_line_in_the_table_of_rooms() -> None:
-    assert set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)) == rooms()
+def test_every_package_has_a_row_in_the_table() -> None:
+    assert set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)) == packages()
 
 
-def test_no_room_stands_on_both_sides_of_an_arrow() -> None:
+def test_no_two_packages_import_each_other() -> None:
     assert not {(left, right) for left, right in IMPORTS if (right, left) in IMPORTS}
 
 
-def test_the_diagram_draws_what_the_table_says() -> None:
+def test_the_diagram_shows_the_declared_imports() -> None:
     drawn = [line for line in fenced("mermaid") if "-->" in line]
     assert closure(arrows(drawn, "-->", "&")) == IMPORTS
 
 
-def test_imports_run_the_way_the_page_says() -> None:
-    assert not [found.where for found in all_imports() if wrong_direction(found)]
+def test_imports_have_the_declared_direction() -> None:
+    assert not [statement.where for statement in all_imports() if wrong_direction(statement)]
 
 
-def test_packages_from_elsewhere_are_imported_only_in_their_rooms() -> None:
-    assert not [found.where for found in all_imports() if misplaced_package(found)]
+def test_third_party_packages_are_imported_only_where_declared() -> None:
+    assert not [statement.where for statement in all_imports() if is_misplaced(statement)]
 
 
 def test_every_module_has_a_docstring() -> None:
@@ -216,18 +216,18 @@ def test_every_module_has_a_docstring() -> None:
     ("source", "path"),
     [
         ("from bowstring.ipc.api import open_file", "layouts/list_.py"),
-        ("from bowstring.layouts import Array", "flatbuf/codec.py"),
+        ("from bowstring.layouts import Array", "flatbuf/reader.py"),
         ("from ..ipc import api", "dissociated/wire.py"),
-        ("from bowstring import spark", "serving/server.py"),
+        ("from bowstring import spark", "sharing/server.py"),
         ("from bowstring import table", "ipc/stream.py"),
         ("def function():\n    import bowstring.cli.main", "spark/publish.py"),
-        ("from bowstring.exchange import cdata", "tabular/batch.py"),
+        ("from bowstring.interop import c_data", "arrays/record_batch.py"),
         ("from bowstring.testing import strategies", "cli/info.py"),
-        ("if TYPE_CHECKING:\n    pass\nelse:\n    import bowstring.tabular", "memory/buffer.py"),
+        ("if TYPE_CHECKING:\n    pass\nelse:\n    import bowstring.arrays", "memory/buffer.py"),
     ],
 )
-def test_an_import_against_the_arrows_is_found(source: str, path: str) -> None:
-    assert [wrong_direction(found) for found in imports_of(source, path)] == [True]
+def test_an_import_in_the_wrong_direction_is_detected(source: str, path: str) -> None:
+    assert [wrong_direction(statement) for statement in imports_of(source, path)] == [True]
 
 
 @pytest.mark.parametrize(
@@ -236,13 +236,13 @@ def test_an_import_against_the_arrows_is_found(source: str, path: str) -> None:
         ("from bowstring.errors import UsageError", "spark/publish.py"),
         ("from bowstring import errors", "dissociated/wire.py"),
         ("from .base import Layout", "layouts/list_.py"),
-        ("def function():\n    from bowstring.exchange import cdata", "tabular/batch.py"),
+        ("def function():\n    from bowstring.interop import c_data", "arrays/record_batch.py"),
         ("import bowstring", "cli/demo.py"),
         ("from bowstring.testing import strategies", "testing/conformance.py"),
     ],
 )
-def test_an_import_along_the_arrows_is_allowed(source: str, path: str) -> None:
-    assert [wrong_direction(found) for found in imports_of(source, path)] == [False]
+def test_an_import_in_the_declared_direction_is_allowed(source: str, path: str) -> None:
+    assert [wrong_direction(statement) for statement in imports_of(source, path)] == [False]
 
 
 def test_imports_under_type_checking_are_not_counted() -> None:
@@ -253,15 +253,22 @@ def test_imports_under_type_checking_are_not_counted() -> None:
     ("source", "path", "misplaced"),
     [
         ("import pyarrow as pa", "ipc/api.py", True),
-        ("def function():\n    import pyspark", "serving/server.py", True),
+        ("def function():\n    import pyspark", "sharing/server.py", True),
         ("from rich.table import Table", "inspection/report.py", True),
         ("import some_new_package", "cli/info.py", True),
         ("import numpy as np", "errors.py", True),
         ("import numpy as np", "memory/buffer.py", False),
         ("from pyspark.sql import DataFrame", "spark/publish.py", False),
-        ("import struct", "flatbuf/codec.py", False),
+        ("import struct", "flatbuf/reader.py", False),
         ("importlib.import_module('pyarrow')", "ipc/api.py", True),
     ],
 )
-def test_a_package_outside_its_room_is_found(source: str, path: str, misplaced: bool) -> None:
-    assert [misplaced_package(found) for found in imports_of(source, path)] == [misplaced]
+def test_a_misplaced_third_party_package_is_detected(source: str, path: str, misplaced: bool) -> None:
+    assert [is_misplaced(statement) for statement in imports_of(source, path)] == [misplaced]
+
+
+def test_the_page_names_only_modules_that_exist() -> None:
+    rows = PAGE.partition("## Where to look")[2].partition("\n## ")[0].splitlines()
+    paths = [path for row in rows if row.startswith("|") for path in re.findall(r"`((?:\w+/)*\w+\.py)`", row)]
+    assert len(paths) >= 12
+    assert not [path for path in paths if not (SOURCE / path).exists()]

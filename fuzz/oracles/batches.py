@@ -15,15 +15,16 @@ from typing import Any
 from zlib import crc32
 
 import bowstring as bs
+from bowstring import integration_json
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.errors import FormatMismatchError, InvalidDataError, LimitError, UnsupportedError
-from bowstring.exchange import cdata, integration
-from bowstring.flatbuf.codec import Message, Table
+from bowstring.flatbuf.reader import Message, Table
 from bowstring.flatbuf.tables import SPECS
-from bowstring.inspection.validating import Validator
-from bowstring.ipc import framing
+from bowstring.inspection.validation import Validator
+from bowstring.interop import c_data
+from bowstring.ipc import message
 from bowstring.ipc.metadata import field_tables
-from bowstring.ipc.metadata.schema_tables import read_fields
+from bowstring.ipc.metadata.schema import read_fields
 from bowstring.layouts import gather
 from fuzz.oracles.peers import compare_with_peer
 from fuzz.oracles.verbs import check_verbs
@@ -86,11 +87,11 @@ def _check_batches(opened: Callable[..., Any], data: bytes) -> bool:
 
 
 def _schema_table(data: bytes) -> Table:
-    if framing.is_file(data):
+    if message.is_file(data):
         length = int.from_bytes(data[-10:-6], "little")
         held = Message(data[len(data) - 10 - length : -10], SPECS, "footer").root("Footer")["schema"]
     else:
-        start = 8 if data[:4] == framing.CONTINUATION else 4
+        start = 8 if data[:4] == message.CONTINUATION else 4
         held = Message(data[start:], SPECS, "message").root("Message").union("header", "Schema")
     assert isinstance(held, Table)
     return held
@@ -101,7 +102,7 @@ def _inspect(data: bytes, problem: str | None) -> None:
     found = list(islice(Validator(data, True, LIMITS).faults(), 20))
     faults = [fault.message for fault in found]
     promise(bool(faults) or problem is None, f"no fault, but reading says: {problem}")
-    idle = framing.is_file(data) or all(
+    idle = message.is_file(data) or all(
         fault.record_batch is None for fault in found
     )  # no batch needs what is at fault
     promise(not faults or problem is not None or idle, f"it can be read, but has faults: {faults}")
@@ -140,7 +141,7 @@ def _check_whole(batch: bs.RecordBatch, form: bs.WireForm) -> None:
     promise(batch.equals(batch.slice(0), nans_equal=True), "a batch does not equal itself")
     ways: dict[str, Callable[[], bs.RecordBatch]] = {"IPC": lambda: _by_ipc(batch, form)}
     if NAME_KEY not in dict(batch.schema.pairs):  # there, a schema is a field, and may be of an extension type
-        ways["C data"] = lambda: cdata.import_batch(cdata.export_batch(batch))
+        ways["C data"] = lambda: c_data.import_batch(c_data.export_batch(batch))
     for way, gone in ways.items():
         again = gone()
         again.validate(full=True)
@@ -159,7 +160,7 @@ def _by_ipc(batch: bs.RecordBatch, form: bs.WireForm) -> bs.RecordBatch:
 
 
 def _by_json(batch: bs.RecordBatch) -> None:
-    text = json.dumps(integration.document(batch.schema, [batch])).encode()
-    again = integration.read(text)
-    found = next(integration.differences(batch.schema, [batch], again.schema, again.batches), None)
+    text = json.dumps(integration_json.document(batch.schema, [batch])).encode()
+    again = integration_json.read(text)
+    found = next(integration_json.differences(batch.schema, [batch], again.schema, again.batches), None)
     promise(found is None, f"integration JSON: {found}")

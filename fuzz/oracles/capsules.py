@@ -18,8 +18,8 @@ import bowstring as bs
 from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY
 from bowstring.datatypes.types import Dictionary
 from bowstring.errors import BowstringError, InvalidDataError, UsageError
-from bowstring.exchange import abi, arrays, schemas, streams
-from bowstring.exchange.formats import format_of
+from bowstring.interop import c_abi, c_array, c_schema, c_stream
+from bowstring.interop.c_format import format_of
 from bowstring.layouts.array import Array
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.buffer import UINT8
@@ -28,7 +28,7 @@ from fuzz.oracles.batches import check_batch
 from fuzz.oracles.protocol import Script
 from fuzz.promises import TOO_MUCH, promise
 
-schemas.MAX_FIELDS = 5000
+c_schema.MAX_FIELDS = 5000
 _STRIDE = 4 << 20
 _MOST_BUFFERS = 40
 _ARENA = mmap.mmap(-1, _STRIDE * (_MOST_BUFFERS + 8), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -68,13 +68,13 @@ class Forge:
         self.released = 0
         self._held: list[Any] = []
         self._sizes: list[int] = []
-        self._release_schema = abi.ReleaseFunction(lambda address: self._ended(address, abi.SCHEMA_RELEASE))
-        self._release_array = abi.ReleaseFunction(lambda address: self._ended(address, abi.RELEASE))
+        self._release_schema = c_abi.ReleaseFunction(lambda address: self._ended(address, c_abi.SCHEMA_RELEASE))
+        self._release_array = c_abi.ReleaseFunction(lambda address: self._ended(address, c_abi.RELEASE))
         self.array = self._array(array)
         self.schema = self._schema(bs.Field("c", array.type))
 
     def _ended(self, address: int, word: int) -> None:
-        self.released += word == abi.RELEASE
+        self.released += word == c_abi.RELEASE
         ctypes.c_int64.from_address(address + 8 * word).value = 0
 
     def _row(self, values: list[int]) -> Any:
@@ -108,7 +108,7 @@ class Forge:
         children = [self._array(child) for child in array.children]
         dictionary = 0 if array.dictionary is None else self._array(array.dictionary)
         nulls = array.null_count if layout.has_validity else 0 if layout.buffers or layout.children else array.length
-        release = abi.address_of(self._release_array)
+        release = c_abi.address_of(self._release_array)
         words = [array.length, nulls, array.offset, len(addresses), len(children), self._pointers(addresses)]
         self.arrays.append(self._row([*words, self._pointers(children), dictionary, release, 0]))
         return ctypes.addressof(self.arrays[-1])
@@ -118,7 +118,7 @@ class Forge:
         if isinstance(kind, Dictionary):
             dictionary, kind = self._schema(bs.Field("", kind.value_type)), kind.index_type
         children = [self._schema(child) for child in kind.fields]
-        release = abi.address_of(self._release_schema)
+        release = c_abi.address_of(self._release_schema)
         texts = [self.text(format_of(kind)), self.text(field.name.encode()), 0]
         self.schemas.append(self._row([*texts, 2, len(children), self._pointers(children), dictionary, release, 0]))
         return ctypes.addressof(self.schemas[-1])
@@ -132,22 +132,27 @@ class Forge:
         if what == 0:
             array[pick % 3] = _COUNTS[value % len(_COUNTS)]
         elif what == 1:
-            self._count(array, abi.N_BUFFERS if pick % 2 else abi.N_CHILDREN, value)
+            self._count(array, c_abi.N_BUFFERS if pick % 2 else c_abi.N_CHILDREN, value)
         elif what == 2:
-            self._point(array[abi.BUFFERS], array[abi.N_BUFFERS], pick, _NOWHERE[value % len(_NOWHERE)])
+            self._point(array[c_abi.BUFFERS], array[c_abi.N_BUFFERS], pick, _NOWHERE[value % len(_NOWHERE)])
         elif what == 3:
-            self._point(array[abi.CHILDREN], array[abi.N_CHILDREN], pick, _one_of(self.arrays, value))
+            self._point(array[c_abi.CHILDREN], array[c_abi.N_CHILDREN], pick, _one_of(self.arrays, value))
         elif what == 4:
-            at, words = schema[abi.SCHEMA_CHILDREN], schema[abi.SCHEMA_N_CHILDREN]
+            at, words = schema[c_abi.SCHEMA_CHILDREN], schema[c_abi.SCHEMA_N_CHILDREN]
             self._point(at, words, pick, _one_of(self.schemas, value))
         elif what == 5:
             owner, others = ((array, self.arrays), (schema, self.schemas))[pick % 2]
-            owner[abi.DICTIONARY if pick % 2 == 0 else abi.SCHEMA_DICTIONARY] = _one_of(others, value)
+            owner[c_abi.DICTIONARY if pick % 2 == 0 else c_abi.SCHEMA_DICTIONARY] = _one_of(others, value)
         elif what == 6:
             self._say(schema, pick, value)
         elif what == 7:
-            words = ((array, abi.RELEASE), (schema, abi.SCHEMA_RELEASE), (array, abi.BUFFERS), (array, abi.CHILDREN))
-            owner, word = (*words, (schema, abi.SCHEMA_CHILDREN))[pick % 5]
+            words = (
+                (array, c_abi.RELEASE),
+                (schema, c_abi.SCHEMA_RELEASE),
+                (array, c_abi.BUFFERS),
+                (array, c_abi.CHILDREN),
+            )
+            owner, word = (*words, (schema, c_abi.SCHEMA_CHILDREN))[pick % 5]
             owner[word] = 0
         elif self._sizes:
             number = pick % len(self._sizes)
@@ -164,13 +169,13 @@ class Forge:
 
     def _say(self, schema: Any, pick: int, value: int) -> None:
         if pick % 4 <= 1:
-            schema[abi.FORMAT] = self.text(_FORMATS[value % len(_FORMATS)]) if value < 250 else 0
+            schema[c_abi.FORMAT] = self.text(_FORMATS[value % len(_FORMATS)]) if value < 250 else 0
         elif pick % 4 == 2:
-            schema[abi.NAME] = self.text(_NAMES[value % len(_NAMES)]) if value < 250 else 0
+            schema[c_abi.NAME] = self.text(_NAMES[value % len(_NAMES)]) if value < 250 else 0
         elif value % 2:
-            schema[abi.FLAGS] = _SMALL[value // 2 % len(_SMALL)]
+            schema[c_abi.FLAGS] = _SMALL[value // 2 % len(_SMALL)]
         else:
-            schema[abi.METADATA] = self.text(_METADATA[value // 2 % len(_METADATA)]) if value < 250 else 0
+            schema[c_abi.METADATA] = self.text(_METADATA[value // 2 % len(_METADATA)]) if value < 250 else 0
 
     def clean(self) -> None:
         """Make the arena zeros again."""
@@ -193,7 +198,7 @@ def check_capsule(data: bytes) -> bool:
     try:
         while script.is_left:
             forge.change(script)
-        gives = bool(forge.arrays[-1][abi.RELEASE])
+        gives = bool(forge.arrays[-1][c_abi.RELEASE])
         sound = _by_stream(forge) if way & 1 else _take(forge)
         promise(not gives or forge.released == 1, f"released {forge.released} times")
         return sound
@@ -202,28 +207,28 @@ def check_capsule(data: bytes) -> bool:
 
 
 def _take(forge: Forge) -> bool:
-    given = bool(forge.arrays[-1][abi.RELEASE])
+    given = bool(forge.arrays[-1][c_abi.RELEASE])
     try:
-        field = schemas.read_field(forge.schema)
+        field = c_schema.read_field(forge.schema)
     except InvalidDataError as error:
         promise(bool(str(error)), "an error without words")
         forge.released += given  # nobody took it
         return False
-    return _judge(lambda: arrays.take_array(forge.array, layout_of(field.type)), field)
+    return _judge(lambda: c_array.take_array(forge.array, layout_of(field.type)), field)
 
 
 def _by_stream(forge: Forge) -> bool:
     """Let a stream of ours give the structure, under the schema that it was made for."""
     field = bs.Field("c", bs.null())
     try:
-        field = schemas.read_field(forge.schema)
+        field = c_schema.read_field(forge.schema)
     except InvalidDataError:
-        forge.released += bool(forge.arrays[-1][abi.RELEASE])
+        forge.released += bool(forge.arrays[-1][c_abi.RELEASE])
         return False
-    block = abi.Block()
+    block = c_abi.Block()
     block.address = forge.array
-    made = streams.stream_block(field, iter([block]))
-    with streams.ArrayStream(made.address) as stream:
+    made = c_stream.stream_block(field, iter([block]))
+    with c_stream.ArrayStream(made.address) as stream:
         return _judge(lambda: next(stream), field)
 
 

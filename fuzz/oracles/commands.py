@@ -9,7 +9,7 @@ from zlib import crc32
 
 from bowstring.cli.main import main
 from bowstring.errors import InvalidDataError
-from bowstring.ipc.opening import open_any
+from bowstring.ipc.format_detection import open_any
 from fuzz.places import folder, put
 from fuzz.promises import LIMITS, MOST_ROWS, promise
 

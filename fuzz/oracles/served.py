@@ -20,14 +20,14 @@ from bowstring.dissociated.server import ServerConnection
 from bowstring.dissociated.uri import StreamURI
 from bowstring.dissociated.wire import AddressBody, Body, PackedBody
 from bowstring.errors import BowstringError, InvalidDataError, UsageError
-from bowstring.flatbuf.codec import Message
+from bowstring.flatbuf.reader import Message
 from bowstring.flatbuf.tables import SPECS
-from bowstring.inspection.validating import Validator
-from bowstring.ipc import framing
+from bowstring.inspection.validation import Validator
+from bowstring.ipc import message as framing
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.memory.region import Region
-from bowstring.serving.addresses import FREE_DATA, WANT_DATA, Ticket
-from bowstring.serving.links import Link, Stream
+from bowstring.sharing.connection import Link, Stream
+from bowstring.sharing.uris import FREE_DATA, WANT_DATA, Ticket
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.loopback import LoopbackTransport
 from bowstring.transports.regions import address_of

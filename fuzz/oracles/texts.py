@@ -5,10 +5,11 @@ extension types.
 from __future__ import annotations
 
 import bowstring as bs
+from bowstring import integration_json
 from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY, resolve
 from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import InvalidDataError, ProtocolError, UnsupportedTypeError
-from bowstring.exchange import cdata, formats, integration
+from bowstring.interop import c_data, c_format
 from fuzz.oracles.batches import check_batch
 from fuzz.promises import promise
 
@@ -27,7 +28,7 @@ STORAGES = (
 def check_json(data: bytes) -> bool:
     """The oracle of integration JSON."""
     try:
-        held = integration.read(data, integration.Limits(max_bytes=1 << 20))
+        held = integration_json.read(data, integration_json.Limits(max_bytes=1 << 20))
         for batch in held.batches:
             batch.validate(full=True)
     except InvalidDataError:
@@ -44,13 +45,13 @@ def check_format(data: bytes) -> bool:
     sound = False
     for children in ((), (inner,), (inner, inner), (pairs,)):
         try:
-            made = formats.type_of(data, children, 0)
+            made = c_format.type_of(data, children, 0)
         except InvalidDataError:
             continue
         sound = True
         str(made), hash(made)
         try:
-            cdata.export_type(made)
+            c_data.export_type(made)
         except UnsupportedTypeError:
             pass  # a time zone with a NUL in it
     return sound

@@ -22,9 +22,24 @@ if TYPE_CHECKING:
         errors as errors,
         spark as spark,
     )
-    from bowstring.datatypes.canonical.moments import (
-        OffsetMoment as OffsetMoment,
-        timestamp_with_offset as timestamp_with_offset,
+    from bowstring.arrays.chunked_array import (
+        ChunkedArray as ChunkedArray,
+    )
+    from bowstring.arrays.construction import (
+        array as array,
+        record_batch as record_batch,
+        table as table,
+    )
+    from bowstring.arrays.record_batch import (
+        RecordBatch as RecordBatch,
+    )
+    from bowstring.arrays.table import (
+        Table as Table,
+        concat_arrays as concat_arrays,
+        concat_tables as concat_tables,
+    )
+    from bowstring.datatypes.canonical.parquet_variant import (
+        parquet_variant as parquet_variant,
     )
     from bowstring.datatypes.canonical.plain import (
         bool8 as bool8,
@@ -36,8 +51,9 @@ if TYPE_CHECKING:
         fixed_shape_tensor as fixed_shape_tensor,
         variable_shape_tensor as variable_shape_tensor,
     )
-    from bowstring.datatypes.canonical.variant import (
-        parquet_variant as parquet_variant,
+    from bowstring.datatypes.canonical.timestamp_with_offset import (
+        OffsetMoment as OffsetMoment,
+        timestamp_with_offset as timestamp_with_offset,
     )
     from bowstring.datatypes.extension import (
         ExtensionType as ExtensionType,
@@ -101,10 +117,7 @@ if TYPE_CHECKING:
     from bowstring.errors import (
         BowstringError as BowstringError,
     )
-    from bowstring.exchange.plain import (
-        from_dlpack as from_dlpack,
-    )
-    from bowstring.inspection.anatomy.anatomist import (
+    from bowstring.inspection.anatomy.builder import (
         anatomy as anatomy,
     )
     from bowstring.inspection.anatomy.page import (
@@ -112,6 +125,9 @@ if TYPE_CHECKING:
     )
     from bowstring.inspection.inspector import (
         inspect as inspect,
+    )
+    from bowstring.interop.dlpack import (
+        from_dlpack as from_dlpack,
     )
     from bowstring.ipc.api import (
         new_file as new_file,
@@ -123,11 +139,11 @@ if TYPE_CHECKING:
     from bowstring.ipc.file import (
         FileReader as FileReader,
     )
-    from bowstring.ipc.form import (
-        WireForm as WireForm,
-    )
     from bowstring.ipc.limits import (
         Limits as Limits,
+    )
+    from bowstring.ipc.options import (
+        WireForm as WireForm,
     )
     from bowstring.ipc.statistics import (
         ColumnStatistics as ColumnStatistics,
@@ -136,19 +152,19 @@ if TYPE_CHECKING:
     from bowstring.ipc.stream import (
         StreamReader as StreamReader,
     )
-    from bowstring.ipc.upkeep.append import (
+    from bowstring.ipc.tools.append import (
         AppendWriter as AppendWriter,
         append_file as append_file,
     )
-    from bowstring.ipc.upkeep.concat import (
+    from bowstring.ipc.tools.concat import (
         Concatenated as Concatenated,
         concat_files as concat_files,
     )
-    from bowstring.ipc.upkeep.recover import (
+    from bowstring.ipc.tools.recover import (
         Recovery as Recovery,
         recover as recover,
     )
-    from bowstring.ipc.upkeep.salvage import (
+    from bowstring.ipc.tools.salvage import (
         Dropped as Dropped,
     )
     from bowstring.ipc.writers import (
@@ -164,36 +180,26 @@ if TYPE_CHECKING:
     from bowstring.memory.pool import (
         release_unused_memory as release_unused_memory,
     )
-    from bowstring.serving.client import (
+    from bowstring.sharing.client import (
         Dataset as Dataset,
         connect as connect,
     )
-    from bowstring.serving.server import (
+    from bowstring.sharing.server import (
         Server as Server,
         serve as serve,
     )
-    from bowstring.serving.share import (
+    from bowstring.sharing.share import (
         Handle as Handle,
         attach as attach,
         share as share,
     )
-    from bowstring.tabular.batch import (
-        RecordBatch as RecordBatch,
+    from bowstring.tensors.csf import (
+        SparseCSFTensor as SparseCSFTensor,
     )
-    from bowstring.tabular.build import (
-        array as array,
-        record_batch as record_batch,
-        table as table,
+    from bowstring.tensors.dense import (
+        Tensor as Tensor,
     )
-    from bowstring.tabular.chunked import (
-        ChunkedArray as ChunkedArray,
-    )
-    from bowstring.tabular.table import (
-        Table as Table,
-        concat_arrays as concat_arrays,
-        concat_tables as concat_tables,
-    )
-    from bowstring.tensors.api import (
+    from bowstring.tensors.reader_writer import (
         TensorReader as TensorReader,
         TensorWriter as TensorWriter,
         get_tensor_size as get_tensor_size,
@@ -201,12 +207,6 @@ if TYPE_CHECKING:
         open_tensors as open_tensors,
         read_tensor as read_tensor,
         write_tensor as write_tensor,
-    )
-    from bowstring.tensors.dense import (
-        Tensor as Tensor,
-    )
-    from bowstring.tensors.fibers import (
-        SparseCSFTensor as SparseCSFTensor,
     )
     from bowstring.tensors.sparse import (
         SparseCOOTensor as SparseCOOTensor,
@@ -222,10 +222,10 @@ _SUBPACKAGES = (
 )
 
 _EXPORTS = {
-    "bowstring.datatypes.canonical.moments": ("OffsetMoment", "timestamp_with_offset"),
+    "bowstring.datatypes.canonical.timestamp_with_offset": ("OffsetMoment", "timestamp_with_offset"),
     "bowstring.datatypes.canonical.plain": ("bool8", "json_", "opaque", "uuid"),
     "bowstring.datatypes.canonical.tensors": ("fixed_shape_tensor", "variable_shape_tensor"),
-    "bowstring.datatypes.canonical.variant": ("parquet_variant",),
+    "bowstring.datatypes.canonical.parquet_variant": ("parquet_variant",),
     "bowstring.datatypes.extension": (
         "ExtensionType",
         "register_extension_type",
@@ -286,33 +286,33 @@ _EXPORTS = {
         "DataType",
     ),
     "bowstring.errors": ("BowstringError",),
-    "bowstring.exchange.plain": ("from_dlpack",),
-    "bowstring.inspection.anatomy.anatomist": ("anatomy",),
+    "bowstring.interop.dlpack": ("from_dlpack",),
+    "bowstring.inspection.anatomy.builder": ("anatomy",),
     "bowstring.inspection.anatomy.page": ("anatomy_page",),
     "bowstring.inspection.inspector": ("inspect",),
     "bowstring.layouts.array": ("Array",),
     "bowstring.memory.buffer": ("Buffer",),
     "bowstring.memory.pool": ("release_unused_memory",),
     "bowstring.ipc.api": ("open_file", "open_stream", "new_file", "new_stream"),
-    "bowstring.ipc.upkeep.append": ("AppendWriter", "append_file"),
-    "bowstring.ipc.upkeep.concat": ("Concatenated", "concat_files"),
+    "bowstring.ipc.tools.append": ("AppendWriter", "append_file"),
+    "bowstring.ipc.tools.concat": ("Concatenated", "concat_files"),
     "bowstring.ipc.coalescing": ("CoalescingWriter",),
     "bowstring.ipc.file": ("FileReader",),
-    "bowstring.ipc.form": ("WireForm",),
+    "bowstring.ipc.options": ("WireForm",),
     "bowstring.ipc.limits": ("Limits",),
-    "bowstring.ipc.upkeep.recover": ("Recovery", "recover"),
-    "bowstring.ipc.upkeep.salvage": ("Dropped",),
+    "bowstring.ipc.tools.recover": ("Recovery", "recover"),
+    "bowstring.ipc.tools.salvage": ("Dropped",),
     "bowstring.ipc.statistics": ("ColumnStatistics", "FileStatistics"),
     "bowstring.ipc.stream": ("StreamReader",),
     "bowstring.ipc.writers": ("FileWriter", "StreamWriter"),
-    "bowstring.serving.client": ("Dataset", "connect"),
-    "bowstring.serving.server": ("Server", "serve"),
-    "bowstring.serving.share": ("Handle", "attach", "share"),
-    "bowstring.tabular.batch": ("RecordBatch",),
-    "bowstring.tabular.build": ("array", "record_batch", "table"),
-    "bowstring.tabular.chunked": ("ChunkedArray",),
-    "bowstring.tabular.table": ("Table", "concat_arrays", "concat_tables"),
-    "bowstring.tensors.api": (
+    "bowstring.sharing.client": ("Dataset", "connect"),
+    "bowstring.sharing.server": ("Server", "serve"),
+    "bowstring.sharing.share": ("Handle", "attach", "share"),
+    "bowstring.arrays.record_batch": ("RecordBatch",),
+    "bowstring.arrays.construction": ("array", "record_batch", "table"),
+    "bowstring.arrays.chunked_array": ("ChunkedArray",),
+    "bowstring.arrays.table": ("Table", "concat_arrays", "concat_tables"),
+    "bowstring.tensors.reader_writer": (
         "TensorReader",
         "TensorWriter",
         "get_tensor_size",
@@ -322,7 +322,7 @@ _EXPORTS = {
         "write_tensor",
     ),
     "bowstring.tensors.dense": ("Tensor",),
-    "bowstring.tensors.fibers": ("SparseCSFTensor",),
+    "bowstring.tensors.csf": ("SparseCSFTensor",),
     "bowstring.tensors.sparse": ("SparseCOOTensor", "SparseCSCMatrix", "SparseCSRMatrix"),
 }
 

@@ -15,8 +15,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from bowstring.cli.demo import report
-from bowstring.cli.demo.facts import ColumnFacts, Facts
-from bowstring.cli.demo.roads import Arrival
+from bowstring.cli.demo.methods import Arrival
+from bowstring.cli.demo.summary import ColumnFacts, Facts
 
 FACTS = Facts(200_000, (ColumnFacts("a", 0, "1"), ColumnFacts("b", 7, None)))
 ARRIVAL = Arrival(200_000, 1_600_000, 1.25, 0.1, 0.11, 0.14, 290_000, FACTS)

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
+from bowstring.arrays.record_batch import RecordBatch
 from bowstring.cli.main import main
 from bowstring.inspection.values import csv_line, json_line, rows_of, text_of, together
 from bowstring.layouts.registry import layout_of
-from bowstring.tabular.batch import RecordBatch
 from tests.cli.running import on_a_terminal, run_command, through_a_pipe, write
 
 NUMBERS = pa.table({"n": range(5000), "text": [f"row {n}" for n in range(5000)]})

@@ -14,7 +14,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.cli.main import main
-from bowstring.inspection import validating
+from bowstring.inspection import validation
 from bowstring.layouts.registry import layout_of
 from tests.cli.running import run_command, through_a_pipe, write
 
@@ -110,12 +110,12 @@ def test_a_dictionary_that_no_batch_uses_is_looked_at(tmp_path: Path, capsys: py
 
 
 def test_dictionaries_of_a_long_stream_are_not_all_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validating, "_MAX_KNOWN", 5)
+    monkeypatch.setattr(validation, "_MAX_KNOWN", 5)
     kind, sink = bs.dictionary(bs.int8(), bs.string()), io.BytesIO()
     with bs.new_stream(sink, bs.schema({"d": kind})) as writer:
         for number in range(30):
             writer.write_batch(bs.RecordBatch.from_arrays([bs.array([f"word {number}"], kind)], ["d"]))
-    validator = validating.Validator(sink.getvalue())
+    validator = validation.Validator(sink.getvalue())
     assert list(validator.faults()) == []
     assert validator.result.record_batches == 30
     assert 0 < len(validator._known) <= 6

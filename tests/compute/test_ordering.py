@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
-from bowstring.layouts.ranking import byte_ranks
+from bowstring.layouts.sort_keys import byte_ranks
 from bowstring.testing import strategies
 from bowstring.testing.cases import CASES, FLAT, Case
 

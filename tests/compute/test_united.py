@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import bowstring as bs
-from bowstring.compute.unifying import dictionary_of, united
+from bowstring.compute.unify_dictionaries import dictionary_of, united
 from bowstring.errors import DataTypeError, InvalidDataError
 
 CODED = bs.dictionary(bs.int8(), bs.string())

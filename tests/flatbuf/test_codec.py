@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from bowstring import errors
-from bowstring.flatbuf.building import Built, build
-from bowstring.flatbuf.codec import Children, Inline, Message, Scalar, Slot, Structs, Table, TableSpec, Text
+from bowstring.flatbuf.reader import Children, Inline, Message, Scalar, Slot, Structs, Table, TableSpec, Text
 from bowstring.flatbuf.tables import BUFFER, SPECS, body_length
+from bowstring.flatbuf.writer import Built, build
 
 PAIR = np.dtype([("a", "<i8"), ("b", "<i4"), ("pad", "<i4")])
 TREE = {

@@ -7,10 +7,10 @@ import signal
 import time
 from typing import Any
 
-from bowstring.exchange import formats
+from bowstring.interop import c_format
 from fuzz.worker import PLANT
 
-_real = formats.type_of
+_real = c_format.type_of
 
 
 def type_of(text: bytes, children: tuple[Any, ...], flags: int) -> Any:
@@ -25,4 +25,4 @@ def type_of(text: bytes, children: tuple[Any, ...], flags: int) -> Any:
 
 
 if PLANT in os.environ:
-    formats.type_of = type_of
+    c_format.type_of = type_of

@@ -12,9 +12,9 @@ import zstandard
 
 import bowstring as bs
 from bowstring.errors import InvalidDataError
-from bowstring.inspection.validating import Validator
+from bowstring.inspection.validation import Validator
 from bowstring.ipc import codecs
-from bowstring.ipc.opening import open_any
+from bowstring.ipc.format_detection import open_any
 from fuzz.anatomy import Anatomy, dissect
 from fuzz.inputs import Input
 from fuzz.oracles import check

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
+from bowstring import integration_json
 from bowstring.cli.main import main
-from bowstring.exchange import integration
-from bowstring.ipc.form import WireForm
+from bowstring.ipc.options import WireForm
 from tests.golden.cases import CASES
 from tests.golden.documents import Document, Maker
 from tests.golden.judge import TOOL, peer, read_by_pyarrow
@@ -55,14 +55,14 @@ def test_a_case_goes_the_way_that_the_harness_sends_it(tmp_path: Path, case: str
 @cases
 @pytest.mark.parametrize("form", FORMS)
 def test_a_case_is_the_same_in_every_form(tmp_path: Path, case: str, form: str) -> None:
-    held = integration.read(json.dumps(made(case)).encode())
+    held = integration_json.read(json.dumps(made(case)).encode())
     for new, read, kind in ((bs.new_stream, bs.open_stream, ".stream"), (bs.new_file, bs.open_file, ".arrow_file")):
         path = tmp_path / kind
         with new(path, held.schema, form=FORMS[form]) as writer:
             for batch in held.batches:
                 writer.write_batch(batch)
         with read(path) as found:
-            assert list(integration.differences(held.schema, held.batches, found.schema, list(found))) == []
+            assert list(integration_json.differences(held.schema, held.batches, found.schema, list(found))) == []
         if TOOL.exists():
             try:
                 theirs = read_by_pyarrow(path.read_bytes(), kind)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
-from bowstring.exchange import integration
+from bowstring import integration_json
 from bowstring.testing.cases import CASES, Case
 from tests.golden.judge import TOOL, peer, read_by_pyarrow
 
@@ -41,17 +41,17 @@ def written_by_pyarrow(document: Document) -> bytes:
 def agree(document: Document) -> None:
     """Both read the document alike: what either writes as a stream is to the other what the document says."""
     document = json.loads(json.dumps(document))
-    held = integration.read(json.dumps(document).encode())
+    held = integration_json.read(json.dumps(document).encode())
     theirs = read_by_pyarrow(written(held.schema, list(held.batches)), ".stream")
     assert peer().validate(document, *theirs) == []
     with bs.open_stream(written_by_pyarrow(document)) as ours:
-        assert list(integration.differences(held.schema, held.batches, ours.schema, list(ours))) == []
+        assert list(integration_json.differences(held.schema, held.batches, ours.schema, list(ours))) == []
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_pyarrow_reads_the_json_of_every_type_as_we_do(case: Case) -> None:
     whole = bs.record_batch({"x": case.array()})
-    agree(integration.document(whole.schema, [whole, whole.slice(1), whole.slice(0, 0)]))
+    agree(integration_json.document(whole.schema, [whole, whole.slice(1), whole.slice(0, 0)]))
 
 
 def column(type_: Document, data: Document, children: list[Document]) -> Document:
@@ -75,7 +75,7 @@ def test_runs_that_end_beyond_the_array_are_cut_off_as_pyarrow_does() -> None:
     data = {"count": 3, "children": [numbers("run_ends", [2, 90, 400]), numbers("values", [7, 8, 9])]}
     document = column({"name": "runendencoded"}, data, [child("run_ends", INT16, False), child("values", INT16)])
     agree(document)
-    assert integration.read(json.dumps(document).encode()).batches[0].column("x").to_pylist() == [7, 7, 8]
+    assert integration_json.read(json.dumps(document).encode()).batches[0].column("x").to_pylist() == [7, 7, 8]
 
 
 @pytest.mark.parametrize("name", ["listview", "largelistview"])
@@ -91,5 +91,5 @@ def test_list_views_that_overlap_and_go_back_are_read_as_pyarrow_does(name: str)
     }
     document = column({"name": name}, data, [child("item", INT16)])
     agree(document)
-    column_x = integration.read(json.dumps(document).encode()).batches[0].column("x")
+    column_x = integration_json.read(json.dumps(document).encode()).batches[0].column("x")
     assert column_x.to_pylist() == [[13], [10, 11, 12], None, []]

@@ -12,9 +12,9 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import BowstringError, FormatMismatchError, LimitError, NotFoundError
+from bowstring.inspection.anatomy.glossary import MEANINGS
 from bowstring.inspection.anatomy.model import Anatomy, Leaf, Part, Segment
-from bowstring.inspection.anatomy.words import MEANINGS
-from bowstring.ipc.form import WireForm
+from bowstring.ipc.options import WireForm
 from tests.inspection.test_inspect import written_by_bowstring, written_by_pyarrow
 
 FORMATS = ("file", "stream")
@@ -180,7 +180,7 @@ def test_tensors_are_messages_with_buffers() -> None:
 
 
 def test_two_buffers_over_the_same_bytes_are_drawn_once() -> None:
-    from bowstring.inspection.anatomy.cutting import body_leaves
+    from bowstring.inspection.anatomy.leaves import body_leaves
 
     offsets, lengths = np.array([0, 8, 0, 64]), np.array([16, 16, 4, 8])
     leaves = body_leaves(offsets, lengths, 80)

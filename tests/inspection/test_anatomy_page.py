@@ -19,13 +19,13 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
-from bowstring.inspection.anatomy import packing
+from bowstring.inspection.anatomy import encoder
+from bowstring.inspection.anatomy.encoder import PageLimits
+from bowstring.inspection.anatomy.glossary import MEANINGS
 from bowstring.inspection.anatomy.model import Segment
-from bowstring.inspection.anatomy.packing import PageLimits
 from bowstring.inspection.anatomy.page import drawn_page
-from bowstring.inspection.anatomy.words import MEANINGS
-from bowstring.ipc.bodies.compression import beginning
 from bowstring.ipc.codecs import compressor
+from bowstring.ipc.record_batch.compression import beginning
 from tests.inspection.test_inspect import written_by_bowstring, written_by_pyarrow
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -263,7 +263,7 @@ def test_the_beginning_of_a_compressed_buffer_costs_no_more_than_it_shows(codec:
 
 
 def test_no_more_than_so_many_compressed_buffers_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "_MOST_OPENED", 3)
+    monkeypatch.setattr(encoder, "_MOST_OPENED", 3)
     table = bs.table({f"n{number}": np.arange(5000) for number in range(5)})
     page = Page(bs.anatomy_page(written_by_bowstring(table, "stream", compression="lz4")))
     assert data_of(page)["arrays"]["opened_leaf"][2] == 3

@@ -12,12 +12,12 @@ import pytest
 import bowstring as bs
 from bowstring import errors
 from bowstring.cli.main import main
-from bowstring.inspection.anatomy import walking
+from bowstring.inspection.anatomy import walker
 from bowstring.inspection.anatomy.model import Part
 from bowstring.inspection.anatomy.page import drawn_page
-from bowstring.inspection.validating import Fault, Validator
-from bowstring.ipc import ranged
-from bowstring.ipc.places import ranges
+from bowstring.inspection.validation import Fault, Validator
+from bowstring.io import range_source
+from bowstring.ipc import range_reader
 from tests.ipc import samples
 from tests.ipc.remote import SlowFileSystem, serving, span_bytes
 
@@ -92,7 +92,7 @@ def test_wide_headers_are_fetched_as_a_whole(put: Callable[[bytes], str]) -> Non
 def test_many_headers_come_in_several_rounds(put: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch) -> None:
     batch = samples.batch("int", "dictionary")
     data = samples.as_file(*[batch] * 25)
-    monkeypatch.setattr(ranged, "_MOST_HEADERS", 10)
+    monkeypatch.setattr(range_reader, "_MOST_HEADERS", 10)
     url = put(data)
     assert bs.inspect(url) == replace(bs.inspect(data), source=url)
 
@@ -199,8 +199,8 @@ def test_damaged_data_is_told_and_drawn_as_it_is_of_a_file_beside_us(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(SlowFileSystem, "latency_s", 0.0)
-    monkeypatch.setattr(ranges, "_EDGE_BYTES", edge_bytes)
-    monkeypatch.setattr(walking, "_MOST_AT_ONCE", 2)
+    monkeypatch.setattr(range_source, "_EDGE_BYTES", edge_bytes)
+    monkeypatch.setattr(walker, "_MOST_AT_ONCE", 2)
     data = MAKE[format_](*[samples.batch("int", "dictionary")] * batches)
     outcomes = [(look(held), look(put(held))) for held in damaged_forms(data)]
     assert all(near == far for near, far in outcomes)

@@ -27,13 +27,13 @@ from bowstring.errors import (
     NotFoundError,
     TruncatedError,
 )
-from bowstring.flatbuf.building import build
 from bowstring.flatbuf.tables import SPECS
+from bowstring.flatbuf.writer import build
 from bowstring.inspection import sizes as added_up
 from bowstring.inspection.report import Inspection
-from bowstring.ipc import framing
+from bowstring.ipc import message as framing
 from bowstring.ipc.metadata.header import BatchNumbers, HeaderWriter
-from bowstring.ipc.metadata.schema_tables import write_schema
+from bowstring.ipc.metadata.schema import write_schema
 from bowstring.layouts.array import Array
 
 FORMATS = ("file", "stream")

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.flatbuf.codec import Scalar
+from bowstring.flatbuf.reader import Scalar
 from bowstring.flatbuf.tables import SPECS, TYPES
-from bowstring.ipc import framing
+from bowstring.ipc import message
 
 
 class Assembly:
@@ -82,7 +82,7 @@ class Assembly:
 
     def framed(self) -> bytes:
         """As an encapsulated message."""
-        return framing.framed(self.built())
+        return message.framed(self.built())
 
 
 def number(name: str) -> int:

@@ -16,8 +16,8 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
-from bowstring.flatbuf.building import Finished, build
 from bowstring.flatbuf.tables import SPECS
+from bowstring.flatbuf.writer import Finished, build
 from bowstring.ipc.metadata import header as headers
 from tests.ipc.samples import as_file, batch
 

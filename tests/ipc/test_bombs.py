@@ -18,9 +18,9 @@ import pytest
 import bowstring as bs
 from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY
 from bowstring.errors import LimitError
-from bowstring.flatbuf.building import Built, build
 from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS, TYPES
-from bowstring.ipc import framing, schemas
+from bowstring.flatbuf.writer import Built, build
+from bowstring.ipc import message as framing, schema_cache
 from fuzz.anatomy import dissect
 from tests.ipc import samples
 from tests.ipc.assembly import Assembly, number
@@ -261,8 +261,8 @@ LOOK = """
 import json, re, resource, sys, time
 import numpy
 import bowstring as bs
-from bowstring.ipc.opening import open_any
-from bowstring.inspection.validating import Validator
+from bowstring.ipc.format_detection import open_any
+from bowstring.inspection.validation import Validator
 from bowstring.errors import BowstringError
 bs.open_file, bs.open_stream, bs.inspect, bs.Table, bs.dictionary
 
@@ -356,9 +356,9 @@ def test_the_defaults_let_honest_data_through() -> None:
 
 
 def test_schemas_that_were_met_lately_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schemas, "_known", {})
-    monkeypatch.setattr(schemas, "_MAX_KEPT_BYTES", 20_000)
+    monkeypatch.setattr(schema_cache, "_known", {})
+    monkeypatch.setattr(schema_cache, "_MAX_KEPT_BYTES", 20_000)
     for count in range(50, 100):
         assert len(bs.open_stream(wide(count)).schema) == count
-        assert sum(known.size_bytes for known in schemas._known.values()) <= 20_000
-    assert len(schemas._known) > 1
+        assert sum(known.size_bytes for known in schema_cache._known.values()) <= 20_000
+    assert len(schema_cache._known) > 1

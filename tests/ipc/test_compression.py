@@ -19,8 +19,8 @@ import pytest
 import bowstring as bs
 from bowstring import errors
 from bowstring.ipc import codecs
-from bowstring.ipc.bodies import compression
-from bowstring.ipc.bodies.columns import BatchColumns
+from bowstring.ipc.record_batch import compression
+from bowstring.ipc.record_batch.reader import BatchColumns
 from bowstring.ipc.stream import Encoder
 from tests.ipc import samples
 
@@ -166,8 +166,8 @@ def test_all_buffers_of_a_body_count_together() -> None:
 BOMB = """
 import resource, struct, sys
 import bowstring as bs
-from bowstring.ipc.bodies import compression
-from bowstring.ipc.bodies.columns import BatchColumns
+from bowstring.ipc.record_batch import compression
+from bowstring.ipc.record_batch.reader import BatchColumns
 from tests.ipc import samples
 import zstandard, lz4.frame
 zeros = bytes(64 << 20)
@@ -289,7 +289,7 @@ OVERLAPPING = """
 import io, resource
 import numpy as np
 import bowstring as bs
-from bowstring.ipc import framing
+from bowstring.ipc import message as framing
 from bowstring.ipc.metadata.header import BatchNumbers, HeaderWriter
 from bowstring.ipc.stream import Encoder
 rows, columns = 16 << 20, 300

@@ -18,7 +18,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import bowstring as bs
 from bowstring import errors
-from bowstring.ipc.metadata import schema_tables as metadata
+from bowstring.ipc.metadata import schema as metadata
 from tests.ipc.samples import as_file, as_stream, batch
 
 

@@ -11,11 +11,11 @@ from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
 from bowstring.errors import BowstringError, InvalidDataError, NotFoundError
-from bowstring.flatbuf.codec import Message
+from bowstring.flatbuf.reader import Message
 from bowstring.flatbuf.tables import SPECS
-from bowstring.ipc.bodies.plans import SchemaPlan
 from bowstring.ipc.limits import DEFAULT_LIMITS
-from bowstring.ipc.metadata.deferred import DeferredSchema
+from bowstring.ipc.metadata.lazy_schema import DeferredSchema
+from bowstring.ipc.record_batch.plan import SchemaPlan
 from bowstring.testing import strategies
 
 

@@ -17,14 +17,14 @@ from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.types import Dictionary, RunEndEncoded, Struct, Union
 from bowstring.errors import BowstringError, InvalidDataError, LimitError
-from bowstring.flatbuf.codec import Message, Table
+from bowstring.flatbuf.reader import Message, Table
 from bowstring.flatbuf.tables import SPECS
-from bowstring.ipc.bodies.plans import SchemaPlan
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import field_tables
-from bowstring.ipc.metadata.deferred import DeferredSchema
 from bowstring.ipc.metadata.field_tables import FieldTables
-from bowstring.ipc.metadata.schema_tables import DictionaryId, read_field
+from bowstring.ipc.metadata.lazy_schema import DeferredSchema
+from bowstring.ipc.metadata.schema import DictionaryId, read_field
+from bowstring.ipc.record_batch.plan import SchemaPlan
 from bowstring.testing import strategies
 from fuzz.anatomy import dissect
 from tests.ipc import samples

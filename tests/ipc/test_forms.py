@@ -15,9 +15,9 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
-from bowstring.ipc import framing
-from bowstring.ipc.form import ByteOrder, MetadataVersion
+from bowstring.ipc import message as framing
 from bowstring.ipc.metadata.header import CODECS
+from bowstring.ipc.options import ByteOrder, MetadataVersion
 from tests.ipc import samples
 
 MAKE: dict[str, Any] = {"file": samples.as_file, "stream": samples.as_stream}

@@ -10,8 +10,8 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
-from bowstring.ipc.dictionaries.growing import Chain
-from bowstring.ipc.dictionaries.reading import Entry
+from bowstring.ipc.dictionaries.delta import Chain
+from bowstring.ipc.dictionaries.reader import Entry
 
 CASES: dict[str, tuple[bs.DataType, list[Any]]] = {
     "int": (bs.int32(), [1, None, 3, -7]),

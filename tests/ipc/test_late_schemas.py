@@ -14,12 +14,12 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import InvalidDataError, LimitError, NotFoundError
-from bowstring.flatbuf.codec import Message, Table
+from bowstring.flatbuf.reader import Message, Table
 from bowstring.flatbuf.tables import SPECS
-from bowstring.inspection.validating import Validator
-from bowstring.ipc import schemas
+from bowstring.inspection.validation import Validator
+from bowstring.ipc import schema_cache
 from bowstring.ipc.limits import DEFAULT_LIMITS
-from bowstring.ipc.metadata.deferred import DeferredSchema
+from bowstring.ipc.metadata.lazy_schema import DeferredSchema
 from tests.ipc.assembly import Assembly, number
 
 _TYPES = [
@@ -34,7 +34,7 @@ _MANY = 300
 
 @pytest.fixture(autouse=True)
 def _nothing_met() -> None:
-    schemas._known.clear()
+    schema_cache._known.clear()
 
 
 def pickled(schema: bs.Schema) -> object:
@@ -240,7 +240,7 @@ def test_a_long_name_that_many_fields_share_is_refused_in_bounded_time() -> None
 def test_threads_that_ask_at_the_same_time_get_the_same() -> None:
     raw, schema = bytes(written(made(2000))), made(2000)
     for _ in range(5):
-        schemas._known.clear()
+        schema_cache._known.clear()
         wrong: list[object] = []
         begin = threading.Barrier(4)
         with bs.open_file(raw) as reader:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import bowstring as bs
+from bowstring.io.byte_ranges import Span
+from bowstring.io.range_source import RangeSource
 from bowstring.ipc.limits import DEFAULT_LIMITS
-from bowstring.ipc.places.pieces import Span
-from bowstring.ipc.places.ranges import RangeSource
-from bowstring.ipc.schemas import known_schema
+from bowstring.ipc.schema_cache import known_schema
 from tests.ipc.samples import as_file
 from tests.ipc.test_shared_between_threads import in_threads
 

@@ -11,9 +11,9 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
+from bowstring.ipc.encoded_schema import written_schema
 from bowstring.ipc.metadata.header import DictionaryMark
 from bowstring.ipc.stream import EncodedMessage, Encoder
-from bowstring.ipc.written import written_schema
 from tests.ipc.samples import Unkept, as_file, as_stream
 from tests.ipc.test_written_dictionaries import GROWN, batch, coded, lists, words
 

@@ -285,9 +285,9 @@ def _without(raw: bytes, kind: str, number: int) -> bytes:
     damaged, at, seen = bytearray(raw), 0, -1
     decoder_at = raw.index(MARKER)
     assert decoder_at == 0
+    from bowstring.io.sources import in_order
     from bowstring.ipc.limits import DEFAULT_LIMITS
-    from bowstring.ipc.places.sources import in_order
-    from bowstring.ipc.upkeep.scan import StreamScan
+    from bowstring.ipc.tools.scan import StreamScan
 
     for span in StreamScan(in_order(raw), DEFAULT_LIMITS).batches():
         seen += span.header.shape.kind == kind

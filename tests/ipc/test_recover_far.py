@@ -21,9 +21,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 import bowstring as bs
 from bowstring import errors
 from bowstring.cli.main import main
-from bowstring.ipc.places import ranges, windows
-from bowstring.ipc.places.ranges import RangeSource
-from bowstring.ipc.upkeep import bringing, copying, salvage
+from bowstring.io import range_source, readahead
+from bowstring.io.range_source import RangeSource
+from bowstring.ipc.tools import copy, prefetch, salvage
 from tests.ipc import samples
 from tests.ipc.remote import SlowFileSystem, serving, span_bytes
 
@@ -84,11 +84,11 @@ def test_of_a_url_the_same_is_recovered_as_of_a_file_beside_us(
     format_: str, small: bool, compression: str | None, put: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if small:  # everything that comes in groups comes in several
-        monkeypatch.setattr(ranges, "_EDGE_BYTES", 16)
-        monkeypatch.setattr(windows, "_FIRST_BYTES", 200)
-        monkeypatch.setattr(windows, "MOST_BYTES", 300)
+        monkeypatch.setattr(range_source, "_EDGE_BYTES", 16)
+        monkeypatch.setattr(readahead, "_FIRST_BYTES", 200)
+        monkeypatch.setattr(readahead, "MOST_BYTES", 300)
         monkeypatch.setattr(salvage, "_MOST_AT_ONCE", 2)
-        monkeypatch.setattr(bringing, "ROUND_BYTES", 700)
+        monkeypatch.setattr(prefetch, "ROUND_BYTES", 700)
     batch = samples.batch("int", "text", "dictionary", "view", "list")
     other = bs.record_batch({"n": np.arange(40), "s": [f"value {n}" for n in range(40)]})
     for held in ([batch, batch.slice(1), batch], [other, other.slice(3), other]):
@@ -139,10 +139,10 @@ def test_a_body_larger_than_a_round_is_checked_column_by_column(
     put: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module, name, value in (
-        (bringing, "ROUND_BYTES", 10_000),
-        (copying, "ROUND_BYTES", 10_000),
-        (windows, "_FIRST_BYTES", 1000),
-        (ranges, "_EDGE_BYTES", 16),
+        (prefetch, "ROUND_BYTES", 10_000),
+        (copy, "ROUND_BYTES", 10_000),
+        (readahead, "_FIRST_BYTES", 1000),
+        (range_source, "_EDGE_BYTES", 16),
     ):
         monkeypatch.setattr(module, name, value)
     fetched, fetch = [], RangeSource.fetch
@@ -200,7 +200,7 @@ def test_a_file_that_goes_away_meanwhile_is_told_and_leaves_nothing(
     put: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     url = put(samples.as_file(*[bs.record_batch({"n": np.arange(50_000)})] * 4))
-    monkeypatch.setattr(bringing, "ROUND_BYTES", 500_000)
+    monkeypatch.setattr(prefetch, "ROUND_BYTES", 500_000)
 
     def forget(done: int, _of: int | None) -> None:
         if done:

@@ -13,12 +13,12 @@ import pytest
 
 import bowstring
 from bowstring.errors import InvalidDataError
-from bowstring.ipc.bodies.columns import BatchColumns
-from bowstring.ipc.bodies.relay import RelayPlan
-from bowstring.ipc.form import WireForm
+from bowstring.ipc.options import WireForm
+from bowstring.ipc.record_batch.passthrough import RelayPlan
+from bowstring.ipc.record_batch.reader import BatchColumns
 from bowstring.ipc.stream import Encoder
 from bowstring.memory.buffer import Memory
-from bowstring.memory.parts import Parts, after, write_vectors
+from bowstring.memory.iovec import Parts, after, write_vectors
 
 ROWS = 2000
 

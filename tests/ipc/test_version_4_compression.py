@@ -12,14 +12,14 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
-from bowstring.flatbuf.building import Built, build
 from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS
-from bowstring.ipc import framing
-from bowstring.ipc.bodies.flatten import flatten
+from bowstring.flatbuf.writer import Built, build
+from bowstring.ipc import message as framing
 from bowstring.ipc.codecs import compressor
+from bowstring.ipc.encoded_schema import written_schema
 from bowstring.ipc.metadata.header import CODECS, V4_COMPRESSION_KEY, schema_message
-from bowstring.ipc.metadata.schema_tables import V4, V5
-from bowstring.ipc.written import written_schema
+from bowstring.ipc.metadata.schema import V4, V5
+from bowstring.ipc.record_batch.writer import flatten
 from tests.ipc.samples import as_stream
 
 NOISE = np.random.default_rng(17).integers(0, 1 << 62, 500)

@@ -8,7 +8,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import DataTypeError
-from bowstring.layouts.plain import FEW_VALUES
+from bowstring.layouts.python_conversion import FEW_VALUES
 
 _KINDS: dict[str, tuple[bs.DataType, list[Any]]] = {
     "int8": (bs.int8(), [-128, 127, 0]),

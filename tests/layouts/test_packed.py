@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 import bowstring as bs
-from bowstring.compute.unifying import united
+from bowstring.compute.unify_dictionaries import united
 from bowstring.errors import InvalidDataError
-from bowstring.layouts.packed import MANY, Packed, pack, packed
+from bowstring.layouts.array_batcher import MANY, Packed, pack, packed
 from bowstring.layouts.registry import layout_of
 
 _TYPES: dict[str, tuple[bs.DataType, st.SearchStrategy[Any]]] = {

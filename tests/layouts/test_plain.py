@@ -18,7 +18,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import DataTypeError
-from bowstring.layouts import plain
+from bowstring.layouts import python_conversion
 
 LENGTHS = [0, 1, 2, 3, 63, 64, 65, 1000, 70_000]
 """Few values, and more than are looked at together."""
@@ -251,7 +251,7 @@ def test_a_large_value_among_floats_is_not_written_again_and_again() -> None:
 
 def test_none_is_found_by_what_it_is_and_equality_is_not_asked() -> None:
     odd: list[Any] = [None, Unwilling(), np.arange(3), (), [], None]
-    filled, mask = plain.nulls_filled(list(odd), ())
+    filled, mask = python_conversion.nulls_filled(list(odd), ())
     assert mask is not None
     assert mask.tolist() == [False, True, True, True, True, False]
     assert [type(value) for value in filled] == [tuple, Unwilling, np.ndarray, tuple, list, tuple]

@@ -11,7 +11,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import InvalidDataError
-from bowstring.layouts import unpickled
+from bowstring.layouts import string_pickling
 from bowstring.layouts.gather import gather, spaced
 from bowstring.memory.buffer import UINT8
 
@@ -245,7 +245,7 @@ def test_strings_beyond_ascii_behind_many_of_ascii_come_out_whole(type: Any) -> 
 
 
 def test_many_values_are_made_piece_by_piece_where_they_take_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpickled, "_ROOM_BYTES", 100_000)
+    monkeypatch.setattr(string_pickling, "_ROOM_BYTES", 100_000)
     values = [None if n % 11 == 0 else b"\xff" * (n % 90) for n in range(70_000)]
     array = bs.array(values, bs.binary())
     assert array.to_pylist() == values

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 import bowstring as bs
 from bowstring.errors import InvalidDataError
-from bowstring.layouts import utf8
+from bowstring.layouts import utf8_validation
 from tests.layouts.decoding import decodes
 
 EDGES = bytes.fromhex("0041 7f808f909fa0bfc0c1c2dfe0e1ecedeeeff0f1f3f4f5f8ff")
@@ -18,7 +18,7 @@ EDGES = bytes.fromhex("0041 7f808f909fa0bfc0c1c2dfe0e1ecedeeeff0f1f3f4f5f8ff")
 
 
 def is_utf8(data: bytes) -> bool:
-    return utf8.is_utf8(np.frombuffer(data, np.uint8))
+    return utf8_validation.is_utf8(np.frombuffer(data, np.uint8))
 
 
 def test_every_pair_of_bytes_is_judged_as_python_does() -> None:
@@ -36,7 +36,7 @@ def test_a_byte_that_is_changed_counts_wherever_blocks_end(text: str, place: int
     whole = text.encode()
     changed = whole[:place] + bytes([byte]) + whole[place + 1 :]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(utf8, "_BLOCK_BYTES", block_bytes)
+        patched.setattr(utf8_validation, "_BLOCK_BYTES", block_bytes)
         for data in (whole, changed, whole[:place], whole[place:]):
             assert is_utf8(data) == decodes(data)
 

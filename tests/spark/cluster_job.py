@@ -25,7 +25,7 @@ def trouble(folder: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
 
         from pyspark import TaskContext
 
-        from bowstring.serving.processes import java_above
+        from bowstring.sharing.processes import java_above
 
         context = TaskContext.get()
         assert context is not None

@@ -25,7 +25,7 @@ def trouble(folder: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def pass_on(batches: Iterator[Any]) -> Iterator[Any]:
         from pyspark import TaskContext
 
-        from bowstring.serving.processes import java_above
+        from bowstring.sharing.processes import java_above
 
         context = TaskContext.get()
         assert context is not None
@@ -62,7 +62,7 @@ def executors() -> list[int]:
 
 
 def main(master: str, folder: str) -> None:
-    from bowstring.serving.keeping import Keeper
+    from bowstring.sharing.agent_client import Keeper
     from bowstring.spark import publish, session
 
     path = os.pathsep.join(p for p in sys.path if p)

@@ -18,8 +18,8 @@ import pytest
 
 import bowstring as bs
 from bowstring.cli.demo import corpus, demo, inputs
-from bowstring.cli.demo.facts import ColumnFacts, Facts, batch_facts, spark_facts
-from bowstring.cli.demo.roads import by_driver, by_parquet, by_publishing
+from bowstring.cli.demo.methods import by_driver, by_parquet, by_publishing
+from bowstring.cli.demo.summary import ColumnFacts, Facts, batch_facts, spark_facts
 from bowstring.errors import NotFoundError, UsageError
 from tests.waiting import soon
 

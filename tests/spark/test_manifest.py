@@ -22,7 +22,7 @@ from bowstring.errors import (
     NotDirectoryError,
     UsageError,
 )
-from bowstring.serving.processes import Process
+from bowstring.sharing.processes import Process
 from bowstring.spark import manifest as manifests, staging
 from bowstring.spark.manifest import (
     KEPT_S,

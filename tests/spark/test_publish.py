@@ -14,9 +14,9 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import ClosedError, ConnectionLostError, NotFoundError, UnsupportedTypeError, UsageError
-from bowstring.serving.keeping import Keeper
+from bowstring.sharing.agent_client import Keeper
 from bowstring.spark import Published, publish
-from tests.serving.other_process import run
+from tests.sharing.other_process import run
 from tests.spark.test_faults import fails
 from tests.spark.test_round_trip import EVERYTHING
 

@@ -15,7 +15,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import ConnectionLostError
-from bowstring.serving.processes import start_time
+from bowstring.sharing.processes import start_time
 from tests.waiting import soon
 
 pytest.importorskip("pyspark")

@@ -14,9 +14,9 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import BowstringError, InvalidDataError, LimitError, TruncatedError
-from bowstring.flatbuf.building import Built, build
 from bowstring.flatbuf.tables import HEADERS, SPARSE_INDEXES, SPECS, TYPES
-from bowstring.ipc.framing import framed
+from bowstring.flatbuf.writer import Built, build
+from bowstring.ipc.message import framed
 
 INT64 = Built("Int", {"bitWidth": 64, "is_signed": True})
 LONG = {"bitWidth": 64, "is_signed": True}

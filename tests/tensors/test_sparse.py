@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 import bowstring as bs
 from bowstring.errors import DataTypeError, InvalidDataError, LimitError, UnsupportedTypeError, UsageError
-from bowstring.flatbuf.codec import Message
+from bowstring.flatbuf.reader import Message
 from bowstring.flatbuf.tables import SPARSE_INDEXES, SPECS
 from tests.tensors.written_by_arrow_cpp import CUBE, MATRIX, MESSAGES
 

@@ -14,7 +14,7 @@ from bowstring.dissociated.server import Role, ServerConnection
 from bowstring.dissociated.wire import AddressBody, Body, PackedBody
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import Buffer
-from bowstring.serving.storing import Stored, store, stored
+from bowstring.sharing.stored_dataset import Stored, store, stored
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.unix import UnixTransport
 

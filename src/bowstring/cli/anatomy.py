@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from bowstring.cli.streams import PATH, binary_output, given, max_piped_option, named, progress, sink_to
+from bowstring.cli.input_output import PATH, binary_output, given, max_piped_option, named, progress, sink_to
 from bowstring.inspection.anatomy.page import drawn_page
 from bowstring.inspection.text import human_bytes, printable
 

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 
 import click
 
+from bowstring.cli.input_output import PATH, counted, given, max_piped_option, progress, quiet, telling
 from bowstring.cli.rows import (
     COLUMNS_SHOWN,
     First,
@@ -17,8 +18,7 @@ from bowstring.cli.rows import (
     write_json_lines,
     write_table,
 )
-from bowstring.cli.streams import PATH, counted, given, max_piped_option, progress, quiet, telling
-from bowstring.ipc.opening import open_any
+from bowstring.ipc.format_detection import open_any
 
 _ROWS_SHOWN = 1000
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from bowstring.cli.streams import PATH, binary_output, given, max_piped_option, progress
+from bowstring.cli.input_output import PATH, binary_output, given, max_piped_option, progress
 from bowstring.inspection.text import printable
-from bowstring.ipc.upkeep.concat import concat_files
+from bowstring.ipc.tools.concat import concat_files
 
 FORMAT_VERSION = 1
 _STREAM_ENDING = ".arrows"

@@ -14,9 +14,10 @@ from typing import Any, get_args
 import click
 from click.core import ParameterSource
 
+from bowstring.arrays.record_batch import RecordBatch
+from bowstring.arrays.table import Table, has_dictionaries, unified_batches
 from bowstring.cli import csv, json, parquet
-from bowstring.cli.pyarrow_files import import_pyarrow, sequential_file
-from bowstring.cli.streams import (
+from bowstring.cli.input_output import (
     PATH,
     Advance,
     binary_output,
@@ -28,22 +29,21 @@ from bowstring.cli.streams import (
     sink_to,
     telling,
 )
+from bowstring.cli.pyarrow_files import import_pyarrow, sequential_file
 from bowstring.datatypes.field import Metadata, Schema
 from bowstring.datatypes.types import Dictionary
 from bowstring.errors import FormatMismatchError, UsageError
 from bowstring.inspection.text import printable
-from bowstring.inspection.validating import sound
+from bowstring.inspection.validation import sound
 from bowstring.inspection.values import check_rows
+from bowstring.io.fsspec_store import is_url
 from bowstring.ipc.api import new_file, new_stream
 from bowstring.ipc.file import FileReader
-from bowstring.ipc.form import DictionaryDeltas, WireForm
-from bowstring.ipc.opening import open_any
-from bowstring.ipc.places.stores import is_url
+from bowstring.ipc.format_detection import open_any
+from bowstring.ipc.options import DictionaryDeltas, WireForm
 from bowstring.ipc.statistics import with_statistics
 from bowstring.ipc.stream import StreamReader
 from bowstring.layouts.array import Array
-from bowstring.tabular.batch import RecordBatch
-from bowstring.tabular.table import Table, has_dictionaries, unified_batches
 
 SOURCES = ("arrow", "parquet", "csv", "json", "jsonl")
 TARGETS = ("file", "stream", "parquet", "csv", "json", "jsonl")

@@ -10,8 +10,10 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
+from bowstring.arrays.construction import array, record_batch
+from bowstring.arrays.record_batch import RecordBatch
+from bowstring.cli.input_output import Advance, SinkFile
 from bowstring.cli.pyarrow_files import import_pyarrow, read_batches, sequential_file
-from bowstring.cli.streams import Advance, SinkFile
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field, Schema
 from bowstring.datatypes.types import (
@@ -28,12 +30,10 @@ from bowstring.datatypes.types import (
     string,
 )
 from bowstring.errors import BowstringError, InvalidDataError, NotFoundError, UnsupportedTypeError
-from bowstring.exchange import cdata
 from bowstring.inspection.values import check_rows, text_of
-from bowstring.ipc.places.sinks import Sink
+from bowstring.interop import c_data
+from bowstring.io.sinks import Sink
 from bowstring.layouts.array import Array
-from bowstring.tabular.batch import RecordBatch
-from bowstring.tabular.build import array, record_batch
 
 _HEADER_BYTES = 1 << 16
 _MESSAGE_CHARACTERS = 200
@@ -58,7 +58,7 @@ def reading(
         translate = partial(_translated, name, header, options["column_types"])
         with translate():
             reader = pc.open_csv(file, **_pyarrow_options(pc, options, header))
-        schema = cdata.import_schema(reader.schema)
+        schema = c_data.import_schema(reader.schema)
         _check_text(name, schema, options["column_types"])
 
         def batches() -> Iterator[RecordBatch]:

@@ -9,9 +9,10 @@ from typing import Any
 
 import click
 
+from bowstring.arrays.record_batch import RecordBatch
+from bowstring.cli.input_output import PATH, counted, given, max_piped_option, named, progress, telling
 from bowstring.cli.settings import FAILED
-from bowstring.cli.streams import PATH, counted, given, max_piped_option, named, progress, telling
-from bowstring.inspection.differences import (
+from bowstring.inspection.diff import (
     LengthDifference,
     RowDifference,
     comparable,
@@ -19,10 +20,9 @@ from bowstring.inspection.differences import (
     schema_differences,
 )
 from bowstring.inspection.text import printable
-from bowstring.inspection.validating import sound
+from bowstring.inspection.validation import sound
 from bowstring.inspection.values import as_json, json_value
-from bowstring.ipc.opening import open_any
-from bowstring.tabular.batch import RecordBatch
+from bowstring.ipc.format_detection import open_any
 
 FORMAT_VERSION = 1
 _COLUMNS_SHOWN = 50

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from bowstring.cli.input_output import PATH, given, max_piped_option, quiet, telling
 from bowstring.cli.rows import (
     COLUMNS_SHOWN,
     First,
@@ -14,8 +15,7 @@ from bowstring.cli.rows import (
     write_json_lines,
     write_table,
 )
-from bowstring.cli.streams import PATH, given, max_piped_option, quiet, telling
-from bowstring.ipc.opening import open_any
+from bowstring.ipc.format_detection import open_any
 
 
 @click.command()

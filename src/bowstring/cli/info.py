@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from bowstring.cli.streams import PATH, given, max_piped_option
+from bowstring.cli.input_output import PATH, given, max_piped_option
 from bowstring.cli.tables import page, plain_table
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Metadata
-from bowstring.inspection.document import as_document
 from bowstring.inspection.inspector import inspect
+from bowstring.inspection.json_document import as_document
 from bowstring.inspection.report import FieldReport, Inspection
 from bowstring.inspection.text import human_bytes, percent, printable, share_of, shown_bytes
 

@@ -13,16 +13,16 @@ from typing import Any, TypeVar
 
 import click
 
+from bowstring import integration_json as exchange
+from bowstring.arrays.record_batch import RecordBatch
+from bowstring.arrays.table import has_dictionaries, unified_batches
+from bowstring.cli.input_output import SinkFile, binary_output, given, sink_to
 from bowstring.cli.settings import FAILED
-from bowstring.cli.streams import SinkFile, binary_output, given, sink_to
 from bowstring.datatypes.types import DataType, Date, Decimal, Dictionary, Time
-from bowstring.exchange import integration as exchange
 from bowstring.inspection.text import printable
 from bowstring.ipc.api import new_file, new_stream, open_file, open_stream
-from bowstring.ipc.opening import open_any
+from bowstring.ipc.format_detection import open_any
 from bowstring.layouts.base import place
-from bowstring.tabular.batch import RecordBatch
-from bowstring.tabular.table import has_dictionaries, unified_batches
 
 _DIFFERENCES_SHOWN = 20
 _Command = TypeVar("_Command", bound=Callable[..., Any])

@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
+from bowstring.arrays.construction import record_batch
+from bowstring.arrays.record_batch import RecordBatch
+from bowstring.cli.input_output import Advance
 from bowstring.cli.pyarrow_files import import_pyarrow, sequential_file
-from bowstring.cli.streams import Advance
 from bowstring.datatypes.field import Schema
 from bowstring.errors import BowstringError, InvalidDataError, LimitError, UsageError
-from bowstring.exchange import cdata
 from bowstring.inspection.values import json_line, rows_of, together
+from bowstring.interop import c_data
+from bowstring.io.sinks import Sink
 from bowstring.ipc.limits import DEFAULT_LIMITS
-from bowstring.ipc.places.sinks import Sink
 from bowstring.layouts import gather
 from bowstring.layouts.base import place
-from bowstring.tabular.batch import RecordBatch
-from bowstring.tabular.build import record_batch
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -48,7 +48,7 @@ def reading(
         chunks = (_elements if is_array else _lines)(file, name, options["block_size"])
         first = next(chunks, None)
         if first is None:
-            yield cdata.import_schema(explicit), iter(())
+            yield c_data.import_schema(explicit), iter(())
             return
         _check_keys(first, name)
         read_options = pj.ReadOptions(use_threads=False, block_size=options["block_size"])
@@ -58,7 +58,7 @@ def reading(
                 read_options=read_options,
                 parse_options=pj.ParseOptions(explicit_schema=explicit if len(explicit) else None),
             )
-        schema, columns = cdata.import_schema(reader.schema), list(options["columns"])
+        schema, columns = c_data.import_schema(reader.schema), list(options["columns"])
         schema = schema.select(columns) if columns else schema
 
         def batches() -> Iterator[RecordBatch]:

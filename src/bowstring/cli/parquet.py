@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from bowstring.arrays.construction import record_batch
+from bowstring.arrays.record_batch import RecordBatch
+from bowstring.cli.input_output import Advance, SinkFile
 from bowstring.cli.pyarrow_files import import_pyarrow, random_access_file, read_batches
-from bowstring.cli.streams import Advance, SinkFile
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field, Schema
 from bowstring.datatypes.types import (
@@ -22,11 +24,9 @@ from bowstring.datatypes.types import (
     Union,
 )
 from bowstring.errors import BowstringError, InvalidDataError, UnsupportedTypeError
-from bowstring.exchange import cdata
 from bowstring.inspection.values import check_rows
-from bowstring.ipc.places.sinks import Sink
-from bowstring.tabular.batch import RecordBatch
-from bowstring.tabular.build import record_batch
+from bowstring.interop import c_data
+from bowstring.io.sinks import Sink
 
 _ROWS = 1 << 16
 
@@ -40,7 +40,7 @@ def reading(
     with random_access_file(source, options["max_piped_bytes"]) as file:
         with _translated(name):
             parquet_file = pq.ParquetFile(file)
-            schema = cdata.import_schema(parquet_file.schema_arrow)
+            schema = c_data.import_schema(parquet_file.schema_arrow)
         schema = schema.select(columns) if columns else schema
 
         def batches() -> Iterator[RecordBatch]:

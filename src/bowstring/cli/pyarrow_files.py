@@ -9,11 +9,11 @@ from importlib import import_module
 from typing import Any
 
 from bowstring.errors import BowstringError, InvalidDataError, MissingExtraError
-from bowstring.ipc.opening import in_sequence, kept_whole
-from bowstring.ipc.places.near import MemorySource
-from bowstring.ipc.places.pulled import PulledSource
-from bowstring.ipc.places.ranges import RangeSource
-from bowstring.ipc.places.sources import by_ranges
+from bowstring.io.memory_source import MemorySource
+from bowstring.io.range_source import RangeSource
+from bowstring.io.sources import by_ranges
+from bowstring.io.stream_source import PulledSource
+from bowstring.ipc.format_detection import in_sequence, kept_whole
 
 EXTRA = "convert"
 _BUFFER_BYTES = 1 << 16

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
+from bowstring.cli.input_output import PATH, binary_output, given, max_piped_option, named, progress
 from bowstring.cli.settings import FAILED
-from bowstring.cli.streams import PATH, binary_output, given, max_piped_option, named, progress
 from bowstring.inspection.text import printable
-from bowstring.ipc.upkeep.recover import Recovery, recover as recover_data
-from bowstring.ipc.upkeep.salvage import Dropped
+from bowstring.ipc.tools.recover import Recovery, recover as recover_data
+from bowstring.ipc.tools.salvage import Dropped
 
 FORMAT_VERSION = 1
 _DROPPED_SHOWN = 100

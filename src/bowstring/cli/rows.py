@@ -14,13 +14,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.field import Schema
 from bowstring.errors import UsageError
 from bowstring.inspection.text import printable
 from bowstring.inspection.values import csv_line, json_line, rows_of, text_of, together
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.stream import StreamReader
-from bowstring.tabular.batch import RecordBatch
 
 CELL_CHARACTERS = 40
 COLUMNS_SHOWN = 100

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from bowstring.cli.streams import PATH, given, max_piped_option, named
+from bowstring.cli.input_output import PATH, given, max_piped_option, named
 from bowstring.cli.tables import page, plain_table, terminal_width
 from bowstring.inspection.inspector import inspect
 from bowstring.inspection.report import ColumnReport, Inspection

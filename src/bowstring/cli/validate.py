@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
+from bowstring.cli.input_output import PATH, given, max_piped_option, named, progress
 from bowstring.cli.settings import FAILED
-from bowstring.cli.streams import PATH, given, max_piped_option, named, progress
 from bowstring.inspection.text import printable
-from bowstring.inspection.validating import Fault, Validation, Validator
+from bowstring.inspection.validation import Fault, Validation, Validator
 
 FORMAT_VERSION = 1
 _FAULTS_SHOWN = 100

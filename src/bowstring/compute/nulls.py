@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.compute.encoding import run_end_decode
-from bowstring.compute.unifying import has_dictionary, united
+from bowstring.compute.encode import run_end_decode
+from bowstring.compute.unify_dictionaries import has_dictionary, united
 from bowstring.datatypes.types import Bool
 from bowstring.errors import DataTypeError
 from bowstring.layouts.array import Array

@@ -51,9 +51,9 @@ class DataType:
         return f"DataType({self})"
 
     def __arrow_c_schema__(self) -> object:
-        from bowstring.exchange import cdata
+        from bowstring.interop import c_data
 
-        return cdata.export_type(self)
+        return c_data.export_type(self)
 
 
 def check_one_of(what: str, value: object, allowed: Sequence[object]) -> None:
@@ -107,9 +107,9 @@ def as_type(value: object, what: str = "a data type") -> DataType:
 
         return type_for_alias(value)
     if hasattr(value, "__arrow_c_schema__"):
-        from bowstring.exchange import cdata
+        from bowstring.interop import c_data
 
-        return cdata.import_type(value)
+        return c_data.import_type(value)
     raise UsageError(f"{what}: expected a type such as bs.int32() or 'int32', found {value!r:.100}")
 
 

@@ -95,8 +95,8 @@ _CANONICAL = {
     "arrow.fixed_shape_tensor": "tensors",
     "arrow.json": "plain",
     "arrow.opaque": "plain",
-    "arrow.parquet.variant": "variant",
-    "arrow.timestamp_with_offset": "moments",
+    "arrow.parquet.variant": "parquet_variant",
+    "arrow.timestamp_with_offset": "timestamp_with_offset",
     "arrow.uuid": "plain",
     "arrow.variable_shape_tensor": "tensors",
 }

@@ -96,9 +96,9 @@ class Field:
         return self._inside()
 
     def __arrow_c_schema__(self) -> object:
-        from bowstring.exchange import cdata
+        from bowstring.interop import c_data
 
-        return cdata.export_field(self)
+        return c_data.export_field(self)
 
     def __repr__(self) -> str:
         return f"Field({self._inside()})"
@@ -148,9 +148,9 @@ def imported_field(value: Any) -> Any:
     """A field of another library as one of ours; anything else as it is."""
     if isinstance(value, Field) or not hasattr(value, "__arrow_c_schema__"):
         return value
-    from bowstring.exchange import cdata
+    from bowstring.interop import c_data
 
-    return cdata.import_field(value)
+    return c_data.import_field(value)
 
 
 def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
@@ -332,9 +332,9 @@ class Schema:
         return "\n".join(str(f) for f in self.fields)
 
     def __arrow_c_schema__(self) -> object:
-        from bowstring.exchange import cdata
+        from bowstring.interop import c_data
 
-        return cdata.export_schema(self)
+        return c_data.export_schema(self)
 
     def __repr__(self) -> str:
         return f"Schema({', '.join(map(str, self.fields))})"
@@ -368,8 +368,8 @@ def schema(fields: FieldsLike, metadata: MetadataLike = None) -> Schema:
     What has `__arrow_c_schema__` is taken by it, with its metadata where none is given here.
     """
     if not isinstance(fields, Iterable) or hasattr(fields, "__arrow_c_schema__"):
-        from bowstring.exchange import cdata
+        from bowstring.interop import c_data
 
-        taken = cdata.import_schema(fields)
+        taken = c_data.import_schema(fields)
         return taken if metadata is None else Schema(taken.source, as_metadata(metadata))
     return Schema(as_fields(fields), as_metadata(metadata))

@@ -12,7 +12,20 @@ from typing import Literal
 
 from bowstring.datatypes.base import DataType as DataType, TypeLike, as_type, check_one_of
 from bowstring.datatypes.field import Field, FieldsLike as FieldsLike, as_fields as as_fields, field, imported_field
-from bowstring.datatypes.flat import (
+from bowstring.datatypes.nested import (
+    Dictionary as Dictionary,
+    FixedSizeList as FixedSizeList,
+    LargeList as LargeList,
+    LargeListView as LargeListView,
+    List as List,
+    ListLike as ListLike,
+    ListView as ListView,
+    Map as Map,
+    RunEndEncoded as RunEndEncoded,
+    Struct as Struct,
+    Union as Union,
+)
+from bowstring.datatypes.primitive import (
     MAX_DECIMAL_DIGITS as MAX_DECIMAL_DIGITS,
     TIME_UNITS as TIME_UNITS,
     Binary as Binary,
@@ -34,19 +47,6 @@ from bowstring.datatypes.flat import (
     TimeUnit as TimeUnit,
     Utf8 as Utf8,
     Utf8View as Utf8View,
-)
-from bowstring.datatypes.nested import (
-    Dictionary as Dictionary,
-    FixedSizeList as FixedSizeList,
-    LargeList as LargeList,
-    LargeListView as LargeListView,
-    List as List,
-    ListLike as ListLike,
-    ListView as ListView,
-    Map as Map,
-    RunEndEncoded as RunEndEncoded,
-    Struct as Struct,
-    Union as Union,
 )
 
 

@@ -1,7 +1,7 @@
 """The tables of Arrow's metadata as data: Schema, Message, File, Tensor and SparseTensor.
 
 Names are the schema files' own. Enumerations are plain numbers here; what they mean is known to
-`bowstring.ipc.metadata.schema_tables`.
+`bowstring.ipc.metadata.schema`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.flatbuf.codec import Child, Children, Inline, Message, Scalar, Slot, Structs, TableSpec, Text
+from bowstring.flatbuf.reader import Child, Children, Inline, Message, Scalar, Slot, Structs, TableSpec, Text
 
 FIELD_NODE = np.dtype([("length", "<i8"), ("null_count", "<i8")])
 BUFFER = np.dtype([("offset", "<i8"), ("length", "<i8")])

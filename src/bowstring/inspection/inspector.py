@@ -24,13 +24,13 @@ from bowstring.inspection.report import (
 )
 from bowstring.inspection.sizes import DictionaryTally, Tally
 from bowstring.inspection.text import share_of
+from bowstring.io.memory_source import MemorySource
+from bowstring.io.range_source import RangeSource
+from bowstring.io.stream_source import PulledSource
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, near_or_far, recognised
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
-from bowstring.ipc.metadata.schema_tables import V4, V5, DictionaryId, WireSchema, read_fields
-from bowstring.ipc.opening import MAX_PIPED_BYTES, near_or_far, recognised
-from bowstring.ipc.places.near import MemorySource
-from bowstring.ipc.places.pulled import PulledSource
-from bowstring.ipc.places.ranges import RangeSource
-from bowstring.ipc.upkeep.scan import FileScan, Outside, Scan, StreamScan
+from bowstring.ipc.metadata.schema import V4, V5, DictionaryId, WireSchema, read_fields
+from bowstring.ipc.tools.scan import FileScan, Outside, Scan, StreamScan
 
 _ENDIANNESS: tuple[Literal["little", "big"], ...] = ("little", "big")
 _FEATURES = ("UNUSED", "DICTIONARY_REPLACEMENT", "COMPRESSED_BODY")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bowstring.datatypes.field import Metadata
-from bowstring.ipc.framing import MEDIA_TYPES
+from bowstring.ipc.message import MEDIA_TYPES
 
 
 @dataclass(frozen=True, slots=True)

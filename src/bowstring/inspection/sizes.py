@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import InvalidDataError
-from bowstring.ipc.bodies.plans import SchemaPlan
 from bowstring.ipc.metadata.header import RECORD_BATCH, BatchHeader
-from bowstring.ipc.metadata.schema_tables import V4, DictionaryId, WireSchema
-from bowstring.ipc.upkeep.scan import BatchSpan
+from bowstring.ipc.metadata.schema import V4, DictionaryId, WireSchema
+from bowstring.ipc.record_batch.plan import SchemaPlan
+from bowstring.ipc.tools.scan import BatchSpan
 
 _Counts = npt.NDArray[np.int64]
 _MOST = 1 << 62

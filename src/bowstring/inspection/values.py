@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.datatypes.canonical.moments import OffsetMoment
+from bowstring.arrays.record_batch import RecordBatch
+from bowstring.datatypes.canonical.timestamp_with_offset import OffsetMoment
 from bowstring.layouts import gather
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import place
-from bowstring.tabular.batch import RecordBatch
 
 _ROWS_AT_ONCE, _CELLS_AT_ONCE, _BYTES_AT_ONCE = 1024, 1 << 16, 4 << 20
 _LINES_TOGETHER, _CHARACTERS_TOGETHER = 1000, 1 << 20

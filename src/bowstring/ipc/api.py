@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from bowstring.datatypes.field import MetadataLike, SchemaLike
+from bowstring.io.sinks import sink_for
+from bowstring.io.sources import by_ranges, in_order
+from bowstring.io.stream_source import PulledSource
 from bowstring.ipc.file import FileReader
-from bowstring.ipc.form import CURRENT, WireForm
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, file_reader, whole_file
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
-from bowstring.ipc.opening import MAX_PIPED_BYTES, file_reader, whole_file
-from bowstring.ipc.places.pulled import PulledSource
-from bowstring.ipc.places.sinks import sink_for
-from bowstring.ipc.places.sources import by_ranges, in_order
+from bowstring.ipc.options import CURRENT, WireForm
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.ipc.writers import FileWriter, StreamWriter
 

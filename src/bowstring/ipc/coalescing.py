@@ -9,17 +9,17 @@ from itertools import chain, cycle, pairwise
 from threading import RLock
 from typing import Any
 
-from bowstring.compute.unifying import has_dictionary, united
+from bowstring.arrays.construction import array, as_batch, record_batch
+from bowstring.arrays.record_batch import RecordBatch
+from bowstring.compute.unify_dictionaries import has_dictionary, united
 from bowstring.datatypes.field import Schema
 from bowstring.errors import ClosedError, DataTypeError, UsageError
 from bowstring.ipc.writers import BatchWriter, FileWriter, StreamWriter
 from bowstring.layouts.array import Array
+from bowstring.layouts.array_batcher import BLOCK_ARRAYS, Packed, pack
 from bowstring.layouts.base import place
-from bowstring.layouts.packed import BLOCK_ARRAYS, Packed, pack
 from bowstring.layouts.registry import layout_of
-from bowstring.memory.closing import warn_unclosed
-from bowstring.tabular.batch import RecordBatch
-from bowstring.tabular.build import array, as_batch, record_batch
+from bowstring.memory.closable import warn_unclosed
 
 _MOST_WAITING_ROWS = 2048
 _MOST_APART = 2048

@@ -9,29 +9,29 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from bowstring.arrays.chunked_array import ChunkedArray
+from bowstring.arrays.record_batch import RecordBatch
+from bowstring.arrays.table import Table
 from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import ClosedError, InvalidDataError, NotFoundError, UsageError
-from bowstring.flatbuf.codec import Table as FlatbufferTable
+from bowstring.flatbuf.reader import Table as FlatbufferTable
 from bowstring.flatbuf.tables import BLOCK
-from bowstring.ipc import framing
-from bowstring.ipc.bodies.columns import BatchColumns, belong_together
-from bowstring.ipc.dictionaries.reading import FileDictionaries
+from bowstring.io.memory_source import MemorySource
+from bowstring.io.range_source import RangeSource
+from bowstring.ipc import message
+from bowstring.ipc.dictionaries.reader import FileDictionaries
 from bowstring.ipc.footer import read_footer
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderBytes, HeaderReader
-from bowstring.ipc.metadata.schema_tables import DictionaryId, read_pairs
-from bowstring.ipc.places.near import MemorySource
-from bowstring.ipc.places.ranges import RangeSource
-from bowstring.ipc.schemas import KnownSchema, known_schema
+from bowstring.ipc.metadata.schema import DictionaryId, read_pairs
+from bowstring.ipc.record_batch.reader import BatchColumns, belong_together
+from bowstring.ipc.schema_cache import KnownSchema, known_schema
 from bowstring.ipc.statistics import FileStatistics, check_batch, read_statistics
 from bowstring.ipc.stream import make_batch
 from bowstring.layouts.array import Array
 from bowstring.memory.buffer import Buffer, Memory
-from bowstring.memory.closing import Closing
-from bowstring.tabular.batch import RecordBatch
-from bowstring.tabular.chunked import ChunkedArray
-from bowstring.tabular.table import Table
+from bowstring.memory.closable import Closing
 
 _BLOCK = struct.Struct("<qi4xq")
 _LENGTH = struct.Struct("<i")
@@ -241,11 +241,11 @@ class FileReader(Closing):
                 f"{metadata_bytes} + {body_bytes} bytes at byte {offset}"
             )
         if metadata_bytes > self._limits.max_metadata_bytes:
-            framing.metadata_length(
+            message.metadata_length(
                 _LENGTH.pack(metadata_bytes), self._source.name, self._limits.max_metadata_bytes
             )  # raises LimitError
         raw = self._source.peek(offset, metadata_bytes)
-        skip = 8 if raw[:4] == framing.CONTINUATION else 4
+        skip = 8 if raw[:4] == message.CONTINUATION else 4
         header = self._headers.known(raw, skip) or self._parse(raw, skip, offset, where)
         if not isinstance(header, BatchHeader) or header.shape.kind != kind:
             found = header.shape.kind if isinstance(header, BatchHeader) else headers.SCHEMA
@@ -349,9 +349,9 @@ class FileReader(Closing):
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The batches of the file, for another library; which has to stay open until it has them."""
-        from bowstring.exchange import cdata
+        from bowstring.interop import c_data
 
-        return cdata.export_stream(self.schema, self, requested_schema)
+        return c_data.export_stream(self.schema, self, requested_schema)
 
     def __repr__(self) -> str:
         state = "closed" if self._source.is_closed else f"{self.num_record_batches} record batches"

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.errors import InvalidDataError, TruncatedError
-from bowstring.flatbuf.codec import Message, Table
+from bowstring.flatbuf.reader import Message, Table
 from bowstring.flatbuf.tables import BLOCK, SPECS
-from bowstring.ipc import framing
+from bowstring.io.sources import RandomAccess
+from bowstring.ipc import message
 from bowstring.ipc.limits import Limits
-from bowstring.ipc.places.sources import RandomAccess
 from bowstring.memory.buffer import UINT8, Bytes
 
 TRAILER = struct.Struct("<i6s")
@@ -91,22 +91,22 @@ def _footer_bytes(source: RandomAccess, limits: Limits) -> tuple[bytes, int]:
     """The footer's flatbuffer, and the byte where it begins."""
     name, size = source.name, source.size
     start = source.read_at(0, min(size, 16))
-    if not framing.is_file(start):
-        if framing.looks_like_stream(start):
-            raise framing.mismatch(name, "an Arrow file", "an Arrow stream: use open_stream")
-        if framing.MAGIC.startswith(start):
+    if not message.is_file(start):
+        if message.looks_like_stream(start):
+            raise message.mismatch(name, "an Arrow file", "an Arrow stream: use open_stream")
+        if message.MAGIC.startswith(start):
             raise TruncatedError(f"{name}: expected an Arrow file, found only {size} bytes")
-        raise framing.mismatch(name, "an Arrow file", framing.foreign(start) or f"other bytes ({start[:8]!r})")
-    least = len(framing.FILE_START) + TRAILER.size
+        raise message.mismatch(name, "an Arrow file", message.foreign(start) or f"other bytes ({start[:8]!r})")
+    least = len(message.FILE_START) + TRAILER.size
     if size < least:
         raise TruncatedError(f"{name}: expected at least {least} bytes of an Arrow file, found {size}")
     length_bytes, magic = TRAILER.unpack(source.read_at(size - TRAILER.size, TRAILER.size))
-    if magic != framing.MAGIC:
+    if magic != message.MAGIC:
         raise TruncatedError(
-            f"{name}: expected {framing.MAGIC!r} at byte {size - 6}, the end, found {magic!r}: the file is cut off"
+            f"{name}: expected {message.MAGIC!r} at byte {size - 6}, the end, found {magic!r}: the file is cut off"
         )
     footer_at = size - TRAILER.size - length_bytes
-    if length_bytes <= 0 or footer_at < len(framing.FILE_START):
+    if length_bytes <= 0 or footer_at < len(message.FILE_START):
         raise InvalidDataError(f"{name}: a footer of {length_bytes} bytes in a file of {size}")
-    framing.metadata_length(_LENGTH.pack(length_bytes), f"{name}: footer", limits.max_metadata_bytes)
+    message.metadata_length(_LENGTH.pack(length_bytes), f"{name}: footer", limits.max_metadata_bytes)
     return source.read_at(footer_at, length_bytes), footer_at

@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from bowstring.ipc.opening import MAX_PIPED_BYTES, kept_whole
-from bowstring.ipc.places.near import MemorySource
-from bowstring.ipc.places.pulled import PulledSource
-from bowstring.ipc.places.ranges import RangeSource
-from bowstring.ipc.places.sources import by_ranges, in_order
+from bowstring.io.memory_source import MemorySource
+from bowstring.io.range_source import RangeSource
+from bowstring.io.sources import by_ranges, in_order
+from bowstring.io.stream_source import PulledSource
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, kept_whole
 
 _BUFFER_BYTES = 1 << 18
 

@@ -20,21 +20,21 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.field import Field, Metadata, Schema
 from bowstring.datatypes.types import Int, Struct
 from bowstring.errors import InvalidDataError, UsageError
-from bowstring.ipc import framing
-from bowstring.ipc.bodies.plans import ReadSchema
-from bowstring.ipc.extremes import Bounds, bounds_of, distinct_count, has_nan, has_order, plain_type, ranks
+from bowstring.io.memory_source import MemorySource
+from bowstring.ipc import message as framing
 from bowstring.ipc.limits import Limits
-from bowstring.ipc.places.near import MemorySource
+from bowstring.ipc.min_max import Bounds, bounds_of, distinct_count, has_nan, has_order, plain_type, ranks
+from bowstring.ipc.record_batch.plan import ReadSchema
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.layouts.array import Array
 from bowstring.layouts.gather import check_length
 from bowstring.layouts.registry import layout_of, primitive_layout
 from bowstring.memory.buffer import Memory
-from bowstring.tabular.batch import RecordBatch
 
 KEY = b"bowstring:statistics"
 _INT64 = Int(64, True)

@@ -13,25 +13,25 @@ from dataclasses import dataclass
 from threading import RLock
 from typing import Any, Protocol
 
+from bowstring.arrays.record_batch import RecordBatch
+from bowstring.arrays.table import Table
 from bowstring.datatypes.field import Metadata, Schema, SchemaLike, as_schema
 from bowstring.errors import ClosedError, InvalidDataError, LimitError, TruncatedError, UsageError
-from bowstring.ipc import framing
-from bowstring.ipc.bodies.columns import BatchColumns, belong_together
-from bowstring.ipc.bodies.flatten import FlatBody, flatten
+from bowstring.ipc import message
 from bowstring.ipc.codecs import compressor
-from bowstring.ipc.dictionaries.reading import StreamDictionaries
-from bowstring.ipc.dictionaries.writing import WrittenDictionaries, shared_ids
-from bowstring.ipc.form import CURRENT, WireForm
+from bowstring.ipc.dictionaries.reader import StreamDictionaries
+from bowstring.ipc.dictionaries.writer import WrittenDictionaries, shared_ids
+from bowstring.ipc.encoded_schema import WrittenSchema, written_schema
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, DictionaryMark, HeaderReader, HeaderWriter
-from bowstring.ipc.schemas import KnownSchema, known_schema
-from bowstring.ipc.written import WrittenSchema, written_schema
+from bowstring.ipc.options import CURRENT, WireForm
+from bowstring.ipc.record_batch.reader import BatchColumns, belong_together
+from bowstring.ipc.record_batch.writer import FlatBody, flatten
+from bowstring.ipc.schema_cache import KnownSchema, known_schema
 from bowstring.layouts.array import Array
 from bowstring.memory.buffer import EMPTY, Buffer
-from bowstring.memory.closing import Closing
-from bowstring.tabular.batch import RecordBatch
-from bowstring.tabular.table import Table
+from bowstring.memory.closable import Closing
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,36 +286,36 @@ class StreamReader(Closing):
     def _message(self) -> object:
         source, decoder = self._source, self._decoder
         start = source.position
-        prefix = source.read(framing.LEGACY_PREFIX_BYTES)
+        prefix = source.read(message.LEGACY_PREFIX_BYTES)
         if not prefix or prefix == bytes(4):
             return _END
-        if len(prefix) == 4 and prefix == framing.CONTINUATION:
-            prefix += source.read(framing.PREFIX_BYTES - framing.LEGACY_PREFIX_BYTES)
-            wanted = framing.PREFIX_BYTES
+        if len(prefix) == 4 and prefix == message.CONTINUATION:
+            prefix += source.read(message.PREFIX_BYTES - message.LEGACY_PREFIX_BYTES)
+            wanted = message.PREFIX_BYTES
         else:
-            wanted = framing.LEGACY_PREFIX_BYTES
+            wanted = message.LEGACY_PREFIX_BYTES
         if len(prefix) < wanted:
             raise self._truncated(start, "a message's length", wanted, len(prefix))
         where = f"{source.name}: message {decoder.messages} at byte {start}"
-        if start == 0 and (found := framing.foreign(prefix) or (framing.MAGIC.startswith(prefix) and "an Arrow file")):
+        if start == 0 and (found := message.foreign(prefix) or (message.MAGIC.startswith(prefix) and "an Arrow file")):
             hint = ": use open_file" if "Arrow" in found else ""
-            raise framing.mismatch(source.name, "an Arrow stream", found + hint)
+            raise message.mismatch(source.name, "an Arrow stream", found + hint)
         try:
-            length_bytes, _ = framing.metadata_length(prefix, where, decoder.limits.max_metadata_bytes)
+            length_bytes, _ = message.metadata_length(prefix, where, decoder.limits.max_metadata_bytes)
         except InvalidDataError as error:
-            if start or wanted == framing.PREFIX_BYTES:
+            if start or wanted == message.PREFIX_BYTES:
                 raise
-            raise framing.mismatch(source.name, "an Arrow stream", f"other bytes ({prefix!r}): {error}") from None
+            raise message.mismatch(source.name, "an Arrow stream", f"other bytes ({prefix!r}): {error}") from None
         if length_bytes == 0:
             return _END
         metadata = source.read(length_bytes)
         if len(metadata) < length_bytes:
             if (
                 start == 0
-                and wanted == framing.LEGACY_PREFIX_BYTES
-                and not framing.looks_like_stream(prefix + metadata)
+                and wanted == message.LEGACY_PREFIX_BYTES
+                and not message.looks_like_stream(prefix + metadata)
             ):
-                raise framing.mismatch(source.name, "an Arrow stream", f"other bytes ({prefix!r})")
+                raise message.mismatch(source.name, "an Arrow stream", f"other bytes ({prefix!r})")
             raise self._truncated(source.position - len(metadata), "metadata", length_bytes, len(metadata))
         header = decoder.begin(metadata)
         if header is None:
@@ -359,9 +359,9 @@ class StreamReader(Closing):
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The batches that are still to come, for another library; read when it asks for them."""
-        from bowstring.exchange import cdata
+        from bowstring.interop import c_data
 
-        return cdata.export_stream(self.schema, self, requested_schema)
+        return c_data.export_stream(self.schema, self, requested_schema)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"at byte {self._source.position}"

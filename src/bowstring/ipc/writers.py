@@ -9,21 +9,21 @@ from typing import TypeAlias
 
 import numpy as np
 
+from bowstring.arrays.construction import as_batch, as_table
+from bowstring.arrays.record_batch import RecordBatch
+from bowstring.arrays.table import Table, unified_batches
 from bowstring.datatypes.field import Metadata, MetadataLike, Schema, as_metadata
 from bowstring.errors import ClosedError, UsageError
-from bowstring.flatbuf.building import Finished, build
 from bowstring.flatbuf.tables import BLOCK, SPECS
-from bowstring.ipc import framing
+from bowstring.flatbuf.writer import Finished, build
+from bowstring.io.sinks import PathSink, Sink, StoreSink
+from bowstring.ipc import message as framing
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.metadata import header as headers
-from bowstring.ipc.metadata.schema_tables import write_pairs
-from bowstring.ipc.places.sinks import PathSink, Sink, StoreSink
+from bowstring.ipc.metadata.schema import write_pairs
 from bowstring.ipc.statistics import Collector, with_statistics
 from bowstring.ipc.stream import EncodedMessage, Encoder
-from bowstring.memory.closing import Completing, warn_unclosed
-from bowstring.tabular.batch import RecordBatch
-from bowstring.tabular.build import as_batch, as_table
-from bowstring.tabular.table import Table, unified_batches
+from bowstring.memory.closable import Completing, warn_unclosed
 
 Block: TypeAlias = tuple[int, int, int, int]
 """Where a message is in a file: its offset, the length of its framed metadata, 0, and the length of its body."""

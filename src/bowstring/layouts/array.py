@@ -15,11 +15,11 @@ import numpy as np
 
 from bowstring.datatypes.base import as_type
 from bowstring.errors import DataTypeError, NotFoundError
-from bowstring.layouts import verbs
+from bowstring.layouts import array_methods
 from bowstring.layouts.base import Layout, Values
 from bowstring.layouts.gather import check_count, check_length
 from bowstring.layouts.indexing import index_within, positions, span_within, whole
-from bowstring.layouts.numpy_form import converted
+from bowstring.layouts.numpy_conversion import converted
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import Buffer
@@ -27,7 +27,7 @@ from bowstring.memory.buffer import Buffer
 if TYPE_CHECKING:
     from bowstring.datatypes.base import TypeLike
     from bowstring.datatypes.types import DataType
-    from bowstring.exchange.frames.leaving import ToPandas
+    from bowstring.interop.pandas.to_pandas import ToPandas
 
 
 class Array:
@@ -194,13 +194,13 @@ class Array:
         return self.layout.to_numpy(self, not zero_copy_only)
 
     def to_pandas(self, **options: Unpack[ToPandas]) -> Any:
-        """The values as a pandas series (`bowstring.exchange.frames.leaving`, where the options are).
+        """The values as a pandas series (`bowstring.interop.pandas.to_pandas`, where the options are).
 
         The series has memory of its own and can be edited; with `copy=False` or `zero_copy_only=True` it shares the
         memory, read-only, where there are no nulls and NumPy has the type. Raises `MissingExtraError` where pandas is
         not installed, `WouldCopyError` where `zero_copy_only` is impossible.
         """
-        from bowstring.exchange.frames import leaving
+        from bowstring.interop.pandas import to_pandas as leaving
 
         return leaving.series(self, options)
 
@@ -211,7 +211,7 @@ class Array:
         Shares the memory of numbers and moments. Raises `DataTypeError` where values do not fit one type, or the one
         that is given, and for periods, intervals and sparse values.
         """
-        from bowstring.exchange.frames import arriving
+        from bowstring.interop.pandas import from_pandas as arriving
 
         return arriving.chunked(values, type).combine_chunks()
 
@@ -222,26 +222,26 @@ class Array:
         return converted(self.to_numpy(zero_copy_only=copy is False), self, dtype, copy)
 
     def __buffer__(self, flags: int) -> memoryview:
-        """The slots as `memoryview(array)` shows them, from Python 3.12 on (`bowstring.exchange.plain`)."""
-        from bowstring.exchange import plain
+        """The slots as `memoryview(array)` shows them, from Python 3.12 on (`bowstring.interop.dlpack`)."""
+        from bowstring.interop import dlpack
 
-        return plain.array_buffer(self)
+        return dlpack.array_buffer(self)
 
     def __dlpack__(self, **options: Any) -> Any:
         """A copy of the values as a DLPack capsule, or with `copy=False` the values themselves, read-only; `options` as
-        the array API standard lists them (`bowstring.exchange.plain`).
+        the array API standard lists them (`bowstring.interop.dlpack`).
 
         Raises `NotShareableError` (a `BufferError`) for nulls and for layouts without plain elements.
         """
-        from bowstring.exchange import plain
+        from bowstring.interop import dlpack
 
-        return plain.array_capsule(self, options)
+        return dlpack.array_capsule(self, options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Where the values are: the processor's memory."""
-        from bowstring.exchange import plain
+        from bowstring.interop import dlpack
 
-        return plain.DEVICE
+        return dlpack.DEVICE
 
     def __len__(self) -> int:
         return self.length
@@ -285,20 +285,20 @@ class Array:
         """
         return self.layout.take(self, positions(indices, self.length))
 
-    # Verbs (`bowstring.layouts.verbs`)
+    # Verbs (`bowstring.layouts.array_methods`)
 
-    filter = verbs.filter
-    is_null = verbs.is_null
-    drop_null = verbs.drop_null
-    fill_null = verbs.fill_null
-    sort_indices = verbs.sort_indices
-    sort = verbs.sort
-    cast = verbs.cast
-    unique = verbs.unique
-    dictionary_encode = verbs.dictionary_encode
-    run_end_encode = verbs.run_end_encode
-    run_end_decode = verbs.run_end_decode
-    dictionary_decode = verbs.dictionary_decode
+    filter = array_methods.filter
+    is_null = array_methods.is_null
+    drop_null = array_methods.drop_null
+    fill_null = array_methods.fill_null
+    sort_indices = array_methods.sort_indices
+    sort = array_methods.sort
+    cast = array_methods.cast
+    unique = array_methods.unique
+    dictionary_encode = array_methods.dictionary_encode
+    run_end_encode = array_methods.run_end_encode
+    run_end_decode = array_methods.run_end_decode
+    dictionary_decode = array_methods.dictionary_decode
 
     # Comparing, checking, showing
 
@@ -336,19 +336,19 @@ class Array:
     # Exchange
 
     def __arrow_c_schema__(self) -> object:
-        from bowstring.exchange import cdata
+        from bowstring.interop import c_data
 
-        return cdata.export_type(self.type)
+        return c_data.export_type(self.type)
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
-        from bowstring.exchange import cdata
+        from bowstring.interop import c_data
 
-        return cdata.export_array(self, requested_schema)
+        return c_data.export_array(self, requested_schema)
 
     def __arrow_c_device_array__(self, requested_schema: object = None, **options: object) -> tuple[object, object]:
-        from bowstring.exchange import cdata
+        from bowstring.interop import c_data
 
-        return cdata.export_device_array(self, requested_schema, options)
+        return c_data.export_device_array(self, requested_schema, options)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """The slots and no others; from protocol 5 on in buffers that travel beside the pickle, not copied (PEP 574).
@@ -369,7 +369,7 @@ def as_array(values: object) -> Array:
     if isinstance(values, Array):
         return values
     if hasattr(values, "__arrow_c_array__"):
-        from bowstring.exchange import cdata
+        from bowstring.interop import c_data
 
-        return cdata.import_array(values)
+        return c_data.import_array(values)
     raise DataTypeError(f"expected an array, not {type(values).__name__}: make one with bowstring.array")

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.errors import DataTypeError, InvalidDataError, WouldCopyError
-from bowstring.layouts.plain import nulls_filled, object_array
+from bowstring.layouts.python_conversion import nulls_filled, object_array
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import EMPTY, Buffer
@@ -27,7 +27,7 @@ from bowstring.memory.buffer import EMPTY, Buffer
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
     from bowstring.layouts.array import Array
-    from bowstring.layouts.interleaving import Slots
+    from bowstring.layouts.interleave import Slots
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 Values: TypeAlias = npt.NDArray[Any]

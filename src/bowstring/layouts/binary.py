@@ -21,6 +21,7 @@ import numpy as np
 from bowstring.errors import DataTypeError, InvalidDataError, UsageError
 from bowstring.layouts import text
 from bowstring.layouts.array import Array
+from bowstring.layouts.array_batcher import packed
 from bowstring.layouts.base import (
     VALIDITY,
     BufferSpec,
@@ -35,12 +36,11 @@ from bowstring.layouts.base import (
     rebased_validity,
     validity_of,
 )
+from bowstring.layouts.concatenation import joined_bytes, joined_cuts, joined_validity, sizes_of
 from bowstring.layouts.equality import same, throughout
 from bowstring.layouts.hashing import byte_identities
-from bowstring.layouts.interleaving import Slots
-from bowstring.layouts.joining import joined_bytes, joined_cuts, joined_validity, sizes_of
-from bowstring.layouts.packed import packed
-from bowstring.layouts.plain import (
+from bowstring.layouts.interleave import Slots
+from bowstring.layouts.python_conversion import (
     FEW_VALUES,
     blocks,
     few_nulls_filled,
@@ -49,8 +49,8 @@ from bowstring.layouts.plain import (
     put_present,
     whole_numbers,
 )
-from bowstring.layouts.ranking import byte_ranks
 from bowstring.layouts.scalars.base import is_bytes
+from bowstring.layouts.sort_keys import byte_ranks
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bowstring.errors import InvalidDataError, UsageError
-from bowstring.layouts import text, unpickled
+from bowstring.layouts import string_pickling, text
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import (
     VALIDITY,
@@ -35,10 +35,10 @@ from bowstring.layouts.base import (
     values_by_blocks,
 )
 from bowstring.layouts.binary import encoded, misfit
+from bowstring.layouts.concatenation import joined_validity
 from bowstring.layouts.gather import check_bytes, copy_stretches, gather, heads, lay
 from bowstring.layouts.hashing import byte_identities
-from bowstring.layouts.joining import joined_validity
-from bowstring.layouts.ranking import byte_ranks
+from bowstring.layouts.sort_keys import byte_ranks
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
 
 if TYPE_CHECKING:
@@ -259,19 +259,21 @@ class BinaryViewLayout(Layout):
 
     def _short_values(self, array: Array, mask: Mask | None, size_bytes: int) -> list[Any] | None:
         """The values where they are many and short, and strings ASCII; those that are long are made otherwise."""
-        if not unpickled.are_many_short(array.length, size_bytes, mask):
+        if not string_pickling.are_many_short(array.length, size_bytes, mask):
             return None
         make = partial(self._strings if self.is_text else self._byte_strings, array, array.values(1))
-        return unpickled.values(self._led(array, mask, size_bytes), make, (array.length, size_bytes), self.is_text)
+        return string_pickling.values(
+            self._led(array, mask, size_bytes), make, (array.length, size_bytes), self.is_text
+        )
 
     def _led(self, array: Array, mask: Mask | None, size_bytes: int) -> Iterator[tuple[Values, Indices, Mask | None]]:
         """The values as `unpickled` wants them."""
         sizes = self._sizes(array)
-        for own in unpickled.blocks(array.length, size_bytes):
+        for own in string_pickling.blocks(array.length, size_bytes):
             views = self._checked(array, mask, own.start, own.stop, sizes)
             lengths = views["length"].astype(np.int64)
-            width = max(unpickled.width_for(lengths), INLINE_BYTES)
-            elements = self._heads(array, views, width, unpickled.LEAD_BYTES)
+            width = max(string_pickling.width_for(lengths), INLINE_BYTES)
+            elements = self._heads(array, views, width, string_pickling.LEAD_BYTES)
             yield elements, lengths, None if mask is None else mask[own]
 
     def _any_values(self, array: Array, mask: Mask | None) -> list[Any]:

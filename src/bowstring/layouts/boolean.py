@@ -14,6 +14,7 @@ import numpy as np
 
 from bowstring.errors import DataTypeError, WouldCopyError
 from bowstring.layouts.array import Array
+from bowstring.layouts.array_batcher import packed
 from bowstring.layouts.base import (
     VALIDITY,
     BufferSpec,
@@ -29,14 +30,13 @@ from bowstring.layouts.base import (
     taken_validity,
     validity_of,
 )
-from bowstring.layouts.joining import joined_bits, joined_validity
-from bowstring.layouts.packed import packed
-from bowstring.layouts.plain import FEW_VALUES, blocks, few_nulls_filled, plain_booleans
+from bowstring.layouts.concatenation import joined_bits, joined_validity
+from bowstring.layouts.python_conversion import FEW_VALUES, blocks, few_nulls_filled, plain_booleans
 from bowstring.memory import bitmap
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
-    from bowstring.layouts.interleaving import Slots
+    from bowstring.layouts.interleave import Slots
 
 
 class BooleanLayout(Layout):

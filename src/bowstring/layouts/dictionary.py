@@ -17,6 +17,7 @@ import numpy as np
 
 from bowstring.errors import DataTypeError, InvalidDataError, WouldCopyError
 from bowstring.layouts.array import Array
+from bowstring.layouts.array_batcher import packed
 from bowstring.layouts.base import (
     VALIDITY,
     BufferSpec,
@@ -30,9 +31,8 @@ from bowstring.layouts.base import (
     is_null_at,
     with_nulls,
 )
+from bowstring.layouts.concatenation import dictionaries_of, joined_validity, joined_values, lengths_of
 from bowstring.layouts.equality import arrays_equal, begins_with
-from bowstring.layouts.joining import dictionaries_of, joined_validity, joined_values, lengths_of
-from bowstring.layouts.packed import packed
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
@@ -40,7 +40,7 @@ from bowstring.memory.buffer import Buffer
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import Dictionary
-    from bowstring.layouts.interleaving import Slots
+    from bowstring.layouts.interleave import Slots
 
 
 def frozen(value: Any) -> Any:

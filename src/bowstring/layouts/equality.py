@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bowstring.datatypes.types import FloatingPoint
-from bowstring.layouts.identity import numbered
+from bowstring.layouts.factorize import numbered
 from bowstring.memory import bitmap
 from bowstring.memory.threads import in_threads
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.errors import WouldCopyError
 from bowstring.layouts.array import Array
+from bowstring.layouts.array_batcher import Packed
 from bowstring.layouts.base import Indices, Layout, Values, place
-from bowstring.layouts.packed import Packed
 from bowstring.memory.bitmap import Mask
 
 if TYPE_CHECKING:
-    from bowstring.layouts.interleaving import Slots
+    from bowstring.layouts.interleave import Slots
 
 
 class ExtensionLayout(Layout):

@@ -28,11 +28,11 @@ from bowstring.layouts.base import (
     validity_of,
     with_nulls,
 )
+from bowstring.layouts.concatenation import joined_validity
 from bowstring.layouts.equality import arrays_equal
+from bowstring.layouts.factorize import list_identity
 from bowstring.layouts.gather import check_values, take_stretches
-from bowstring.layouts.identity import list_identity
-from bowstring.layouts.interleaving import Slots
-from bowstring.layouts.joining import joined_validity
+from bowstring.layouts.interleave import Slots
 from bowstring.layouts.list_ import flatten
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bowstring.layouts.base import Indices, Values
-from bowstring.layouts.ranking import byte_ranks
+from bowstring.layouts.sort_keys import byte_ranks
 
 _Words: TypeAlias = Iterator[tuple[Indices | slice, Values]]
 _WORD = np.dtype("<u8")

@@ -20,6 +20,7 @@ import numpy as np
 from bowstring.datatypes.types import Map
 from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.layouts.array import Array
+from bowstring.layouts.array_batcher import packed
 from bowstring.layouts.base import (
     VALIDITY,
     BufferSpec,
@@ -45,13 +46,19 @@ from bowstring.layouts.binary import (
     offsets_at,
     same_cuts,
 )
+from bowstring.layouts.concatenation import children_of, joined_cuts, joined_validity, lengths_of
 from bowstring.layouts.equality import arrays_equal
+from bowstring.layouts.factorize import list_identity
 from bowstring.layouts.gather import rows, take_stretches
-from bowstring.layouts.identity import list_identity
-from bowstring.layouts.interleaving import Slots
-from bowstring.layouts.joining import children_of, joined_cuts, joined_validity, lengths_of
-from bowstring.layouts.packed import packed
-from bowstring.layouts.plain import FEW_VALUES, blocks, few_nulls_filled, lengths_of_values, present, put_present
+from bowstring.layouts.interleave import Slots
+from bowstring.layouts.python_conversion import (
+    FEW_VALUES,
+    blocks,
+    few_nulls_filled,
+    lengths_of_values,
+    present,
+    put_present,
+)
 from bowstring.memory.buffer import Buffer
 
 if TYPE_CHECKING:

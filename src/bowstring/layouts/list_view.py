@@ -33,10 +33,10 @@ from bowstring.layouts.base import (
     with_nulls,
 )
 from bowstring.layouts.binary import cut
+from bowstring.layouts.concatenation import joined_validity
 from bowstring.layouts.equality import arrays_equal
+from bowstring.layouts.factorize import list_identity
 from bowstring.layouts.gather import check_values, take_stretches, total
-from bowstring.layouts.identity import list_identity
-from bowstring.layouts.joining import joined_validity
 from bowstring.layouts.list_ import flatten, lists_of_numbers
 from bowstring.memory.buffer import Buffer
 

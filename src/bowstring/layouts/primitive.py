@@ -19,6 +19,7 @@ import numpy as np
 
 from bowstring.errors import DataTypeError, InvalidDataError, WouldCopyError
 from bowstring.layouts.array import Array
+from bowstring.layouts.array_batcher import packed
 from bowstring.layouts.base import (
     VALIDITY,
     BufferSpec,
@@ -36,10 +37,9 @@ from bowstring.layouts.base import (
     taken_validity,
     validity_of,
 )
+from bowstring.layouts.concatenation import joined_validity, joined_values
 from bowstring.layouts.equality import same, throughout
-from bowstring.layouts.joining import joined_validity, joined_values
-from bowstring.layouts.packed import packed
-from bowstring.layouts.plain import (
+from bowstring.layouts.python_conversion import (
     FEW_VALUES,
     blocks,
     few_nulls_filled,
@@ -53,7 +53,7 @@ from bowstring.memory.buffer import EMPTY, Buffer
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
-    from bowstring.layouts.interleaving import Slots
+    from bowstring.layouts.interleave import Slots
     from bowstring.layouts.scalars.base import Scalars
 
 

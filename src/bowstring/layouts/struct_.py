@@ -31,10 +31,10 @@ from bowstring.layouts.base import (
     validity_of,
     with_nulls,
 )
+from bowstring.layouts.concatenation import joined_validity
 from bowstring.layouts.equality import arrays_equal
-from bowstring.layouts.identity import identities
-from bowstring.layouts.interleaving import Slots
-from bowstring.layouts.joining import joined_validity
+from bowstring.layouts.factorize import identities
+from bowstring.layouts.interleave import Slots
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import Struct

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.layouts import unpickled
+from bowstring.layouts import string_pickling
 from bowstring.layouts.base import values_by_blocks
 from bowstring.layouts.gather import heads, spaced
-from bowstring.layouts.utf8 import is_utf8
+from bowstring.layouts.utf8_validation import is_utf8
 from bowstring.memory.buffer import UINT8, Bytes
 
 if TYPE_CHECKING:
@@ -78,21 +78,21 @@ def _short_slices(
 ) -> list[Any] | None:
     """The values where they are many and short, and strings ASCII; those that are long are made otherwise."""
     count, size_bytes = len(offsets) - 1, int(offsets[-1]) - int(offsets[0])
-    if not unpickled.are_many_short(count, size_bytes, mask):
+    if not string_pickling.are_many_short(count, size_bytes, mask):
         return None
-    return unpickled.values(_led(data, offsets, mask), make, (count, size_bytes), is_text)
+    return string_pickling.values(_led(data, offsets, mask), make, (count, size_bytes), is_text)
 
 
 def _led(data: Bytes, offsets: Values, mask: Mask | None) -> Iterator[tuple[Values, Indices, Mask | None]]:
     """The values as `unpickled` wants them."""
-    for own in unpickled.blocks(len(offsets) - 1, int(offsets[-1]) - int(offsets[0])):
+    for own in string_pickling.blocks(len(offsets) - 1, int(offsets[-1]) - int(offsets[0])):
         starts, lengths = _spans(offsets, own)
         held = data
-        if starts[0] < unpickled.LEAD_BYTES:
-            held = np.concatenate((np.zeros(unpickled.LEAD_BYTES, UINT8), data[: starts[-1] + lengths[-1]]))
-            starts += unpickled.LEAD_BYTES
-        starts -= unpickled.LEAD_BYTES
-        elements = heads(held, starts, unpickled.LEAD_BYTES + unpickled.width_for(lengths))
+        if starts[0] < string_pickling.LEAD_BYTES:
+            held = np.concatenate((np.zeros(string_pickling.LEAD_BYTES, UINT8), data[: starts[-1] + lengths[-1]]))
+            starts += string_pickling.LEAD_BYTES
+        starts -= string_pickling.LEAD_BYTES
+        elements = heads(held, starts, string_pickling.LEAD_BYTES + string_pickling.width_for(lengths))
         yield elements, lengths, None if mask is None else mask[own]
 
 

@@ -27,7 +27,7 @@ from bowstring.layouts.base import (
     place,
 )
 from bowstring.layouts.equality import arrays_equal
-from bowstring.layouts.identity import numbered
+from bowstring.layouts.factorize import numbered
 from bowstring.memory.bitmap import Mask
 
 if TYPE_CHECKING:

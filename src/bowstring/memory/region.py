@@ -35,7 +35,7 @@ from bowstring.errors import (
     UsageError,
     translate_os_error,
 )
-from bowstring.memory.closing import Closing, warn_unclosed
+from bowstring.memory.closable import Closing, warn_unclosed
 from bowstring.memory.descriptors import (
     CAREFUL_BYTES,
     IOV_MAX,

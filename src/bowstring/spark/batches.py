@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from bowstring.datatypes.field import Schema
 from bowstring.errors import BowstringError, MissingFileError, translate_os_error
-from bowstring.exchange.cdata import export_schema, import_batch, import_schema
-from bowstring.ipc import framing
+from bowstring.interop.c_data import export_schema, import_batch, import_schema
+from bowstring.ipc import message
 from bowstring.ipc.api import new_file, open_file, open_stream
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.writers import FileWriter
@@ -24,7 +24,7 @@ from bowstring.spark.types import spark_schema, with_utc_timestamps
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from bowstring.tabular.batch import RecordBatch
+    from bowstring.arrays.record_batch import RecordBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def _is_stream(path: Path) -> bool:
         raise MissingFileError(f"{path}: there is no such file", problem) from None
     except OSError as problem:
         raise translate_os_error(problem, f"{path}: cannot be read: {problem.strerror}") from problem
-    return not framing.is_file(start) and framing.looks_like_stream(start)
+    return not message.is_file(start) and message.looks_like_stream(start)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from bowstring.arrays.table import Table
 from bowstring.datatypes.field import Schema
 from bowstring.errors import (
     BowstringError,
@@ -22,15 +23,14 @@ from bowstring.errors import (
     NotFoundError,
     UsageError,
 )
-from bowstring.memory.closing import Closing
+from bowstring.memory.closable import Closing
 from bowstring.memory.region import Region
-from bowstring.serving.keeping import DEFAULT_TTL_S, Keeper, KeeperKey
-from bowstring.serving.processes import Process
-from bowstring.serving.storing import store
+from bowstring.sharing.agent_client import DEFAULT_TTL_S, Keeper, KeeperKey
+from bowstring.sharing.processes import Process
+from bowstring.sharing.stored_dataset import store
 from bowstring.spark.batch_size import drop_padding, pad_wide_rows, without_size_check
 from bowstring.spark.batches import write_rows
 from bowstring.spark.types import arrow_schema
-from bowstring.tabular.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bowstring.errors import EnvironmentProblemError, MissingExtraError, UsageError
-from bowstring.serving.processes import end_children
+from bowstring.sharing.processes import end_children
 from bowstring.spark.java import use_java
 
 if TYPE_CHECKING:

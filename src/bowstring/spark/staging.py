@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bowstring.errors import translate_os_error
-from bowstring.serving.processes import Process, java_above
+from bowstring.sharing.processes import Process, java_above
 from bowstring.spark.manifest import STAGING, is_part_of, latest
 
 STALE_S = 24 * 3600.0

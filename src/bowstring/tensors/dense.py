@@ -20,9 +20,9 @@ import numpy as np
 from bowstring.datatypes.base import TypeLike, as_type
 from bowstring.datatypes.types import DataType
 from bowstring.errors import InvalidDataError
-from bowstring.exchange import plain
+from bowstring.interop import dlpack
 from bowstring.memory.buffer import Buffer
-from bowstring.tensors.elements import (
+from bowstring.tensors.common import (
     Shaped,
     Values,
     as_integers,
@@ -66,7 +66,7 @@ class Tensor(Shaped):
         moments of one width.
         """
         if not isinstance(values, np.ndarray) and hasattr(values, "__dlpack__") and not hasattr(values, "__array__"):
-            values = plain.taken(values)
+            values = dlpack.taken(values)
         array = native(unmasked(values))
         type_ = element_type(array.dtype)
         if min(array.strides, default=0) < 0 or not is_packed(array.shape, array.strides, array.itemsize):
@@ -148,16 +148,16 @@ class Tensor(Shaped):
 
     def __dlpack__(self, **options: Any) -> Any:
         """A copy of the elements as a DLPack capsule, or with `copy=False` the elements themselves, read-only;
-        `options` as the array API standard lists them (`bowstring.exchange.plain`).
+        `options` as the array API standard lists them (`bowstring.interop.dlpack`).
 
         Raises `NotShareableError` (a `BufferError`) for moments, which DLPack does not know, and for `copy=False` where
         the consumer does not pass a `max_version` of DLPack 1.0 or later.
         """
-        return plain.dlpack_capsule(self.to_numpy(), options)
+        return dlpack.dlpack_capsule(self.to_numpy(), options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Where the elements are: the processor's memory."""
-        return plain.DEVICE
+        return dlpack.DEVICE
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tensor.from_buffer, (self.type, self.data, self.shape, self.strides, self.dim_names)

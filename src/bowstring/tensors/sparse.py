@@ -1,7 +1,7 @@
 """«SparseTensor Message Format»: the elements that are not zero, and an index that says where they are.
 
 Three kinds of index: coordinates (COO), compressed rows or columns of a matrix (CSR, CSC), and a tree of fibers (CSF:
-`bowstring.tensors.fibers`).
+`bowstring.tensors.csf`).
 
 >>> import bowstring as bs
 >>> import numpy as np
@@ -21,8 +21,7 @@ import numpy as np
 
 from bowstring.datatypes.types import DataType
 from bowstring.errors import InvalidDataError, LimitError, UsageError
-from bowstring.tensors.dense import Tensor
-from bowstring.tensors.elements import (
+from bowstring.tensors.common import (
     MAX_DENSE_BYTES,
     Shaped,
     Values,
@@ -39,6 +38,7 @@ from bowstring.tensors.elements import (
     same_prefix,
     unmasked,
 )
+from bowstring.tensors.dense import Tensor
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -215,14 +215,14 @@ class SparseCOOTensor(SparseTensor):
     @classmethod
     def from_scipy(cls, values: Any, dim_names: Iterable[str | None] | None = None) -> Self:
         """From SciPy's `coo_array` or `coo_matrix`; values are not copied, coordinates are."""
-        from bowstring.tensors.scipy_bridge import coordinates_of
+        from bowstring.tensors.scipy import coordinates_of
 
         data, coords, shape = coordinates_of(values)
         return cls.from_numpy(data, coords, shape, dim_names)
 
     def to_scipy(self) -> Any:
         """SciPy's `coo_array`; values are not copied. Checks every index first. Needs the extra `sparse`."""
-        from bowstring.tensors.scipy_bridge import coo_array
+        from bowstring.tensors.scipy import coo_array
 
         self.validate(full=True)
         return coo_array(self)
@@ -337,14 +337,14 @@ class SparseMatrix(SparseTensor):
     @classmethod
     def from_scipy(cls, values: Any, dim_names: Iterable[str | None] | None = None) -> Self:
         """From SciPy's array or matrix of the same format, without copying."""
-        from bowstring.tensors.scipy_bridge import compressed_of
+        from bowstring.tensors.scipy import compressed_of
 
         data, indptr, indices, shape = compressed_of(values, ("csr", "csc")[cls.AXIS])
         return cls.from_numpy(data, indptr, indices, shape, dim_names)
 
     def to_scipy(self) -> Any:
         """SciPy's array of the same format, without copying. Checks every index first. Needs the extra `sparse`."""
-        from bowstring.tensors.scipy_bridge import compressed_array
+        from bowstring.tensors.scipy import compressed_array
 
         self.validate(full=True)
         return compressed_array(self, ("csr", "csc")[self.AXIS])

@@ -17,12 +17,12 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes import types as t
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field, Metadata, Schema
 from bowstring.layouts.array import Array
 from bowstring.layouts.registry import layout_of
-from bowstring.tabular.batch import RecordBatch
 
 Values: TypeAlias = SearchStrategy[Any]
 

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from bowstring.dissociated.wire import BytesLike, Message
 from bowstring.errors import DeadlineError, UsageError
-from bowstring.memory.closing import Closing
+from bowstring.memory.closable import Closing
 from bowstring.memory.region import Region
 from bowstring.transports.regions import MAX_REGIONS, RegionTable
 

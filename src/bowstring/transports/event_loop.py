@@ -14,7 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from bowstring.errors import translate_os_error
-from bowstring.memory.closing import Closing
+from bowstring.memory.closable import Closing
 
 _JOIN_S = 5.0
 _RESOLUTION_S = 0.05

@@ -10,7 +10,7 @@ from typing import ClassVar, TypeAlias
 
 from bowstring.dissociated.wire import BytesLike
 from bowstring.errors import BowstringError, ClosedError, ConnectionLostError, LimitError, ProtocolError
-from bowstring.memory.closing import closed_on_failure
+from bowstring.memory.closable import closed_on_failure
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
     DEFAULT_OPTIONS,

@@ -9,7 +9,7 @@ import struct
 import time
 
 from bowstring.errors import ConnectionLostError, ResourceError, UsageError, translate_os_error
-from bowstring.memory.closing import closed_on_failure
+from bowstring.memory.closable import closed_on_failure
 from bowstring.transports.base import Deadline
 
 MAX_ADDRESS_BYTES = 107

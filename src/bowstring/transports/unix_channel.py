@@ -29,7 +29,7 @@ from bowstring.errors import (
     ResourceError,
     translate_os_error,
 )
-from bowstring.memory.closing import Closing, closed_on_failure
+from bowstring.memory.closable import Closing, closed_on_failure
 from bowstring.memory.descriptors import IOV_MAX, refuse_what_does_not_fit
 from bowstring.memory.region import Region
 from bowstring.transports.base import DEFAULT_OPTIONS, Allocate, Received, RegionIndexes, TransportOptions, allocated

@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 
 from bowstring.errors import ClosedError, ConnectionLostError, UsageError, translate_os_error
-from bowstring.memory.closing import Closing
+from bowstring.memory.closable import Closing
 from bowstring.transports.base import DEFAULT_OPTIONS, TransportOptions
 from bowstring.transports.unix import UnixTransport
 from bowstring.transports.unix_address import new_abstract_address, socket_name

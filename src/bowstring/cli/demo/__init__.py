@@ -16,15 +16,15 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from bowstring.cli.demo import corpus, inputs, report, roads
-from bowstring.cli.demo.facts import spark_facts
+from bowstring.cli.demo import corpus, inputs, methods, report
+from bowstring.cli.demo.summary import spark_facts
 from bowstring.errors import UsageError
 from bowstring.spark.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from bowstring.cli.demo.roads import Arrival
+    from bowstring.cli.demo.methods import Arrival
 
 Made = TypeVar("Made")
 _POLL_S = 0.1
@@ -82,15 +82,15 @@ def _compute(spark: SparkSession, path: str | None, lines: int) -> DataFrame:
 def _warm_up(frame: DataFrame, rows: int) -> None:
     """Take every road once with some of the rows of every partition: what Spark compiles, it has compiled for all."""
     some = frame if rows <= _WARM_UP_ROWS else frame.sample(_WARM_UP_ROWS / rows, 0)
-    for take in roads.ROADS.values():
+    for take in methods.ROADS.values():
         take(some)
 
 
 def _take_in_turn(frame: DataFrame, first: int, arrivals: dict[str, list[Arrival]]) -> None:
     """Take every road once; another one begins each round, as the first finds Spark in another state than the last."""
-    names = list(roads.ROADS)
+    names = list(methods.ROADS)
     for road in (*names[first % len(names) :], *names[: first % len(names)]):
-        arrivals[road].append(roads.ROADS[road](frame))
+        arrivals[road].append(methods.ROADS[road](frame))
 
 
 @contextmanager
@@ -161,7 +161,7 @@ def demo(path: str | None, master: str, lines: int, rounds: int) -> int:
             if not facts.rows:
                 raise UsageError(f"{path}: it has no rows, so there is nothing to pick up")
             steps.run("Every road is taken once with some of the rows", partial(_warm_up, frame, facts.rows))
-            arrivals: dict[str, list[Arrival]] = {road: [] for road in roads.ROADS}
+            arrivals: dict[str, list[Arrival]] = {road: [] for road in methods.ROADS}
             for number in range(rounds):
                 title = f"Every road is taken with all rows, round {number + 1} of {rounds}"
                 steps.run(title, partial(_take_in_turn, frame, number, arrivals))

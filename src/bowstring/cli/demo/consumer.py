@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from bowstring.cli.demo.facts import batch_facts
+from bowstring.cli.demo.summary import batch_facts
 from bowstring.layouts.display import value_text
 
 if TYPE_CHECKING:
-    from bowstring.tabular.batch import RecordBatch
+    from bowstring.arrays.record_batch import RecordBatch
 
 SAMPLE_ROWS = 8
 
@@ -32,7 +32,7 @@ def anonymous_bytes() -> int:
 
 def shared(uris: list[str]) -> dict[str, Any]:
     """Attach to published partitions."""
-    from bowstring.serving.client import connect  # before the clock starts
+    from bowstring.sharing.client import connect  # before the clock starts
 
     before, start = anonymous_bytes(), time.perf_counter()
     batches, first = [], 0.0

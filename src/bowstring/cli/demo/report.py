@@ -16,7 +16,7 @@ from bowstring.inspection.text import human_bytes, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from bowstring.cli.demo.roads import Arrival
+    from bowstring.cli.demo.methods import Arrival
 
 MAX_COLUMNS = 10
 MAX_CELLS = 32

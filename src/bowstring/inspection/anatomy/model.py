@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.inspection.report import Inspection
-from bowstring.ipc.upkeep.scan import BatchSpan
+from bowstring.ipc.tools.scan import BatchSpan
 
 
 class Segment(Enum):

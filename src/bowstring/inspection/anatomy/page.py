@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import MissingExtraError
-from bowstring.inspection.anatomy.anatomist import MAX_PARTS, dissected, open_whole
+from bowstring.inspection.anatomy.builder import MAX_PARTS, dissected, open_whole
+from bowstring.inspection.anatomy.encoder import PageLimits, packed
 from bowstring.inspection.anatomy.model import Anatomy, Leaf, Segment
-from bowstring.inspection.anatomy.packing import PageLimits, packed
-from bowstring.inspection.anatomy.values import with_value_errors
+from bowstring.inspection.anatomy.value_errors import with_value_errors
 from bowstring.inspection.report import ColumnReport, FieldReport, Inspection
 from bowstring.inspection.text import human_bytes, percent, printable, share_of, shown_bytes
+from bowstring.io.memory_source import MemorySource
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
-from bowstring.ipc.opening import MAX_PIPED_BYTES
-from bowstring.ipc.places.near import MemorySource
 
 if TYPE_CHECKING:
     from jinja2 import Template

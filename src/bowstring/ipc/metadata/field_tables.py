@@ -19,11 +19,11 @@ from bowstring.datatypes.base import DataType
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Field, Metadata, many_fields
 from bowstring.errors import BowstringError, InvalidDataError
-from bowstring.flatbuf.codec import Message, Scalar, Slot, Table, TableSpec, Text
-from bowstring.flatbuf.many import Positions, Tables, Truths, Words, items
+from bowstring.flatbuf.reader import Message, Scalar, Slot, Table, TableSpec, Text
 from bowstring.flatbuf.tables import SPECS, TYPES
-from bowstring.ipc.metadata.schema_tables import DictionaryId
-from bowstring.ipc.metadata.type_tables import flat_examples, read_type
+from bowstring.flatbuf.vectorized_reader import Positions, Tables, Truths, Words, items
+from bowstring.ipc.metadata.schema import DictionaryId
+from bowstring.ipc.metadata.types import flat_examples, read_type
 from bowstring.layouts import text
 from bowstring.layouts.gather import gather
 from bowstring.layouts.registry import layout_of

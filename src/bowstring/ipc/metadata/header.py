@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError, UnsupportedError
-from bowstring.flatbuf.building import Built, Finished, Record, build
-from bowstring.flatbuf.codec import Message, Table
+from bowstring.flatbuf.reader import Message, Table
 from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS, VERSIONS
+from bowstring.flatbuf.writer import Built, Finished, Record, build
 from bowstring.ipc.limits import Limits
-from bowstring.ipc.metadata import schema_tables
-from bowstring.ipc.metadata.schema_tables import V4, V5
+from bowstring.ipc.metadata import schema as schema_tables
+from bowstring.ipc.metadata.schema import V4, V5
 
 SCHEMA, DICTIONARY_BATCH, RECORD_BATCH = "Schema", "DictionaryBatch", "RecordBatch"
 CODECS = ("lz4", "zstd")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bowstring.datatypes.types import Decimal as DecimalType
-from bowstring.layouts.plain import are_all
+from bowstring.layouts.python_conversion import are_all
 from bowstring.layouts.scalars.base import Scalars, as_words, words_differ
 
 if TYPE_CHECKING:

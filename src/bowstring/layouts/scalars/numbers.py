@@ -10,9 +10,9 @@ import numpy as np
 
 from bowstring.datatypes.types import FixedSizeBinary, FloatingPoint, Int
 from bowstring.layouts.hashing import byte_identities
-from bowstring.layouts.plain import are_all, few_numbers, packed_numbers, plain_floats
-from bowstring.layouts.ranking import byte_ranks
+from bowstring.layouts.python_conversion import are_all, few_numbers, packed_numbers, plain_floats
 from bowstring.layouts.scalars.base import Scalars, is_bytes, words_differ
+from bowstring.layouts.sort_keys import byte_ranks
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import Values

@@ -21,7 +21,7 @@ import numpy as np
 
 from bowstring.datatypes.types import Date, Duration, Time, Timestamp
 from bowstring.errors import UnsupportedError
-from bowstring.layouts.plain import are_all, attributes
+from bowstring.layouts.python_conversion import are_all, attributes
 from bowstring.layouts.scalars.base import Scalars
 
 if TYPE_CHECKING:

@@ -1,0 +1,169 @@
+"""Changing which columns there are and what they are called: batches and tables do it alike, and copy nothing."""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+
+import numpy as np
+
+from bowstring.datatypes.field import Field, Schema, check_name, imported_field
+from bowstring.errors import NotFoundError, UsageError, WouldCopyError
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import Values, objects
+
+if TYPE_CHECKING:
+    from bowstring.arrays.chunked_array import ChunkedArray
+    from bowstring.interop.pandas.to_pandas import ToPandas
+
+
+class Columns(ABC):
+    """Columns of one length, with a schema."""
+
+    __slots__ = ()
+
+    num_rows: int
+
+    @property
+    @abstractmethod
+    def schema(self) -> Schema:
+        """The names and types of the columns."""
+
+    @abstractmethod
+    def select(self, keys: str | int | Iterable[str | int]) -> Self:
+        """Some of the columns, in the order given; nothing is copied."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> Sequence[Array | ChunkedArray]:
+        """All columns."""
+
+    def __iter__(self) -> Iterator[Array | ChunkedArray]:
+        """The columns, in order."""
+        return iter(self.columns)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a column of this name."""
+        return isinstance(name, str) and name in self.schema
+
+    def to_pandas(self, **options: Unpack[ToPandas]) -> Any:
+        """The columns as a pandas frame (`bowstring.interop.pandas.to_pandas`, where the options are).
+
+        Index, labels and dtypes are restored where the schema's metadata describes them. The frame has memory of its
+        own and can be edited; with `copy=False` or `zero_copy_only=True` it shares memory column by column, as by
+        `Array.to_pandas`. Raises `MissingExtraError` where pandas is not installed,
+        `InvalidDataError` for metadata that is not as it should be.
+        """
+        from bowstring.interop.pandas import to_pandas as leaving
+
+        return leaving.frame(self.schema, self.columns, self.num_rows, options)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
+        """The values in a NumPy array of shape (rows, columns), copied, of the type that NumPy finds for all columns
+        (Python objects where there is none), or of `dtype`; nulls as in `Array.__array__`.
+
+        Raises `WouldCopyError` with `copy=False`: columns lie apart.
+        """
+        if copy is False:
+            raise WouldCopyError("columns do not make one NumPy array without copying")
+        parts = [np.asarray(column, dtype) for column in self.columns]
+        parts = [
+            part if part.ndim == 1 else objects(column.to_pylist())
+            for part, column in zip(parts, self.columns, strict=True)
+        ]
+        made = np.empty((self.num_rows, len(parts)), np.dtype(dtype) if dtype is not None else _common(parts))
+        for index, part in enumerate(parts):
+            made[:, index] = part
+        return made
+
+    def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> Any:
+        """The columns by the dataframe interchange protocol, which some plotting tools use; everything else uses
+        `__arrow_c_stream__` (`bowstring.interop.dataframe_protocol`).
+        """
+        from bowstring.interop.dataframe_protocol import InterchangeFrame
+
+        return InterchangeFrame(cast("Any", self)).__dataframe__(nan_as_null, allow_copy)
+
+    @abstractmethod
+    def _renamed(self, schema: Schema) -> Self:
+        """The same columns under a schema of the same types."""
+
+    @abstractmethod
+    def _spliced(self, schema: Schema, at: int, dropped: int, column: Array | ChunkedArray) -> Self:
+        """The columns with `column` before column `at`, and without the `dropped` ones from there on."""
+
+    def rename_columns(self, names: Sequence[str] | Mapping[str, str]) -> Self:
+        """The same columns under other names: a name for each, or a mapping from old names to new ones.
+
+        Raises `UsageError` where there are not as many names as columns, `NotFoundError` for an old name that no
+        column or more than one has.
+        """
+        fields = list(self.schema)
+        if isinstance(names, Mapping):
+            renamed = {self.schema.index(old): new for old, new in names.items()}
+            wanted = [renamed.get(index, f.name) for index, f in enumerate(fields)]
+        else:
+            wanted = [names] if isinstance(names, str) else list(names)
+        if len(wanted) != len(fields):
+            raise UsageError(f"rename_columns: {len(wanted)} names for {len(fields)} columns")
+        for name in wanted:
+            check_name(name)
+        made = tuple(f.with_name(name) for f, name in zip(fields, wanted, strict=True))
+        return self._renamed(Schema(made, self.schema.pairs))
+
+    def add_column(self, i: int, field_: str | Field, column: Any) -> Self:
+        """With `column` before column `i`. It is an array, a chunked array, or values as `bowstring.array` takes them;
+        the field may be another library's.
+
+        Raises `UsageError` where its length or its type does not fit, `NotFoundError` where there is no place `i`.
+        """
+        count = len(self.schema)
+        i = operator.index(i)
+        if not -count <= i <= count:
+            raise NotFoundError(f"add_column: there is no place {i} among {count} columns")
+        return self._with(i + count if i < 0 else i, 0, field_, column)
+
+    def append_column(self, field_: str | Field, column: Any) -> Self:
+        """With `column` behind the last one, as `add_column`."""
+        return self._with(len(self.schema), 0, field_, column)
+
+    def set_column(self, i: int | str, field_: str | Field, column: Any) -> Self:
+        """With `column` in the place of column `i`, as `add_column`."""
+        return self._with(self.schema.index(i), 1, field_, column)
+
+    def remove_column(self, i: int | str) -> Self:
+        """Without one column, given by its index or its name; raises `NotFoundError`."""
+        index = self.schema.index(i)
+        return self.select([kept for kept in range(len(self.schema)) if kept != index])
+
+    def drop_columns(self, columns: str | Sequence[str]) -> Self:
+        """Without the columns of these names; raises `NotFoundError`."""
+        gone = set(self.schema.indices(columns))
+        return self.select([index for index in range(len(self.schema)) if index not in gone])
+
+    def _with(self, at: int, dropped: int, field_: str | Field, column: Any) -> Self:
+        from bowstring.arrays.chunked_array import ChunkedArray
+        from bowstring.arrays.construction import array
+
+        field_ = imported_field(field_)
+        wanted = field_.type if isinstance(field_, Field) else None
+        made = column if isinstance(column, (Array, ChunkedArray)) else array(column, wanted)
+        if not isinstance(field_, Field):
+            check_name(field_)
+            field_ = Field(field_, made.type)
+        if made.type != field_.type:
+            raise UsageError(f"column {field_.name!r} is {made.type}, its field says {field_.type}")
+        if len(made) != self.num_rows and (self.schema.fields or self.num_rows):
+            raise UsageError(f"column {field_.name!r} has {len(made)} values for {self.num_rows} rows")
+        fields = self.schema.fields
+        schema = Schema((*fields[:at], field_, *fields[at + dropped :]), self.schema.pairs)
+        return self._spliced(schema, at, dropped, made)
+
+
+def _common(parts: Sequence[Values]) -> np.dtype[Any]:
+    try:
+        return np.result_type(*parts) if parts else np.dtype(np.float64)
+    except TypeError:  # such as a date and a number
+        return np.dtype(object)

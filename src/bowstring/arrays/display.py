@@ -1,0 +1,35 @@
+"""How record batches and tables show themselves in a notebook."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from bowstring.layouts.display import texts
+
+if TYPE_CHECKING:
+    from bowstring.arrays.record_batch import RecordBatch
+    from bowstring.arrays.table import Table
+
+MAX_ROWS = 10
+MAX_COLUMNS = 20
+
+
+def html(data: RecordBatch | Table) -> str:
+    """The first rows and columns as an HTML table; never an error, however broken the values are."""
+    shown = list(range(min(data.num_columns, MAX_COLUMNS)))
+    head = data.slice(0, MAX_ROWS)
+    columns = []
+    for index in shown:
+        found = texts(head.column(index))
+        columns.append(found if len(found) == head.num_rows else found * head.num_rows)
+    titles = "".join(
+        f"<th>{escape(data.schema.field(i).name)}<br><small>{escape(str(data.schema.field(i).type))}</small></th>"
+        for i in shown
+    )
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{escape(column[row])}</td>" for column in columns) + "</tr>"
+        for row in range(head.num_rows)
+    )
+    size = f"{data.num_rows:,} rows × {data.num_columns:,} columns"
+    return f"<table><caption>{size}</caption><thead><tr>{titles}</tr></thead><tbody>{rows}</tbody></table>"

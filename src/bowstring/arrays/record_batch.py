@@ -1,0 +1,376 @@
+"""Record batches: «an ordered collection of arrays, each having the same length», with a schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+from bowstring.arrays import display
+from bowstring.arrays.column_container import Columns
+from bowstring.compute.filter import MaskLike, selected
+from bowstring.compute.nulls import refuse_nulls
+from bowstring.compute.sort import NullPlacement, Order, sorted_positions
+from bowstring.datatypes.field import (
+    Field,
+    Metadata,
+    MetadataLike,
+    Schema,
+    SchemaLike,
+    as_metadata,
+    as_schema,
+    check_name,
+)
+from bowstring.errors import InvalidDataError, UsageError
+from bowstring.layouts.array import Array, as_array
+from bowstring.layouts.base import Indices, Values, place
+from bowstring.layouts.indexing import positions, span_within
+from bowstring.layouts.struct_ import rows_of
+
+if TYPE_CHECKING:
+    from bowstring.arrays.chunked_array import ChunkedArray
+
+
+class RecordBatch(Columns):
+    """Columns of one length, with a schema; immutable.
+
+    `columns` may be any sequence: a reader hands in one that makes an array when it is asked for. `pairs` is the custom
+    metadata of the message that the batch came in or will go out with.
+    """
+
+    __slots__ = ("num_rows", "pairs", "schema", "source")
+
+    schema: Schema
+
+    def __init__(self, schema: Schema, num_rows: int, columns: Sequence[Array], pairs: Metadata = ()) -> None:
+        self.schema = schema
+        self.num_rows = num_rows
+        self.source = columns
+        """The columns as they were handed in: a reader's are made when they are asked for."""
+        self.pairs = pairs
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Sequence[Array], names: Sequence[str] | None = None, schema: SchemaLike | None = None
+    ) -> RecordBatch:
+        """A batch of arrays, with names or a schema for them; nothing is copied.
+
+        Raises `UsageError` where lengths, number or types do not agree.
+        """
+        arrays = [as_array(array) for array in arrays]
+        schema = fitting_schema(arrays, names, schema)
+        return cls(schema, arrays[0].length if arrays else 0, tuple(arrays))
+
+    @classmethod
+    def from_pandas(cls, df: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None) -> RecordBatch:
+        """A batch of a pandas frame, whose schema describes index, labels and dtypes.
+
+        The index becomes columns behind the others, or where it is a mere range a description (`preserve_index=True`
+        makes that a column, too; False leaves the index out). A `schema` chooses columns and their types. Shares the
+        memory of numbers and moments. Raises `DataTypeError`, naming the column, for values that do not fit one type,
+        `UsageError` where the schema wants other columns.
+        """
+        from bowstring.interop.pandas import from_pandas as arriving
+
+        return arriving.batch(df, schema, preserve_index)
+
+    @property
+    def num_columns(self) -> int:
+        """How many columns there are."""
+        return len(self.source)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+        return self.num_rows, self.num_columns
+
+    @property
+    def column_names(self) -> list[str]:
+        """The names of the columns."""
+        return self.schema.names
+
+    @property
+    def columns(self) -> list[Array]:
+        """All columns."""
+        return list(self.source)
+
+    @property
+    def custom_metadata(self) -> dict[bytes, bytes]:
+        """The custom metadata of the batch's message."""
+        return dict(self.pairs)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the values take up, as `Array.nbytes`."""
+        return sum(column.nbytes for column in self.source)
+
+    def column(self, key: int | str) -> Array:
+        """A column, by index or name; raises `NotFoundError`."""
+        return self.source[self.schema.index(key)]
+
+    def with_metadata(self, metadata: MetadataLike) -> RecordBatch:
+        """The same batch with other custom metadata for its message: a mapping or pairs of strings or bytes.
+
+        Raises `UsageError` for anything else.
+        """
+        return RecordBatch(self.schema, self.num_rows, self.source, as_metadata(metadata))
+
+    def select(self, keys: str | int | Iterable[str | int]) -> RecordBatch:
+        """The batch of some of the columns, in the order given; nothing is copied."""
+        chosen = self.schema.indices(keys)
+        return self._chosen(self.schema.select(chosen), chosen)
+
+    def _chosen(self, schema: Schema, chosen: list[int]) -> RecordBatch:
+        return RecordBatch(schema, self.num_rows, _Chosen(self.source, chosen), self.pairs)
+
+    def slice(self, offset: int = 0, length: int | None = None) -> RecordBatch:
+        """The `length` rows from row `offset` on (to the end by default); nothing is copied."""
+        offset, length = span_within(offset, length, self.num_rows)
+        return RecordBatch(self.schema, length, _Sliced(self.source, offset, length), self.pairs)
+
+    def take(self, indices: Sequence[int] | Values | Array) -> RecordBatch:
+        """The rows at `indices`, copied, as `Array.take`."""
+        return self._taken(positions(indices, self.num_rows))
+
+    def filter(self, mask: MaskLike | ChunkedArray) -> RecordBatch:
+        """The rows at which `mask` is true, copied, as `Array.filter`."""
+        return self._taken(selected(one_array(mask), self.num_rows))
+
+    def sort_by(
+        self, sorting: str | Sequence[tuple[str, Order]], null_placement: NullPlacement = "at_end"
+    ) -> RecordBatch:
+        """The rows in the order of one column, or of several with "ascending" or "descending" for each, copied; stable.
+
+        Raises `NotFoundError` for an unknown column, `DataTypeError` for one whose type has no order.
+        """
+        keys = [(self.column(name), order) for name, order in sorting_of(sorting)]
+        return self._taken(sorted_positions(keys, null_placement))
+
+    def cast(self, target_schema: SchemaLike, safe: bool = True) -> RecordBatch:
+        """The columns as those of another schema with the same names, as `Array.cast`; the error names the column.
+
+        Raises `UsageError` where the names differ.
+        """
+        target_schema = target_of(self.schema, target_schema)
+        columns = []
+        for field, column in zip(target_schema, self.source, strict=True):
+            with place(f"column {field.name!r}"):
+                columns.append(column.cast(field.type, safe))
+                if not field.nullable:
+                    refuse_nulls(columns[-1])
+        return RecordBatch(target_schema, self.num_rows, columns, self.pairs)
+
+    def _taken(self, indices: Indices) -> RecordBatch:
+        columns = [column.layout.take(column, indices) for column in self.source]
+        return RecordBatch(self.schema, len(indices), columns, self.pairs)
+
+    def _renamed(self, schema: Schema) -> RecordBatch:
+        return RecordBatch(schema, self.num_rows, self.source, self.pairs)
+
+    def _spliced(self, schema: Schema, at: int, dropped: int, column: Array | ChunkedArray) -> RecordBatch:
+        columns = _Spliced(self.source, at, dropped, one_array(column))
+        return RecordBatch(schema, len(column), columns, self.pairs)
+
+    def to_pydict(self) -> dict[str, list[Any]]:
+        """The columns as lists of Python values, by name. Raises `UsageError` where two columns share a name."""
+        names = distinct_names(self.schema)
+        return {name: column.to_pylist() for name, column in zip(names, self.source, strict=True)}
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """The rows as dictionaries of Python values. Raises `UsageError` where two columns share a name."""
+        names = distinct_names(self.schema)
+        return rows_of(names, [column.to_pylist() for column in self.source], self.num_rows)
+
+    def equals(self, other: Any, check_metadata: bool = False, nans_equal: bool = False) -> bool:
+        """Whether schemas and values are the same. The other may be one of another library (PyCapsule interface)."""
+        from bowstring.arrays.construction import as_batch
+
+        other = as_batch(other)
+        return (
+            self.num_rows == other.num_rows
+            and self.schema.equals(other.schema, check_metadata)
+            and all(a.equals(b, nans_equal) for a, b in zip(self.source, other.source, strict=True))
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return self.equals(other) if isinstance(other, RecordBatch) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def validate(self, full: bool = False) -> None:
+        """Check every column, as `Array.validate`; the message of the `InvalidDataError` names the column."""
+        for index, field in enumerate(self.schema):
+            with place(f"column {field.name!r}"):
+                column = self.source[index]
+                if column.length != self.num_rows or column.type != field.type:
+                    raise InvalidDataError(
+                        f"is {column.type}[{column.length}], the batch says {field.type}[{self.num_rows}]"
+                    )
+                column.validate(full)
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def __getitem__(self, key: int | str) -> Array:
+        return self.column(key)
+
+    def __repr__(self) -> str:
+        return f"<bowstring.RecordBatch {self.num_rows} rows x {self.num_columns} columns>\n{self.schema}"
+
+    def _repr_html_(self) -> str:
+        return display.html(self)
+
+    def __arrow_c_schema__(self) -> object:
+        from bowstring.interop import c_data
+
+        return c_data.export_schema(self.schema)
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        from bowstring.interop import c_data
+
+        return c_data.export_batch(self, requested_schema)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        from bowstring.interop import c_data
+
+        return c_data.export_stream(self.schema, [self], requested_schema)
+
+    def __arrow_c_device_array__(self, requested_schema: object = None, **options: object) -> tuple[object, object]:
+        from bowstring.interop import c_data
+
+        return c_data.export_device_batch(self, requested_schema, options)
+
+    def __arrow_c_device_stream__(self, requested_schema: object = None, **options: object) -> object:
+        from bowstring.interop import c_data
+
+        return c_data.export_device_stream(self.schema, [self], requested_schema, options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RecordBatch, (self.schema, self.num_rows, self.columns, self.pairs)
+
+
+def one_array(values: Any) -> Any:
+    """A chunked array as one array; anything else as it is."""
+    from bowstring.arrays.chunked_array import ChunkedArray
+
+    return values.combine_chunks() if isinstance(values, ChunkedArray) else values
+
+
+def sorting_of(sorting: str | Sequence[tuple[str, Order]]) -> Sequence[tuple[str, Order]]:
+    """Columns with their orders; the one column of a name rises. Raises `UsageError` for what is neither."""
+    try:
+        return [(sorting, "ascending")] if isinstance(sorting, str) else [(name, order) for name, order in sorting]
+    except (TypeError, ValueError):
+        raise UsageError(f"sort_by: a column's name, or pairs of names and orders, not {sorting!r:.100}") from None
+
+
+def target_of(schema: Schema, target: SchemaLike) -> Schema:
+    """The schema that columns are cast to; raises `UsageError` where their names differ, or it is none."""
+    target = as_schema(target, "cast")
+    if schema.names != target.names:
+        raise UsageError(f"cast: the columns are {schema.names}, the schema has {target.names}")
+    return target
+
+
+def distinct_names(schema: Schema) -> list[str]:
+    """The names of the columns, for dictionaries; raises `UsageError` where one would hide another."""
+    names = schema.names
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UsageError(f"{names.count(twice)} columns are called {twice!r}: take them by index")
+    return names
+
+
+def fitting_schema(
+    columns: Sequence[Array | ChunkedArray], names: Sequence[str] | None, schema: SchemaLike | None
+) -> Schema:
+    """The schema for columns, which is given or made of names; raises `UsageError` where it does not fit them, or they
+    are not of one length.
+    """
+    if schema is None:
+        if names is None or len(names) != len(columns):
+            raise UsageError(f"{len(columns)} columns need as many names, or a schema")
+        for name in names:
+            check_name(name)
+        schema = Schema(tuple(Field(name, column.type) for name, column in zip(names, columns, strict=True)))
+    schema = as_schema(schema)
+    if len(schema) != len(columns):
+        raise UsageError(f"a schema of {len(schema)} fields does not fit {len(columns)} columns")
+    rows = len(columns[0]) if columns else 0
+    for field, column in zip(schema.fields, columns, strict=True):
+        if len(column) != rows:
+            raise UsageError(f"column {field.name!r} has {len(column)} values, the first column has {rows}")
+        found, expected = column.type, field.type
+        if found is not expected and found != expected:
+            raise UsageError(f"column {field.name!r} is {found}, its field says {expected}")
+    return schema
+
+
+class _Lazy(Sequence["Array"]):
+    """Columns that are made from other columns when they are asked for."""
+
+    __slots__ = ("_base",)
+
+    def __init__(self, base: Sequence[Array]) -> None:
+        self._base = base
+
+    def __len__(self) -> int:
+        return len(self._base)
+
+    def _at(self, index: int) -> Array:
+        return self._base[index]
+
+    @overload
+    def __getitem__(self, index: int) -> Array: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Array]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return [self._at(i) for i in range(*index.indices(len(self)))]
+        return self._at(range(len(self))[index])
+
+    def __iter__(self) -> Iterator[Array]:
+        return (self._at(index) for index in range(len(self)))
+
+
+class _Chosen(_Lazy):
+    __slots__ = ("_chosen",)
+
+    def __init__(self, base: Sequence[Array], chosen: list[int]) -> None:
+        super().__init__(base)
+        self._chosen = chosen
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def _at(self, index: int) -> Array:
+        return self._base[self._chosen[index]]
+
+
+class _Sliced(_Lazy):
+    __slots__ = ("_length", "_offset")
+
+    def __init__(self, base: Sequence[Array], offset: int, length: int) -> None:
+        super().__init__(base)
+        self._offset = offset
+        self._length = length
+
+    def _at(self, index: int) -> Array:
+        return self._base[index].slice(self._offset, self._length)
+
+
+class _Spliced(_Lazy):
+    __slots__ = ("_added", "_at_index", "_dropped")
+
+    def __init__(self, base: Sequence[Array], at: int, dropped: int, added: Array) -> None:
+        super().__init__(base)
+        self._at_index = at
+        self._dropped = dropped
+        self._added = added
+
+    def __len__(self) -> int:
+        return len(self._base) + 1 - self._dropped
+
+    def _at(self, index: int) -> Array:
+        if index == self._at_index:
+            return self._added
+        return self._base[index if index < self._at_index else index - 1 + self._dropped]

@@ -1,0 +1,348 @@
+"""Tables: record batches of one schema, seen as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bowstring.arrays import display
+from bowstring.arrays.chunked_array import ChunkedArray, joined
+from bowstring.arrays.column_container import Columns
+from bowstring.arrays.record_batch import RecordBatch, distinct_names, fitting_schema, one_array, sorting_of, target_of
+from bowstring.compute.filter import MaskLike, selected
+from bowstring.compute.sort import NullPlacement, Order, sorted_positions
+from bowstring.compute.unify_dictionaries import has_dictionary, unified, united
+from bowstring.datatypes.field import Schema, SchemaLike, as_schema
+from bowstring.errors import DataTypeError, UsageError
+from bowstring.layouts.array import Array, as_array
+from bowstring.layouts.base import Indices, Values, place
+from bowstring.layouts.indexing import chunk_indices, positions, span_within, spans_within, starts_of
+from bowstring.layouts.registry import layout_of
+
+if TYPE_CHECKING:
+    from bowstring.datatypes.field import MetadataLike
+
+
+class Table(Columns):
+    """Record batches of one schema; immutable. A column is a `ChunkedArray` with one chunk for each batch."""
+
+    __slots__ = ("_batches", "_columns", "_starts", "num_rows", "schema")
+
+    schema: Schema
+
+    def __init__(self, schema: Schema, batches: Sequence[RecordBatch]) -> None:
+        self.schema = schema
+        self._batches = list(batches)
+        self._starts = starts_of([batch.num_rows for batch in batches])
+        self.num_rows = self._starts[-1]
+        self._columns: dict[int, ChunkedArray] = {}
+
+    @classmethod
+    def from_batches(cls, batches: Iterable[RecordBatch], schema: SchemaLike | None = None) -> Table:
+        """A table of batches, which must all have the schema (the first one's by default); nothing is copied.
+
+        They may be another library's (PyCapsule interface).
+        """
+        from bowstring.arrays.construction import as_batch
+
+        held = [as_batch(batch) for batch in batches]
+        schema = None if schema is None else as_schema(schema)
+        if schema is None:
+            if not held:
+                raise UsageError("a table of no batches needs a schema")
+            schema = held[0].schema
+        for number, batch in enumerate(held):
+            if batch.schema is not schema and batch.schema != schema:
+                raise UsageError(f"batch {number} has another schema: {batch.schema!r}, not {schema!r}")
+        return cls(schema, held)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        arrays: Sequence[Array | ChunkedArray],
+        names: Sequence[str] | None = None,
+        schema: SchemaLike | None = None,
+    ) -> Table:
+        """A table of columns, with names or a schema for them, cut into batches wherever one of them is; nothing is
+        copied.
+        """
+        own = [a if isinstance(a, ChunkedArray) else _column(a) for a in arrays]
+        columns = [ChunkedArray([a], a.type) if isinstance(a, Array) else a for a in own]
+        schema = fitting_schema(columns, names, schema)
+        edges = np.unique(np.concatenate([column._starts for column in columns])).tolist() if columns else [0]
+        spans = list(pairwise(edges))
+        if not spans and columns and all(column.chunks for column in columns):
+            spans = [(0, 0)]  # no rows, but maybe dictionaries
+        return cls(schema, [RecordBatch.from_arrays([c._within(*s) for c in columns], schema=schema) for s in spans])
+
+    @classmethod
+    def from_pandas(cls, df: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None) -> Table:
+        """A table of a pandas frame, whose schema describes index, labels and dtypes.
+
+        The index becomes columns behind the others, or where it is a mere range a description (`preserve_index=True`
+        makes that a column, too; False leaves the index out). A `schema` chooses columns and their types. Shares the
+        memory of numbers and moments. Raises `DataTypeError`, naming the column, for values that do not fit one type,
+        `UsageError` where the schema wants other columns.
+        """
+        from bowstring.interop.pandas import from_pandas as arriving
+
+        return arriving.table(df, schema, preserve_index)
+
+    @property
+    def num_columns(self) -> int:
+        """How many columns there are."""
+        return len(self.schema)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+        return self.num_rows, self.num_columns
+
+    @property
+    def column_names(self) -> list[str]:
+        """The names of the columns."""
+        return self.schema.names
+
+    @property
+    def columns(self) -> list[ChunkedArray]:
+        """All columns."""
+        return [self.column(index) for index in range(len(self.schema))]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the values take up, as `Array.nbytes`."""
+        return sum(batch.nbytes for batch in self._batches)
+
+    def column(self, key: int | str) -> ChunkedArray:
+        """A column, by index or name, made when it is first asked for; raises `NotFoundError`."""
+        index = self.schema.index(key)
+        column = self._columns.get(index)
+        if column is None:
+            chunks = [batch.source[index] for batch in self._batches]
+            column = self._columns.setdefault(index, ChunkedArray(chunks, self.schema.field(index).type))
+        return column
+
+    def to_batches(self) -> list[RecordBatch]:
+        """The record batches."""
+        return list(self._batches)
+
+    def combine_chunks(self) -> Table:
+        """The same table as one batch; copies, unless there is exactly one. Errors as `ChunkedArray.combine_chunks`."""
+        if len(self._batches) == 1:
+            return self
+        columns = [column.combine_chunks() for column in self.columns]
+        return Table(self.schema, [RecordBatch(self.schema, self.num_rows, columns)])
+
+    def unify_dictionaries(self) -> Table:
+        """The same table, in which each column has the same dictionaries in all batches, inner ones too.
+
+        Columns whose dictionaries differ are copied. Raises `UsageError`, naming the column, where the union is too
+        large for its indices.
+        """
+        return Table(self.schema, list(unified_batches(self.schema, self._batches)))
+
+    def select(self, keys: str | int | Iterable[str | int]) -> Table:
+        """The table of some of the columns, in the order given; nothing is copied."""
+        chosen = self.schema.indices(keys)
+        schema = self.schema.select(chosen)
+        return Table(schema, [batch._chosen(schema, chosen) for batch in self._batches])
+
+    def slice(self, offset: int = 0, length: int | None = None) -> Table:
+        """The `length` rows from row `offset` on (to the end by default); nothing is copied."""
+        spans = spans_within(self._starts, *span_within(offset, length, self.num_rows))
+        parts = [self._batches[number].slice(first, count) for number, first, count in spans]
+        return Table(self.schema, parts or self._without_rows())
+
+    def take(self, indices: Sequence[int] | Values | Array | ChunkedArray) -> Table:
+        """The rows at `indices`, copied into one batch, as `Array.take`."""
+        return self._taken(positions(one_array(indices), self.num_rows))
+
+    def sort_by(self, sorting: str | Sequence[tuple[str, Order]], null_placement: NullPlacement = "at_end") -> Table:
+        """The rows in the order of some columns, copied into one batch, as `RecordBatch.sort_by`."""
+        keys = [(joined(self.column(name)), order) for name, order in sorting_of(sorting)]
+        return self._taken(sorted_positions(keys, null_placement))
+
+    def cast(self, target_schema: SchemaLike, safe: bool = True) -> Table:
+        """The columns as those of another schema with the same names, as `RecordBatch.cast`."""
+        target_schema = target_of(self.schema, target_schema)
+        batches = []
+        for number, batch in enumerate(self._batches):
+            with place(f"record batch {number}"):
+                batches.append(batch.cast(target_schema, safe))
+        return Table(target_schema, batches)
+
+    def _taken(self, indices: Indices) -> Table:
+        slots = chunk_indices(self._starts, indices)
+        columns = [column._interleave(*slots) for column in self.columns]
+        return Table(self.schema, [RecordBatch(self.schema, len(indices), columns)])
+
+    def filter(self, mask: MaskLike | ChunkedArray) -> Table:
+        """The rows at which `mask` is true, copied batch by batch, as `Array.filter`; batches without any are left
+        out, but for an empty one where all are.
+        """
+        chosen = selected(one_array(mask), self.num_rows)
+        starts = self._starts
+        cuts = np.searchsorted(chosen, starts).tolist()
+        parts = [
+            batch if last - first == batch.num_rows else batch._taken(chosen[first:last] - start)
+            for batch, start, (first, last) in zip(self._batches, starts, pairwise(cuts), strict=False)
+            if last > first
+        ]
+        return Table(self.schema, parts or self._without_rows())
+
+    def _without_rows(self) -> list[RecordBatch]:
+        """What stays of the batches where no row does: an empty one, which has the dictionaries."""
+        return [batch.slice(0, 0) for batch in self._batches[:1]]
+
+    def _renamed(self, schema: Schema) -> Table:
+        return Table(schema, [batch._renamed(schema) for batch in self._batches])
+
+    def _spliced(self, schema: Schema, at: int, dropped: int, column: Array | ChunkedArray) -> Table:
+        chunked = ChunkedArray([column], column.type) if isinstance(column, Array) else column
+        if len(schema) == 1:
+            return Table.from_arrays([chunked], schema=schema)
+        starts = np.array(self._starts)
+        spans = list(pairwise(np.union1d(starts, chunked._starts).tolist()))
+        if not spans and self._batches and chunked.chunks:
+            spans = [(0, 0)]
+        batches = []
+        for first, last in spans:
+            number = min(int(np.searchsorted(starts, first, "right")), len(self._batches)) - 1
+            batch = self._batches[number].slice(first - int(starts[number]), last - first)
+            batches.append(batch._spliced(schema, at, dropped, chunked._within(first, last)))
+        return Table(schema, batches)
+
+    def replace_schema_metadata(self, metadata: MetadataLike) -> Table:
+        """The same table with other custom metadata in its schema."""
+        schema = self.schema.with_metadata(metadata)
+        return Table(schema, [RecordBatch(schema, b.num_rows, b.source, b.pairs) for b in self._batches])
+
+    def to_pydict(self) -> dict[str, list[Any]]:
+        """The columns as lists of Python values, by name. Raises `UsageError` where two columns share a name."""
+        return {name: self.column(index).to_pylist() for index, name in enumerate(distinct_names(self.schema))}
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """The rows as dictionaries of Python values. Raises `UsageError` where two columns share a name."""
+        return list(chain.from_iterable(batch.to_pylist() for batch in self._batches))
+
+    def equals(self, other: Any, check_metadata: bool = False, nans_equal: bool = False) -> bool:
+        """Whether schemas and values are the same, however they are cut into batches.
+
+        The other may be a table of another library (PyCapsule interface).
+        """
+        from bowstring.arrays.construction import as_table
+
+        other = as_table(other)
+        if self.num_rows != other.num_rows or not self.schema.equals(other.schema, check_metadata):
+            return False
+        if self._starts == other._starts:
+            batches = zip(self._batches, other._batches, strict=True)
+            arrays = chain.from_iterable(zip(a.source, b.source, strict=True) for a, b in batches)
+            return all(a.equals(b, nans_equal) for a, b in arrays)
+        return all(a.equals(b, nans_equal) for a, b in zip(self.columns, other.columns, strict=True))
+
+    def __eq__(self, other: object) -> bool:
+        return self.equals(other) if isinstance(other, Table) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def validate(self, full: bool = False) -> None:
+        """Check every batch, as `RecordBatch.validate`; the message of the error names batch and column."""
+        for number, batch in enumerate(self._batches):
+            with place(f"record batch {number}"):
+                batch.validate(full)
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def __getitem__(self, key: int | str) -> ChunkedArray:
+        return self.column(key)
+
+    def __repr__(self) -> str:
+        cut = f"{len(self._batches)} batch{'' if len(self._batches) == 1 else 'es'}"
+        return f"<bowstring.Table {self.num_rows} rows x {self.num_columns} columns in {cut}>\n{self.schema}"
+
+    def _repr_html_(self) -> str:
+        return display.html(self)
+
+    def __arrow_c_schema__(self) -> object:
+        from bowstring.interop import c_data
+
+        return c_data.export_schema(self.schema)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        from bowstring.interop import c_data
+
+        return c_data.export_stream(self.schema, self._batches, requested_schema)
+
+    def __arrow_c_device_stream__(self, requested_schema: object = None, **options: object) -> object:
+        from bowstring.interop import c_data
+
+        return c_data.export_device_stream(self.schema, self._batches, requested_schema, options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Table, (self.schema, self._batches)
+
+
+def has_dictionaries(schema: Schema) -> bool:
+    """Whether there is a dictionary-encoded type anywhere in the columns of a schema."""
+    return any(has_dictionary(layout_of(field.type)) for field in schema.fields)
+
+
+def unified_batches(schema: Schema, batches: Sequence[RecordBatch]) -> Iterator[RecordBatch]:
+    """Batches of the same values in which each column has the same dictionaries throughout; columns without
+    dictionaries are taken when their batch is. Raises `UsageError`, naming the column, where a union is too large.
+    """
+    columns: dict[int, list[Array]] = {}
+    for index, field in enumerate(schema.fields):
+        if batches and has_dictionary(layout_of(field.type)):
+            try:
+                columns[index] = unified([batch.column(index) for batch in batches])
+            except DataTypeError as error:
+                raise UsageError(f"column {field.name!r}: {error}") from None
+    for number, batch in enumerate(batches):
+        own = [columns[index][number] if index in columns else batch.column(index) for index in range(len(schema))]
+        yield RecordBatch(batch.schema, batch.num_rows, own, batch.pairs)
+
+
+def _column(values: Any) -> Array | ChunkedArray:
+    """An array, or a column of another library in the chunks that it has."""
+    if isinstance(values, Array) or not hasattr(values, "__arrow_c_stream__"):
+        return as_array(values)
+    from bowstring.interop import c_data
+
+    return c_data.import_chunked(values)
+
+
+def concat_tables(tables: Iterable[Table]) -> Table:
+    """Tables of one schema, end to end; nothing is copied. They may be other libraries' (PyCapsule interface).
+
+    Raises `UsageError` for another schema, with the table.
+    """
+    from bowstring.arrays.construction import as_table
+
+    held = [as_table(table) for table in tables]
+    if not held:
+        raise UsageError("there are no tables to concatenate")
+    for number, table in enumerate(held):
+        if table.schema != held[0].schema:
+            raise UsageError(f"table {number} has another schema: {table.schema!r}, not {held[0].schema!r}")
+    return Table(held[0].schema, list(chain.from_iterable(table._batches for table in held)))
+
+
+def concat_arrays(arrays: Iterable[Array]) -> Array:
+    """Arrays of one data type, end to end in one array; copies.
+
+    Of dictionaries the array has the union. Raises `DataTypeError` where that is too large for the indices.
+    """
+    held = [as_array(array) for array in arrays]
+    if not held:
+        raise UsageError("there are no arrays to concatenate")
+    for array in held:
+        if array.type != held[0].type:
+            raise UsageError(f"arrays of {held[0].type} and {array.type} do not make one array")
+    starts_of([array.length for array in held])
+    return united(held)

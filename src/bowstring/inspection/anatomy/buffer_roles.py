@@ -1,0 +1,64 @@
+"""What each buffer of a body is («Buffer Listing for Each Layout», «RecordBatch message»): the layouts' declaration,
+walked depth first.
+"""
+
+from __future__ import annotations
+
+from bowstring.datatypes.field import Field
+from bowstring.inspection.anatomy.model import Plan, PlanField, Slot
+from bowstring.inspection.inspector import type_head
+from bowstring.ipc.metadata.schema import V4, DictionaryId, WireSchema
+from bowstring.ipc.options import has_legacy_validity
+from bowstring.layouts.base import BufferSpec, Layout, Role
+from bowstring.layouts.registry import layout_of
+
+_LEGACY_VALIDITY = "validity of metadata version 4"
+
+
+def column_plan(wire: WireSchema, version: int) -> Plan:
+    """The plan of record batches."""
+    return _plan(list(wire.schema.fields), None, version)
+
+
+def dictionary_plan(node: DictionaryId, version: int) -> Plan:
+    """The plan of the batches of one dictionary."""
+    return _plan([Field("values", node.value_type)], node.id, version)
+
+
+def tensor_plan(roles: tuple[str, ...], type: str, version: int) -> Plan:
+    """The plan of a tensor's body."""
+    return Plan(None, version, (PlanField("tensor", -1, type, 0),), tuple(Slot(0, role, "") for role in roles))
+
+
+def _plan(fields: list[Field], dictionary_id: int | None, version: int) -> Plan:
+    walk = _Walk(version == V4)
+    for column, field in enumerate(fields):
+        walk.field(field, layout_of(field.type), -1, column)
+    return Plan(dictionary_id, version, tuple(walk.fields), tuple(walk.slots))
+
+
+class _Walk:
+    def __init__(self, is_legacy: bool) -> None:
+        self.is_legacy = is_legacy
+        self.fields: list[PlanField] = []
+        self.slots: list[Slot] = []
+
+    def field(self, field: Field, layout: Layout, parent: int, column: int) -> None:
+        own = len(self.fields)
+        self.fields.append(PlanField(field.name, parent, type_head(field.type), column))
+        if self.is_legacy and has_legacy_validity(layout):
+            self.slots.append(Slot(own, _LEGACY_VALIDITY, "bit"))
+        for spec in layout.buffers:
+            is_last = spec is layout.buffers[-1]
+            role = "indices" if layout.dictionary is not None and spec.role is Role.DATA else spec.role.value
+            self.slots.append(Slot(own, role, _element(spec), layout.VARIADIC and is_last))
+        for child, below in zip(layout.storage.type.fields, layout.children, strict=True):
+            self.field(child, below, own, column)
+
+
+def _element(spec: BufferSpec) -> str:
+    if spec.dtype is None:
+        return "bit"
+    if not spec.per_slot:
+        return ""
+    return f"{'o' if spec.is_opaque else spec.dtype.kind}{spec.dtype.itemsize}"

@@ -1,0 +1,253 @@
+"""`anatomy`: from a source to whose every byte of it is («RecordBatch message», «Dictionary Messages»)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bowstring.datatypes.field import Metadata
+from bowstring.errors import InvalidDataError
+from bowstring.flatbuf.reader import Table
+from bowstring.inspection.anatomy.buffer_roles import column_plan, dictionary_plan, tensor_plan
+from bowstring.inspection.anatomy.leaves import body_leaves, clipped
+from bowstring.inspection.anatomy.model import Anatomy, Leaf, Leaves, Part, Plan, Segment
+from bowstring.inspection.anatomy.walker import Walk
+from bowstring.inspection.inspector import inspected
+from bowstring.inspection.report import Inspection
+from bowstring.inspection.sizes import Tally
+from bowstring.io.memory_source import MemorySource
+from bowstring.io.range_source import RangeSource
+from bowstring.io.sources import RandomAccess
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, kept_whole, near_or_far, recognised
+from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.metadata.schema import V4, V5, WireSchema, read_fields
+from bowstring.ipc.tools.scan import BatchSpan, Outside
+from bowstring.memory.buffer import Memory
+from bowstring.memory.closable import closed_on_failure
+
+MAX_PARTS = 100_000
+_TOLD_EVERY = 500
+_NO_ROLES: dict[tuple[int, str], int] = {}
+
+
+def anatomy(
+    source: Any,
+    limits: Limits = DEFAULT_LIMITS,
+    max_piped_bytes: int = MAX_PIPED_BYTES,
+    max_parts: int = MAX_PARTS,
+) -> Anatomy:
+    """Tell whose every byte of an Arrow file or stream is («Serialization and Interprocess Communication (IPC)»).
+
+    `source` is what `bowstring.inspect` takes; a stream that can't be rewound is kept in memory, too: `LimitError`
+    where it is larger than `max_piped_bytes`. Headers are read, bodies are not; of a URL nothing else is fetched but
+    what is read ahead. What is damaged is no error: what can be read is there, and `damages` tells the rest. After
+    `max_parts` messages the others are one part.
+
+    Raises `FormatMismatchError` for anything but Arrow, `TruncatedError` for nothing at all, `NotFoundError` for a path
+    that is not there.
+    """
+    opened, is_file = open_whole(source, max_piped_bytes)
+    try:
+        return dissected(opened, is_file, limits, max_parts)
+    finally:
+        opened.close()
+
+
+def open_whole(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[RandomAccess, bool]:
+    """A source whose every byte can be read at any time, from its position on, and whether it is a file."""
+    opened = near_or_far(source)
+    with closed_on_failure(opened):
+        is_file, ready = recognised(opened, max_piped_bytes)
+        if isinstance(ready, MemorySource) and ready.position:
+            return MemorySource(Memory(ready.memory.bytes[ready.position :]), ready.name), is_file
+        if isinstance(ready, MemorySource | RangeSource):
+            return ready, is_file
+        kept = kept_whole(ready, max_piped_bytes)
+    opened.close()
+    return kept, is_file
+
+
+def dissected(
+    source: RandomAccess,
+    is_file: bool,
+    limits: Limits,
+    max_parts: int,
+    advance: Callable[[int, int | None], None] | None = None,
+) -> Anatomy:
+    """The anatomy of a source, which stays open. `advance(done, of)` is told of the parts."""
+    walk = Walk(source, is_file, limits, max_parts)
+    found = list(walk.parts())
+    bodies = _Bodies(walk, limits)
+    cut: list[Part] = []
+    for part in found:
+        if advance is not None and len(cut) % _TOLD_EVERY == 0:
+            advance(len(cut), len(found))
+        cut.append(bodies.cut(part))
+    if advance is not None:
+        advance(len(found), len(found))
+    parts = tuple(cut)
+    inspection = bodies.inspection(parts)
+    return Anatomy(
+        source.name,
+        "file" if is_file else "stream",
+        source.size,
+        parts,
+        tuple(bodies.plans),
+        tuple(walk.damages),
+        walk.damage_count,
+        inspection,
+        _NO_ROLES if inspection is None else _role_bytes(parts, bodies.plans),
+        walk.is_shortened,
+    )
+
+
+class _Bodies:
+    """Cuts bodies, names their buffers, and sets aside the batches that contradict the schema."""
+
+    def __init__(self, walk: Walk, limits: Limits) -> None:
+        self.plans: list[Plan] = []
+        self._walk = walk
+        self._limits = limits
+        self._sound: list[BatchSpan] = []
+        self._is_tally_of_all = True
+        self._known: dict[tuple[object, ...], int] = {}
+        self._wire: WireSchema | None = None
+        if walk.schema is not None:
+            try:
+                self._wire = read_fields(walk.schema, limits)
+                self._tally = Tally(self._wire)
+            except InvalidDataError as error:
+                walk.damaged(walk.schema_at, error)
+
+    def cut(self, part: Part) -> Part:
+        """The part with the leaves of its body."""
+        offsets, lengths, leaves = part.offsets, part.lengths, part.leaves
+        if offsets is None or lengths is None:
+            return part
+        body_bytes = int(leaves.lengths_bytes[-1]) if len(leaves) and leaves.kinds[-1] == Leaf.BODY else 0
+        plan = self._plan(part)
+        if body_bytes:
+            head = Leaves(leaves.lengths_bytes[:-1], leaves.kinds[:-1], leaves.buffers[:-1])
+            if plan < 0 or part.span is None or part.span.header.body_bytes > body_bytes:
+                offsets, lengths = clipped(offsets, lengths, body_bytes)
+            leaves = head.then(body_leaves(offsets, lengths, body_bytes))
+        return replace(part, leaves=leaves, plan=plan)
+
+    def _plan(self, part: Part) -> int:
+        span = part.span
+        if span is None:
+            roles = _tensor_roles(0 if part.offsets is None else len(part.offsets))
+            return self._numbered((part.kind, roles), lambda: tensor_plan(roles, part.kind.value, V5))
+        wire = self._wire
+        if wire is None:
+            return -1
+        shape = span.header.shape
+        try:
+            self._tally.add(span)
+        except InvalidDataError as error:
+            if span.body_bytes == span.header.body_bytes:  # else the walk has told that it is cut off
+                self._walk.damaged(part.start, error)
+            self._is_tally_of_all = False
+            return -1
+        if part.is_listed:
+            self._sound.append(span)
+        else:
+            self._is_tally_of_all = False
+        if part.kind is Segment.RECORD_BATCH:
+            return self._numbered((None, shape.version), lambda: column_plan(wire, shape.version))
+        node = wire.by_id[shape.dictionary_id]
+        return self._numbered((node.id, shape.version), lambda: dictionary_plan(node, shape.version))
+
+    def _numbered(self, key: tuple[object, ...], make: Any) -> int:
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = len(self.plans)
+            self.plans.append(make())
+        return known
+
+    def inspection(self, parts: tuple[Part, ...]) -> Inspection | None:
+        """What `bowstring.inspect` says of the batches that are sound."""
+        walk = self._walk
+        if walk.schema is None or self._wire is None or walk.version not in (V4, V5):
+            return None
+        scan = _Sound(walk.schema, walk.version, walk.footer_metadata, self._sound, _outside(walk, parts))
+        try:
+            counted = self._tally if self._is_tally_of_all else None
+            found = inspected(scan, walk.source.name, self._limits, counted)
+            return replace(found, format="file" if walk.is_file else "stream")
+        except InvalidDataError as error:
+            walk.damaged(walk.schema_at, error)
+            return None
+
+
+class _Sound:
+    """The sound batches, as the scan that an inspection is made of."""
+
+    def __init__(
+        self, schema: Table, version: int, footer_metadata: Metadata, spans: list[BatchSpan], outside: Outside
+    ) -> None:
+        self.schema = schema
+        self.version = version
+        self.footer_metadata = footer_metadata
+        self._spans = spans
+        self._outside = outside
+
+    def batches(self) -> Iterator[BatchSpan]:
+        return iter(self._spans)
+
+    def outside(self) -> Outside:
+        return self._outside
+
+
+def _outside(walk: Walk, parts: tuple[Part, ...]) -> Outside:
+    held = dict.fromkeys(Segment, 0)
+    for part in parts:
+        held[part.kind] += part.leaves.total_bytes
+    first = next((part for part in parts if part.kind is Segment.SCHEMA), None)
+    is_legacy = first is not None and first.leaves.kinds[0] == Leaf.LENGTH
+    trailer = 10 if held[Segment.FOOTER] else 0
+    return Outside(
+        walk.source.size,
+        held[Segment.SCHEMA],
+        held[Segment.FOOTER] - trailer,
+        held[Segment.START] + held[Segment.END] + trailer,
+        None if walk.is_file else walk.has_end,
+        is_legacy,
+    )
+
+
+def _tensor_roles(count: int) -> tuple[str, ...]:
+    """Names for the buffers of a tensor: the values, then what its index has."""
+    index = {0: (), 1: ("indices",), 2: ("index pointers", "indices")}.get(count - 1)
+    if index is None:
+        pointers = (count - 2) // 2
+        index = (*["index pointers"] * pointers, *["indices"] * (count - 1 - pointers))
+    return ("values", *index)[:count]
+
+
+def _role_bytes(parts: tuple[Part, ...], plans: list[Plan]) -> dict[tuple[int, str], int]:
+    """The buffers of record batches added up, slot by slot; data buffers behind views count as data."""
+    sums = [np.zeros(len(plan.slots), np.int64) for plan in plans]
+    beside = [np.zeros(len(plan.slots), np.int64) for plan in plans]
+    for part in parts:
+        if part.kind is not Segment.RECORD_BATCH or part.plan < 0 or not part.is_listed or part.lengths is None:
+            continue
+        plan = plans[part.plan]
+        if plan.is_variadic and part.span is not None:
+            slots = plan.slots_of(part.span.header.variadic_counts())
+            declared = slots >= 0
+            sums[part.plan] += part.lengths[declared]
+            np.add.at(beside[part.plan], ~slots[~declared], part.lengths[~declared])
+        else:
+            sums[part.plan] += part.lengths
+    out: dict[tuple[int, str], int] = {}
+    for plan, own, extra in zip(plans, sums, beside, strict=True):
+        if plan.dictionary_id is None:
+            for slot, size, more in zip(plan.slots, own.tolist(), extra.tolist(), strict=True):
+                column = plan.fields[slot.field].column
+                for role, held in ((slot.role, size), ("data", more)):
+                    out[column, role] = out.get((column, role), 0) + held
+    return out

@@ -1,0 +1,265 @@
+"""An anatomy as compact data for the page: typed arrays end to end behind a JSON header, compressed, and as many of the
+file's own bytes as the page has room for.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import zlib
+from base64 import b64encode
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bowstring.errors import MissingExtraError
+from bowstring.inspection.anatomy.glossary import as_data
+from bowstring.inspection.anatomy.model import Anatomy, Leaf, Leaves, Part, Plan, Segment
+from bowstring.inspection.text import printable
+from bowstring.io.byte_ranges import Span
+from bowstring.io.range_source import ROUND_BYTES, RangeSource
+from bowstring.io.sources import RandomAccess
+from bowstring.ipc.record_batch.compression import beginning
+from bowstring.memory.threads import in_groups
+
+_ALIGNMENT = 8
+_NAME_CHARACTERS = 120
+_TYPE_CHARACTERS = 200
+_MESSAGE_CHARACTERS = 600
+_MOST_FIELDS = 50_000
+_MOST_SHARED = 200
+_MOST_OPENED = 2000
+_OPENED_FROM_BYTES = (1 << 20) + 1024
+_GAP_BYTES = 1 << 13
+_SEGMENTS = {kind: number for number, kind in enumerate(Segment)}
+_LISTED, _DELTA, _LEGACY, _WITH_METADATA = 1, 2, 4, 8
+
+
+@dataclass(frozen=True, slots=True)
+class PageLimits:
+    """How much a page carries.
+
+    - `max_leaves`: beyond so many, the bodies of further batches are drawn as one piece each
+    - `max_whole_bytes`: a file up to that size is in the page as a whole
+    - `max_sample_bytes`: how many bytes of a larger one, taken from its first batches and its last
+    - `sample_bytes`: how many of each buffer, `header_sample_bytes` of each header
+    """
+
+    max_leaves: int = 1_500_000
+    max_whole_bytes: int = 256 << 10
+    max_sample_bytes: int = 1_250_000
+    sample_bytes: int = 64
+    header_sample_bytes: int = 2048
+
+
+class _Arrays:
+    """Named arrays end to end, each at a multiple of 8 bytes."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, tuple[str, int, int]] = {}
+        self._parts: list[bytes] = []
+        self._at = 0
+
+    def put(self, name: str, values: npt.ArrayLike, dtype: str) -> None:
+        """Add an array; `dtype` is "u1", "i4", "f8" and so on, "u4" turns into "f8" where that is needed."""
+        array = np.asarray(values)
+        if dtype == "u4" and array.size and int(array.max()) > 0xFFFFFFFF:
+            dtype = "f8"
+        raw = array.astype(f"<{dtype}").tobytes()
+        self.places[name] = (dtype, self._at, array.size)
+        self._parts.append(raw + bytes(-len(raw) % _ALIGNMENT))
+        self._at += len(self._parts[-1])
+
+    def joined(self) -> bytes:
+        """All of them."""
+        return b"".join(self._parts)
+
+
+def packed(anatomy: Anatomy, source: RandomAccess, name: str, limits: PageLimits) -> str:
+    """The data of the page in base64: zlib over the length of a JSON header, the header, and the arrays."""
+    arrays = _Arrays()
+    parts, is_detailed = _with_limit(anatomy.parts, limits.max_leaves)
+    shared = _put_parts(arrays, parts, is_detailed, anatomy.plans)
+    ranges = _joined(_ranges(parts, anatomy.total_bytes, limits))
+    _put_bytes(arrays, ranges, source)
+    _put_opened(arrays, parts, ranges, source, limits)
+    inspection = anatomy.inspection
+    header = {
+        "name": name,
+        "format": anatomy.format,
+        "total": anatomy.total_bytes,
+        "big": inspection is not None and inspection.encoding.endianness == "big",
+        "segments": [kind.value for kind in Segment],
+        "plans": [_plan(plan) for plan in anatomy.plans],
+        "columns": [] if inspection is None else [_text(c.name) for c in inspection.columns[:_MOST_FIELDS]],
+        "dictionaries": {} if inspection is None else {str(d.id): list(d.columns) for d in inspection.dictionaries},
+        "damages": [[damage.at, printable(damage.message, _MESSAGE_CHARACTERS)] for damage in anatomy.damages],
+        "shared": shared,
+        "whole": sum(is_detailed) == len(parts),
+        "words": as_data(),
+        "arrays": arrays.places,
+    }
+    text = json.dumps(header, ensure_ascii=True, separators=(",", ":")).encode("ascii")
+    text += b" " * (-(len(text) + 8) % _ALIGNMENT)
+    return b64encode(zlib.compress(len(text).to_bytes(8, "little") + text + arrays.joined(), 6)).decode("ascii")
+
+
+def _text(text: str) -> str:
+    return printable(text, _NAME_CHARACTERS)
+
+
+def _plan(plan: Plan) -> dict[str, Any]:
+    is_small = len(plan.fields) <= _MOST_FIELDS
+    return {
+        "dictionary": None if plan.dictionary_id is None else str(plan.dictionary_id),
+        "fields": [[_text(f.name), f.parent, printable(f.type, _TYPE_CHARACTERS), f.column] for f in plan.fields]
+        if is_small
+        else [],
+        "slots": [[s.field, s.role, s.element, int(s.is_variadic)] for s in plan.slots] if is_small else [],
+    }
+
+
+def _with_limit(parts: tuple[Part, ...], most: int) -> tuple[list[tuple[Part, Leaves]], list[bool]]:
+    """The parts with the leaves that the page shows, and of each whether these are all."""
+    out, is_detailed, held = [], [], 0
+    for part in parts:
+        leaves = part.leaves
+        held += len(leaves)
+        fits = held <= most or len(leaves) <= 5
+        if not fits:
+            first = int(np.argmax(leaves.kinds == Leaf.BUFFER)) if (leaves.kinds == Leaf.BUFFER).any() else len(leaves)
+            head = Leaves(leaves.lengths_bytes[:first], leaves.kinds[:first], leaves.buffers[:first])
+            leaves = head.then(Leaves.of((int(leaves.lengths_bytes[first:].sum()), Leaf.BODY)))
+        out.append((part, leaves))
+        is_detailed.append(fits)
+    return out, is_detailed
+
+
+def _put_parts(
+    arrays: _Arrays, parts: list[tuple[Part, Leaves]], is_detailed: list[bool], plans: tuple[Plan, ...]
+) -> dict[str, list[list[int]]]:
+    """Put what is known of the parts; gives the places of buffers where some of a message share bytes."""
+    nodes, variadic = [], []
+    shared: dict[str, list[list[int]]] = {}
+    rows = {name: np.full(len(parts), -1, np.int64) for name in ("number", "plan", "rows", "codec", "body", "claimed")}
+    rows |= {name: np.zeros(len(parts), np.int64) for name in ("flags", "leaves", "buffers", "nodes", "kind")}
+    dictionary = [""] * len(parts)
+    for at, (part, leaves) in enumerate(parts):
+        rows["kind"][at], rows["number"][at] = _SEGMENTS[part.kind], part.number
+        rows["leaves"][at] = len(leaves)
+        rows["flags"][at] = _LISTED * part.is_listed
+        span = part.span
+        if is_detailed[at]:
+            rows["plan"][at] = part.plan if part.plan < 0 or len(plans[part.plan].fields) <= _MOST_FIELDS else -1
+            rows["buffers"][at] = 0 if part.lengths is None else len(part.lengths)
+            if part.lengths is not None and part.offsets is not None and len(shared) < _MOST_SHARED:
+                own = int(leaves.lengths_bytes[leaves.kinds == Leaf.BUFFER].sum())
+                if own != int(part.lengths.clip(0).sum()):
+                    shared[str(at)] = [[int(a), int(b)] for a, b in zip(part.offsets, part.lengths, strict=True)][:1000]
+        if span is None:
+            continue
+        shape = span.header.shape
+        rows["rows"][at], rows["body"][at] = span.header.length, span.body_at
+        rows["claimed"][at] = span.header.body_bytes
+        rows["codec"][at] = ("lz4", "zstd").index(shape.compression) if shape.compression else -1
+        rows["flags"][at] |= _DELTA * shape.is_delta | _LEGACY * span.is_legacy | _WITH_METADATA * bool(shape.pairs)
+        dictionary[at] = str(shape.dictionary_id) if part.kind is Segment.DICTIONARY_BATCH else ""
+        if rows["plan"][at] >= 0:
+            held = span.header.nodes()
+            rows["nodes"][at] = len(held)
+            nodes.append(np.stack([held["length"], held["null_count"]], axis=1).astype(np.int64))
+            if plans[part.plan].is_variadic:
+                variadic.append(np.array(span.header.variadic_counts(), np.int64))
+    for name, values in rows.items():
+        arrays.put(f"part_{name}", values, "u1" if name in ("kind", "flags") else "f8" if name != "leaves" else "u4")
+    arrays.put("part_dictionary", [int(key) if key else -1 for key in dictionary], "f8")
+    every = [leaves for _, leaves in parts]
+    arrays.put("leaf_length", np.concatenate([e.lengths_bytes for e in every]), "u4")
+    arrays.put("leaf_kind", np.concatenate([e.kinds for e in every]), "u1")
+    arrays.put("leaf_buffer", np.concatenate([e.buffers for e in every]), "i4")
+    arrays.put("nodes", np.concatenate([np.zeros((0, 2), np.int64), *nodes]).ravel().clip(-1), "f8")
+    arrays.put("variadic", np.concatenate([np.zeros(0, np.int64), *variadic]), "i4")
+    return shared
+
+
+# The file's own bytes
+
+
+def _ranges(parts: list[tuple[Part, Leaves]], total_bytes: int, limits: PageLimits) -> Iterator[tuple[int, int]]:
+    """Start and stop of what the page carries of the file, not in order."""
+    if total_bytes <= limits.max_whole_bytes:
+        yield 0, total_bytes
+        return
+    batches = [(part, leaves) for part, leaves in parts if part.lengths is not None]
+    others = [(part, leaves) for part, leaves in parts if part.lengths is None]
+    left = limits.max_sample_bytes
+    for part, leaves in [*others, *batches[:3], *batches[-1:], *batches[3:-1]]:
+        is_small = (leaves.kinds == Leaf.BUFFER) | (leaves.kinds == Leaf.PADDING)
+        most = np.where(is_small, limits.sample_bytes, limits.header_sample_bytes)
+        sizes = np.minimum(leaves.lengths_bytes, most)
+        left -= int(sizes.sum())
+        if left < 0:
+            return
+        starts = part.start + np.cumsum(leaves.lengths_bytes) - leaves.lengths_bytes
+        yield from zip(starts.tolist(), (starts + sizes).tolist(), strict=True)
+
+
+def _joined(ranges: Iterable[tuple[int, int]]) -> list[list[int]]:
+    joined: list[list[int]] = []
+    for start, stop in sorted(ranges):
+        if joined and start <= joined[-1][1]:
+            joined[-1][1] = max(joined[-1][1], stop)
+        elif stop > start:
+            joined.append([start, stop])
+    return joined
+
+
+def _put_bytes(arrays: _Arrays, joined: list[list[int]], source: RandomAccess) -> None:
+    arrays.put("range_start", [start for start, _ in joined], "f8")
+    arrays.put("range_length", [stop - start for start, stop in joined], "u4")
+    spans = [(start, stop - start) for start, stop in joined]
+    found = source.fetch(spans, _GAP_BYTES)
+    held = b"".join(found.read(*span) for span in spans)
+    arrays.put("bytes", np.frombuffer(held, np.uint8), "u1")
+
+
+def _put_opened(
+    arrays: _Arrays,
+    parts: list[tuple[Part, Leaves]],
+    ranges: list[list[int]],
+    source: RandomAccess,
+    limits: PageLimits,
+) -> None:
+    """Put what comes out of compressed buffers, the first bytes of each whose bytes are on the page."""
+    starts = np.array([start for start, _ in ranges], np.int64)
+    wanted: list[tuple[int, str, Span]] = []
+    first, left = 0, ROUND_BYTES if isinstance(source, RangeSource) else sys.maxsize
+    for part, leaves in parts:
+        codec = None if part.span is None else part.span.header.shape.compression
+        if codec is not None and len(wanted) < _MOST_OPENED and left > 0:
+            places = part.start + np.cumsum(leaves.lengths_bytes) - leaves.lengths_bytes
+            for leaf in np.flatnonzero(leaves.kinds == Leaf.BUFFER).tolist():
+                at, size = int(places[leaf]), int(leaves.lengths_bytes[leaf])
+                around = int(np.searchsorted(starts, at, "right")) - 1
+                if around < 0 or at >= ranges[around][1] or len(wanted) >= _MOST_OPENED or left <= 0:
+                    continue
+                wanted.append((first + leaf, codec, (at, min(size, _OPENED_FROM_BYTES))))
+                left -= wanted[-1][2][1]
+        first += len(leaves)
+    numbers, held = [], []
+    for group in in_groups(wanted, [size for _, _, (_, size) in wanted], ROUND_BYTES):
+        found = source.fetch([span for _, _, span in group], _GAP_BYTES)
+        for number, codec, span in group:
+            try:
+                opened = beginning(codec, found.read(*span), limits.sample_bytes)
+            except MissingExtraError:
+                opened = b""
+            if opened:
+                numbers.append(number)
+                held.append(opened)
+    arrays.put("opened_leaf", numbers, "u4")
+    arrays.put("opened_length", [len(some) for some in held], "u4")
+    arrays.put("opened_bytes", np.frombuffer(b"".join(held), np.uint8), "u1")

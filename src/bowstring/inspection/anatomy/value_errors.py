@@ -1,0 +1,71 @@
+"""Errors in values, as damages with their place: what the structure of a file or a stream does not show."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+
+from bowstring.inspection.anatomy.model import Anatomy, Damage, Part, Segment
+from bowstring.inspection.validation import Fault, Validator
+from bowstring.io.memory_source import MemorySource
+from bowstring.ipc.limits import Limits
+
+_MOST_DAMAGES = 100
+_SUBJECT = re.compile(r"(\w+)\[")
+
+
+def with_value_errors(anatomy: Anatomy, source: MemorySource, limits: Limits) -> Anatomy:
+    """The anatomy with the errors in values among its `damages`, each at a buffer of its column.
+
+    Batches whose structure is damaged are left out, as `damages` has them already.
+    """
+    batches = {part.number: part for part in anatomy.parts if part.kind is Segment.RECORD_BATCH and part.is_listed}
+    damaged = {number for number, part in batches.items() if _is_damaged(part, anatomy.damages)}
+    damages, count = list(anatomy.damages), anatomy.damage_count
+    for fault in Validator(MemorySource(source.memory, source.name), True, limits).faults():
+        if fault.record_batch in damaged or (fault.record_batch is None and not fault.path):
+            continue
+        at = _place(fault, anatomy, batches)
+        if at is None:
+            continue
+        count += 1
+        if len(damages) < _MOST_DAMAGES:
+            damages.append(Damage(at, _message(fault)))
+    return replace(anatomy, damages=tuple(damages), damage_count=count)
+
+
+def _is_damaged(part: Part, damages: tuple[Damage, ...]) -> bool:
+    return part.plan < 0 or any(part.start <= damage.at < part.stop for damage in damages)
+
+
+def _place(fault: Fault, anatomy: Anatomy, batches: dict[int, Part]) -> int | None:
+    """The byte where the buffer begins that an error is about; that of the message if it has none."""
+    if fault.record_batch is None:
+        name = fault.path[0]
+        parts = (part for part in anatomy.parts if part.kind is Segment.DICTIONARY_BATCH and part.span is not None)
+        return next(
+            (p.start for p in parts if p.span and name == f"dictionary {p.span.header.shape.dictionary_id}"), None
+        )
+    part = batches.get(fault.record_batch)
+    if part is None or part.span is None or part.offsets is None or part.lengths is None:
+        return None
+    plan = anatomy.plans[part.plan]
+    slots = plan.slots_of(part.span.header.variadic_counts()) if plan.is_variadic else np.arange(len(part.lengths))
+    subject = _SUBJECT.match(fault.message)
+    best: int | None = None
+    for slot, offset, length in zip(slots.tolist(), part.offsets.tolist(), part.lengths.tolist(), strict=True):
+        described = plan.slots[slot if slot >= 0 else ~slot]
+        if not length or plan.fields[described.field].column != fault.column:
+            continue
+        at = part.span.body_at + int(offset)
+        if subject is not None and described.role == {"values": "data"}.get(subject[1], subject[1]):
+            return at
+        best = at if best is None else best
+    return part.start if best is None else best
+
+
+def _message(fault: Fault) -> str:
+    where = [] if fault.record_batch is None else [f"record batch {fault.record_batch}, column {fault.column_name!r}"]
+    return f"{' → '.join([*where, *fault.path])}: {fault.message}"

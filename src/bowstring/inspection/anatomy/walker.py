@@ -1,0 +1,358 @@
+"""Walking through a file or a stream message by message, whatever is wrong with it («IPC Streaming Format», «IPC File
+Format»): what can be read becomes parts, what can't becomes a damage with its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bowstring.errors import InvalidDataError, TruncatedError, UnsupportedError
+from bowstring.flatbuf.reader import Message, Table
+from bowstring.flatbuf.tables import HEADERS, SPECS
+from bowstring.inspection.anatomy.leaves import flatbuffer_bytes, metadata_leaves
+from bowstring.inspection.anatomy.model import Damage, Leaf, Leaves, Part, Segment
+from bowstring.io.byte_ranges import GAP_BYTES, Span
+from bowstring.io.memory_source import MemorySource
+from bowstring.io.range_source import ROUND_BYTES
+from bowstring.io.sources import RandomAccess
+from bowstring.ipc import message
+from bowstring.ipc.footer import TRAILER
+from bowstring.ipc.format_detection import file_reader
+from bowstring.ipc.limits import Limits
+from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
+from bowstring.ipc.metadata.schema import read_pairs
+from bowstring.ipc.tools.scan import BatchSpan
+
+_MOST_DAMAGES = 100
+_MOST_AT_ONCE = 10_000
+_KINDS = {"RecordBatch": Segment.RECORD_BATCH, "DictionaryBatch": Segment.DICTIONARY_BATCH}
+_LEAF_OF_REST = {
+    Segment.UNREAD: Leaf.UNREAD,
+    Segment.UNCLAIMED: Leaf.UNCLAIMED,
+    Segment.OMITTED: Leaf.OMITTED,
+}
+_TENSORS = {"Tensor": Segment.TENSOR, "SparseTensor": Segment.SPARSE_TENSOR}
+
+
+class Walk:
+    """The parts of a source, and what is wrong with it.
+
+    `schema`, `schema_at`, `version` and `footer_metadata` are those of the footer where it is sound, else of the first
+    schema message. `parts` yields the parts in the order of the bytes; a batch's body is a single leaf.
+    """
+
+    def __init__(self, source: RandomAccess, is_file: bool, limits: Limits, max_parts: int) -> None:
+        self.source = source
+        self.is_file = is_file
+        self.schema: Table | None = None
+        self.schema_at = 0
+        self.version = -1
+        self.footer_metadata: Any = ()
+        self.damages: list[Damage] = []
+        self.damage_count = 0
+        self.is_shortened = False
+        self.has_end = False
+        self._limits = limits
+        self._headers = HeaderReader(limits)
+        self._used: dict[int, tuple[object, int]] = {}
+        self._counts = dict.fromkeys(Segment, 0)
+        self._left = max_parts
+
+    def damaged(self, at: int, error: InvalidDataError | str) -> None:
+        """Take note of a fault."""
+        self.damage_count += 1
+        if len(self.damages) < _MOST_DAMAGES:
+            self.damages.append(Damage(at, str(error).removeprefix(f"{self.source.name}: ")))
+
+    def parts(self) -> Iterator[Part]:
+        """Every part."""
+        source = self.source
+        if not self.is_file:
+            at = yield from self._messages(source.position, source.size)
+            if self.schema is None and not self.damages and not any(self._counts[kind] for kind in _TENSORS.values()):
+                self.damaged(at, TruncatedError(f"{source.name}: the stream ends at byte {at}, before a schema"))
+            yield from self._rest(at, source.size, Segment.UNCLAIMED if self.has_end else Segment.UNREAD)
+            return
+        start = len(message.FILE_START)
+        head = source.read_at(0, min(start, source.size))
+        yield Part(
+            Segment.START,
+            0,
+            Leaves.of((min(len(message.MAGIC), len(head)), Leaf.MAGIC), (len(head) - len(message.MAGIC), Leaf.PADDING)),
+        )
+        try:
+            footer = _Footer(source, self._limits)
+        except InvalidDataError as error:
+            yield from self._without_footer(start, error)
+            return
+        self.schema, self.version, self.footer_metadata = footer.schema, footer.version, footer.pairs
+        self.schema_at = footer.at
+        at = yield from self._listed(footer, start)
+        at = yield from self._gap(at, footer.at)
+        yield Part(Segment.FOOTER, at, footer.leaves)
+
+    # A file
+
+    def _without_footer(self, start: int, error: InvalidDataError) -> Iterator[Part]:
+        source = self.source
+        has_magic = source.read_at(source.size - 6, 6) == message.MAGIC if source.size >= start + 6 else False
+        self.damaged(max(start, source.size - (TRAILER.size if has_magic else 0)), error)
+        at = yield from self._messages(start, source.size)
+        yield from self._rest(at, source.size, Segment.UNREAD)
+
+    def _listed(self, footer: _Footer, at: int) -> Generator[Part, None, int]:
+        """The batches of the footer in the order of their bytes, and what lies between them."""
+        for start, stop, kind, number in self._looked_ahead(footer):
+            where = f"{kind.value} {number}"
+            if start < at or stop > footer.at:
+                before = "before" if start < at else "in"
+                self.damaged(
+                    min(max(start, 0), self.source.size),
+                    f"{where}: the footer puts it at bytes {start} to {stop}, {before} what is there already",
+                )
+                continue
+            if self._is_over():
+                break
+            at = yield from self._gap(at, start)
+            made = self._block(start, footer, kind, number)
+            yield made
+            at = made.stop
+        return at
+
+    def _looked_ahead(self, footer: _Footer) -> Iterator[tuple[int, int, Segment, int]]:
+        """The footer's blocks; of a file that is far away the headers of many are fetched at once."""
+        if isinstance(self.source, MemorySource):
+            yield from footer.blocks
+            return
+        group: list[tuple[int, int, Segment, int]] = []
+        spans: list[Span] = []
+        held_bytes, reach = 0, len(message.FILE_START)
+        for start, stop, kind, number in footer.blocks:
+            head_bytes = footer.head_bytes(kind, number)
+            if held_bytes + head_bytes > ROUND_BYTES or len(group) == _MOST_AT_ONCE:
+                self.source.expect(spans)
+                yield from group
+                group, spans, held_bytes = [], [], 0
+            group.append((start, stop, kind, number))
+            if reach <= start and stop <= footer.at and 0 < head_bytes <= self._limits.max_metadata_bytes:
+                first = reach if start - reach <= GAP_BYTES else start
+                spans.append((first, start + head_bytes - first))
+                held_bytes += spans[-1][1]
+                reach = stop
+        self.source.expect(spans)
+        yield from group
+
+    def _block(self, start: int, footer: _Footer, kind: Segment, number: int) -> Part:
+        name, metadata_bytes = f"{kind.value} {number}", footer.head_bytes(kind, number)
+        body_bytes = int(footer.listed[kind]["bodyLength"][number])
+        whole = metadata_bytes + body_bytes
+        try:
+            if metadata_bytes < message.PREFIX_BYTES:
+                raise InvalidDataError(f"{name}: {metadata_bytes} bytes of metadata are too few for a message")
+            message.metadata_length(metadata_bytes.to_bytes(4, "little"), name, self._limits.max_metadata_bytes)
+            raw = self.source.read_at(start, metadata_bytes)
+            prefix_bytes = _prefix_bytes(raw)
+            length, _ = message.metadata_length(raw[:8], name, self._limits.max_metadata_bytes)
+            if not 0 < length <= metadata_bytes - prefix_bytes:
+                raise InvalidDataError(
+                    f"{name} at byte {start}: expected a metadata length of up to {metadata_bytes - prefix_bytes}, "
+                    f"found {length}"
+                )
+            header = self._headers.read(raw, prefix_bytes, f"{name} at byte {start}")
+            if not isinstance(header, BatchHeader) or _KINDS[header.shape.kind] is not kind:
+                raise InvalidDataError(f"{name} at byte {start}: expected a {kind.value}, found another message")
+        except InvalidDataError as error:
+            self.damaged(start, error)
+            return Part(Segment.UNREAD, start, Leaves.of((whole, Leaf.UNREAD)), number)
+        return self._batch(start, raw, header, body_bytes, number)
+
+    def _gap(self, at: int, stop: int) -> Generator[Part, None, int]:
+        """What lies between messages of the footer: the schema message, the end marker, messages it does not list."""
+        if at < stop:
+            at = yield from self._messages(at, stop, is_listed=False)
+            yield from self._rest(at, stop, Segment.UNCLAIMED)
+        return stop
+
+    # Messages in a row
+
+    def _messages(self, at: int, stop: int, is_listed: bool = True) -> Generator[Part, None, int]:
+        """Message after message as far as they can be read; gives the byte after the last."""
+        must_read = is_listed  # what a footer does not list may be anything
+        while at < stop:
+            if self._is_over():
+                return at
+            name = f"message at byte {at}"
+            prefix = self.source.read_at(at, min(message.PREFIX_BYTES, stop - at))
+            try:
+                if len(prefix) < _prefix_bytes(prefix):
+                    raise TruncatedError(f"{name}: expected {_prefix_bytes(prefix)} bytes, found {len(prefix)}")
+                length, prefix_bytes = message.metadata_length(prefix, name, self._limits.max_metadata_bytes)
+                if length == 0:
+                    if not is_listed and prefix_bytes == message.LEGACY_PREFIX_BYTES and at + prefix_bytes < stop:
+                        return at  # zeros between messages need not be the marker of the legacy form
+                    marker = prefix_bytes - message.LEGACY_PREFIX_BYTES
+                    yield Part(Segment.END, at, Leaves.of((marker, Leaf.CONTINUATION), (4, Leaf.LENGTH)))
+                    self.has_end = True
+                    return at + prefix_bytes
+                if at + prefix_bytes + length > stop:
+                    raise TruncatedError(
+                        f"{name}: expected {length} bytes of metadata, found {stop - at - prefix_bytes}"
+                    )
+                made = self._message(at, self.source.read_at(at, prefix_bytes + length), stop, is_listed)
+            except InvalidDataError as error:
+                if must_read:
+                    self.damaged(at, error)
+                return at
+            if made.stop > stop or (made.kind is Segment.UNREAD and not must_read):
+                return at
+            yield made
+            at = made.stop
+        return at
+
+    def _message(self, at: int, raw: bytes, stop: int, is_listed: bool) -> Part:
+        """One message; raises `InvalidDataError` where its header can't be read."""
+        prefix_bytes, name = _prefix_bytes(raw), f"message at byte {at}"
+        try:
+            header = self._headers.read(raw, prefix_bytes, name)
+        except UnsupportedError as error:
+            tensor = self._tensor(at, raw, stop)
+            if tensor is None:
+                raise error from None
+            return tensor
+        if not isinstance(header, BatchHeader):
+            used = flatbuffer_bytes(raw[prefix_bytes:], "Message", name, self._limits.max_tables)
+            if self.schema is None:
+                self.schema, self.version = header, header.message.root("Message")["version"]
+                self.schema_at = at
+            elif not self.is_file:
+                raise InvalidDataError(f"{name}: a second schema")
+            return Part(Segment.SCHEMA, at, metadata_leaves(raw, prefix_bytes, used))
+        if self.schema is None and is_listed:
+            self.damaged(at, f"{name}: expected a schema first, found a {header.shape.kind}")
+        kind = _KINDS[header.shape.kind]
+        number = self._counts[kind] if is_listed else -1
+        there = min(header.body_bytes, stop - at - len(raw))
+        if there < header.body_bytes:
+            if not is_listed:
+                raise TruncatedError(f"{name}: its body is not there")
+            self.damaged(
+                stop, f"{name}: expected {header.body_bytes} bytes of a body at byte {at + len(raw)}, found {there}"
+            )
+        self._counts[kind] += is_listed
+        return self._batch(at, raw, header, there, number, is_listed)
+
+    def _batch(
+        self, at: int, raw: bytes, header: BatchHeader, body_bytes: int, number: int, is_listed: bool = True
+    ) -> Part:
+        prefix_bytes, kind = _prefix_bytes(raw), _KINDS[header.shape.kind]
+        leaves = metadata_leaves(raw, prefix_bytes, self._flatbuffer_bytes(raw, prefix_bytes, header))
+        span = BatchSpan(
+            header, at + len(raw), body_bytes, len(raw), prefix_bytes == 4, f"{self.source.name}: {kind.value} {number}"
+        )
+        buffers = header.buffers()
+        offsets, lengths = buffers["offset"].astype(np.int64), buffers["length"].astype(np.int64)
+        body = Leaves.of((body_bytes, Leaf.BODY))
+        return Part(kind, at, leaves.then(body), number, span, offsets, lengths, is_listed=is_listed)
+
+    def _flatbuffer_bytes(self, raw: bytes, prefix_bytes: int, header: BatchHeader) -> int:
+        """Headers of one shape differ in nothing but numbers."""
+        shape = header.shape
+        held = self._used.get(id(shape))
+        if held is None or held[0] is not shape:
+            used = flatbuffer_bytes(raw[prefix_bytes:], "Message", "header", self._limits.max_tables)
+            held = self._used[id(shape)] = (shape, used)
+        return held[1]
+
+    def _tensor(self, at: int, raw: bytes, stop: int) -> Part | None:
+        """A tensor, sparse or not; None where the message is none."""
+        prefix_bytes, name = _prefix_bytes(raw), f"message at byte {at}"
+        root = Message(raw[prefix_bytes:], SPECS, name, self._limits.max_tables).root("Message")
+        kind = HEADERS[root["header_type"]] if 0 < root["header_type"] < len(HEADERS) else ""
+        inner = root.union("header", kind) if kind in _TENSORS else None
+        body_bytes = root["bodyLength"]
+        if inner is None or body_bytes < 0:
+            return None
+        there = min(body_bytes, stop - at - len(raw))
+        if there < body_bytes:
+            self.damaged(stop, f"{name}: expected {body_bytes} bytes of a body at byte {at + len(raw)}, found {there}")
+        held = [inner["data"], *_index_buffers(inner)] if kind == "SparseTensor" else [inner["data"]]
+        offsets, lengths = (np.array([0 if b is None else int(b[n]) for b in held], np.int64) for n in (0, 1))
+        used = flatbuffer_bytes(raw[prefix_bytes:], "Message", name, self._limits.max_tables)
+        leaves = metadata_leaves(raw, prefix_bytes, used).then(Leaves.of((there, Leaf.BODY)))
+        segment = _TENSORS[kind]
+        number = self._counts[segment]
+        self._counts[segment] += 1
+        return Part(segment, at, leaves, number, None, offsets, lengths)
+
+    def _rest(self, at: int, stop: int, kind: Segment) -> Iterator[Part]:
+        if at < stop:
+            kind = Segment.OMITTED if self.is_shortened else kind
+            leaf = _LEAF_OF_REST[kind]
+            yield Part(kind, at, Leaves.of((stop - at, leaf)))
+
+    def _is_over(self) -> bool:
+        self._left -= 1
+        self.is_shortened = self._left < 0
+        return self.is_shortened
+
+
+class _Footer:
+    """A file's footer, once it has been found sound."""
+
+    def __init__(self, source: RandomAccess, limits: Limits) -> None:
+        self.reader = file_reader(source, None, limits)
+        self.at, root = self.reader.footer_at, self.reader.footer
+        raw, where = root.message.data, root.message.where
+        schema = root["schema"]
+        if schema is None:
+            raise InvalidDataError(f"{where}: there is no schema")
+        self.schema: Table = schema
+        self.version: int = root["version"]
+        self.pairs = read_pairs(root)
+        self.listed = {
+            Segment.DICTIONARY_BATCH: self.reader.dictionary_blocks,
+            Segment.RECORD_BATCH: self.reader.blocks,
+        }
+        used = flatbuffer_bytes(raw, "Footer", where, limits.max_tables)
+        self.leaves = Leaves.of(
+            (used, Leaf.METADATA), (len(raw) - used, Leaf.PADDING), (4, Leaf.FOOTER_LENGTH), (6, Leaf.MAGIC)
+        )
+
+    def head_bytes(self, kind: Segment, number: int) -> int:
+        """How long the footer says that a message is up to its body."""
+        return int(self.listed[kind]["metaDataLength"][number])
+
+    @property
+    def blocks(self) -> Iterator[tuple[int, int, Segment, int]]:
+        """Start and stop of each block, its kind and its number, by start."""
+        kinds = list(self.listed.items())
+        rows: list[npt.NDArray[np.int64]] = []
+        for which, (_, blocks) in enumerate(kinds):
+            starts, numbers = blocks["offset"].astype(np.int64), np.arange(len(blocks))
+            sizes = blocks["metaDataLength"].astype(np.int64).clip(0) + blocks["bodyLength"].clip(0, 1 << 61)
+            starts = starts.clip(-1, 1 << 61)
+            rows.append(np.stack([starts, starts + sizes, np.full(len(blocks), which), numbers], axis=1))
+        table = np.concatenate(rows)
+        for start, stop, which, number in table[np.argsort(table[:, 0], kind="stable")].tolist():
+            yield start, stop, kinds[which][0], number
+
+
+def _prefix_bytes(start: bytes) -> int:
+    is_current = start[:4] == message.CONTINUATION
+    return message.PREFIX_BYTES if is_current else message.LEGACY_PREFIX_BYTES
+
+
+def _index_buffers(sparse: Table) -> list[Any]:
+    """The buffers of a sparse tensor's index («SparseTensor»), in the order of its table."""
+    number, names = sparse["sparseIndex_type"], ("", "SparseTensorIndexCOO", "SparseMatrixIndexCSX")
+    if number == len(names):
+        index = sparse.union("sparseIndex", "SparseTensorIndexCSF")
+        return [] if index is None else [*index["indptrBuffers"], *index["indicesBuffers"]]
+    index = sparse.union("sparseIndex", names[number]) if 0 < number < len(names) else None
+    if index is None:
+        return []
+    return [index["indicesBuffer"]] if number == 1 else [index["indptrBuffer"], index["indicesBuffer"]]

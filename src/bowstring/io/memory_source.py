@@ -1,0 +1,140 @@
+"""Sources that are memory: bytes, and files that are mapped."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+from bowstring.errors import TruncatedError
+from bowstring.io.byte_ranges import Pieces, Span, merged
+from bowstring.io.os_errors import fault
+from bowstring.memory.buffer import Buffer, Memory
+
+_COPY_UP_TO = 1 << 13
+_HEAD = 512
+
+
+class MemorySource:
+    """A source that is memory: bytes or a mapped file. Both random access and reading in order; buffers are not copied.
+
+    With a `descriptor` of the file behind the mapping small pieces are read through it: cheaper than a page fault. The
+    source owns it.
+    """
+
+    __slots__ = ("_descriptor", "_view", "memory", "name", "position", "size")
+
+    def __init__(self, memory: Memory, name: str, descriptor: int = -1) -> None:
+        self.memory = memory
+        self.name = name
+        self.size = memory.size
+        self.position = 0
+        self._descriptor = descriptor
+        self._view: memoryview | None = memory.bytes.data
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed; the memory can be read for as long as somebody holds it."""
+        return self._view is None
+
+    @property
+    def descriptor(self) -> int:
+        """The descriptor of the file behind the memory, -1 for none."""
+        return self._descriptor
+
+    def read_at(self, offset: int, size_bytes: int) -> bytes:
+        """The bytes from byte `offset` on; the caller has checked that they are there."""
+        descriptor = self._descriptor
+        if descriptor >= 0:
+            held = self._pread(descriptor, offset, size_bytes)
+            if held is not None:
+                return held
+        return bytes(self.memory.bytes[offset : offset + size_bytes].data)
+
+    def _pread(self, descriptor: int, offset: int, size_bytes: int) -> bytes | None:
+        """The bytes, read through the descriptor; None where another thread closes it, as it may lead elsewhere now."""
+        try:
+            held = os.pread(descriptor, size_bytes, offset)
+            now_bytes = self.size if len(held) == size_bytes else os.fstat(descriptor).st_size
+        except OSError as error:
+            if self._descriptor < 0:
+                return None
+            raise fault(error, self.name) from None
+        if self._descriptor < 0:
+            return None
+        if len(held) == size_bytes:
+            return held
+        if now_bytes < offset + size_bytes:  # to touch the mapping there would end the process
+            raise TruncatedError(
+                f"{self.name}: expected {size_bytes} bytes at byte {offset}, found a file that was cut to {now_bytes} "
+                f"bytes after it had been opened"
+            )
+        return None
+
+    def peek(self, offset: int, size_bytes: int) -> bytes | memoryview | FarBytes:
+        """The bytes from byte `offset` on, read in part if they are many; the caller has checked the bounds."""
+        if size_bytes <= _COPY_UP_TO:
+            return self.read_at(offset, size_bytes)
+        if self._descriptor >= 0:
+            return FarBytes(self, offset, size_bytes)
+        view = self.memory.bytes.data if self._view is None else self._view
+        return view[offset : offset + size_bytes]
+
+    def fetch(self, spans: Sequence[Span], gap_bytes: int = 0) -> Pieces:  # noqa: ARG002 -- a request costs nothing here
+        """The bytes of all spans, copied; the caller has checked that they are there."""
+        return Pieces((start, Buffer.of(self.read_at(start, size))) for start, size in merged(spans, 0))
+
+    def expect(self, spans: Sequence[Span]) -> None:
+        """All is here already."""
+
+    def search(self, pattern: re.Pattern[bytes], start: int) -> int:
+        """Where a pattern is found from byte `start` on; the size where it is not."""
+        found = pattern.search(self.memory.bytes.data, start)
+        return self.size if found is None else found.start()
+
+    def read(self, size_bytes: int) -> bytes:
+        """The next bytes; fewer only at the end."""
+        size_bytes = min(size_bytes, self.size - self.position)
+        held = self.read_at(self.position, size_bytes)
+        self.position += size_bytes
+        return held
+
+    def read_buffer(self, size_bytes: int) -> Buffer:
+        """The next bytes, not copied; fewer only at the end."""
+        size_bytes = min(size_bytes, self.size - self.position)
+        self.position += size_bytes
+        return Buffer(self.memory, self.position - size_bytes, size_bytes)
+
+    def close(self) -> None:
+        """Close the descriptor; the mapping goes with its last holder."""
+        descriptor, self._descriptor, self._view = self._descriptor, -1, None
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        if getattr(self, "_descriptor", -1) >= 0:
+            self.close()
+
+
+class FarBytes:
+    """The bytes of a large header in a file, of which mostly a few are wanted: read in pieces.
+
+    Slicing gives bytes.
+    """
+
+    __slots__ = ("_head", "_offset", "_size", "_source")
+
+    def __init__(self, source: MemorySource, offset: int, size_bytes: int) -> None:
+        self._source = source
+        self._offset = offset
+        self._size = size_bytes
+        self._head = source.read_at(offset, min(size_bytes, _HEAD))
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, key: slice) -> bytes:
+        start, stop, _ = key.indices(self._size)
+        if stop > len(self._head):
+            return self._source.read_at(self._offset + start, max(stop - start, 0))
+        return self._head[start:stop]

@@ -1,0 +1,67 @@
+"""Schemas as they are written («Schema message»): compiled once for all files that one schema object goes into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bowstring.datatypes.field import Schema
+from bowstring.flatbuf.tables import SPECS
+from bowstring.flatbuf.writer import Finished, finish
+from bowstring.ipc.dictionaries.writer import may_share
+from bowstring.ipc.metadata.header import SCHEMA
+from bowstring.ipc.metadata.schema import BIG, WireSchema, write_schema
+from bowstring.ipc.options import CURRENT, WireForm
+from bowstring.ipc.record_batch.passthrough import RelayPlan
+from bowstring.layouts.base import Layout
+from bowstring.layouts.registry import layout_of
+
+_MAX_KEPT = 8
+DICTIONARY_REPLACEMENT, COMPRESSED_BODY = 1, 2
+"""Members of the enumeration Feature."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WrittenSchema:
+    """What an encoder needs of a schema: its flatbuffer table, the dictionary ids given out, the fields' layouts, and
+    whether fields could share a dictionary.
+    """
+
+    schema: Schema
+    table: Finished
+    wire: WireSchema
+    layouts: list[Layout]
+    relay: RelayPlan | None
+    may_share: bool
+
+
+_kept: dict[tuple[object, ...], WrittenSchema] = {}
+
+
+def written_schema(schema: Schema, form: WireForm = CURRENT, ids: tuple[int, ...] | None = None) -> WrittenSchema:
+    """The schema, compiled; kept for the same object, as many files are often written with one. `ids` are those of its
+    dictionaries, as `write_schema` takes them.
+
+    Raises `UnsupportedTypeError` naming the column path for a type that the format has no words for.
+    """
+    said = _said_of_bodies(form)
+    key = (id(schema), ids, *said)
+    made = _kept.get(key)  # kept with its schema, so that the id belongs to no other object
+    if made is None or made.schema is not schema:
+        record, wire = write_schema(schema, ids)
+        record |= said
+        layouts = [layout_of(field.type) for field in schema.fields]
+        table, plan = finish(SPECS, SCHEMA, record), RelayPlan.of(layouts)
+        made = WrittenSchema(schema, table, wire, layouts, plan, may_share(wire))
+        if len(_kept) >= _MAX_KEPT:
+            _kept.clear()
+        _kept[key] = made
+    return made
+
+
+def _said_of_bodies(form: WireForm) -> dict[str, Any]:
+    """What a `Schema` table says of bodies: their byte order, and that readers have to decompress."""
+    said: dict[str, Any] = {"endianness": BIG} if form.is_big_endian else {}
+    return said | ({"features": np.array([COMPRESSED_BODY], np.int64)} if form.compression else {})

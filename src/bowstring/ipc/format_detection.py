@@ -1,0 +1,159 @@
+"""Opening what may be a file or a stream («IPC Streaming Format», «IPC File Format»): told apart by the first bytes."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from typing import Any, overload
+
+from bowstring.errors import FormatMismatchError, LimitError, NoDataError, TruncatedError
+from bowstring.io import fsspec_store
+from bowstring.io.memory_source import MemorySource
+from bowstring.io.range_source import RangeSource
+from bowstring.io.sources import by_ranges, in_order, mapped_descriptor
+from bowstring.io.stream_source import PulledSource, Replayed
+from bowstring.ipc import message
+from bowstring.ipc.file import FileReader
+from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.range_reader import RangedReader
+from bowstring.ipc.stream import StreamReader
+from bowstring.memory.buffer import Memory
+
+MAX_PIPED_BYTES = 1 << 30
+_AT_ONCE = 1 << 20
+_HEAD_BYTES = 16
+
+
+def in_sequence(source: Any) -> MemorySource | PulledSource:
+    """A source to be read from where it stands; what is a regular file is mapped."""
+    source = getattr(source, "buffer", source) if hasattr(source, "encoding") else source
+    if isinstance(source, int) or (hasattr(source, "fileno") and hasattr(source, "read")):
+        try:
+            descriptor = source if isinstance(source, int) else source.fileno()
+            is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        except (OSError, ValueError):
+            is_regular = False
+        if is_regular:
+            name = getattr(source, "name", None)
+            label = name if isinstance(name, str) else f"descriptor {descriptor}"
+            mapped = mapped_descriptor(os.dup(descriptor), "standard input" if label == "<stdin>" else label)
+            mapped.position = os.lseek(descriptor, 0, os.SEEK_CUR) if isinstance(source, int) else source.tell()
+            return mapped
+    return in_order(source)
+
+
+def near_or_far(source: Any) -> MemorySource | PulledSource | RangeSource:
+    """A source as of `in_sequence`; but a URL, and what `fsspec.open` gives, to be read by ranges."""
+    return by_ranges(source) if fsspec_store.place_of(source) else in_sequence(source)
+
+
+@overload
+def recognised(source: RangeSource, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[bool, RangeSource]: ...
+@overload
+def recognised(
+    source: MemorySource | PulledSource, max_piped_bytes: int = MAX_PIPED_BYTES
+) -> tuple[bool, MemorySource | PulledSource | Replayed]: ...
+@overload
+def recognised(
+    source: MemorySource | PulledSource | RangeSource, max_piped_bytes: int = MAX_PIPED_BYTES
+) -> tuple[bool, MemorySource | PulledSource | RangeSource | Replayed]: ...
+def recognised(
+    source: MemorySource | PulledSource | RangeSource, max_piped_bytes: int = MAX_PIPED_BYTES
+) -> tuple[bool, MemorySource | PulledSource | RangeSource | Replayed]:
+    """Whether a source is a file, by its first bytes, and what to read it from: of a file all of its bytes, or ranges.
+
+    Raises `FormatMismatchError` for anything but Arrow, `LimitError` for a file that can't be rewound and is larger
+    than `max_piped_bytes`.
+    """
+    if isinstance(source, MemorySource | RangeSource):
+        head = source.read_at(source.position, max(0, min(_HEAD_BYTES, source.size - source.position)))
+    else:
+        head = source.read(_HEAD_BYTES)
+    if message.is_file(head):
+        return True, kept_whole(source, max_piped_bytes, head) if isinstance(source, PulledSource) else source
+    check_format(source.name, head)
+    return False, Replayed(head, source) if isinstance(source, PulledSource) else source
+
+
+def open_any(
+    source: Any,
+    columns: Sequence[str | int] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    max_piped_bytes: int = MAX_PIPED_BYTES,
+) -> FileReader | StreamReader:
+    """Open an Arrow file or stream, told apart by its first bytes; sources and errors as of `bowstring.inspect`, and
+    URLs, which are read by ranges.
+    """
+    opened = near_or_far(source)
+    try:
+        is_file, ready = recognised(opened, max_piped_bytes)
+        if not is_file:
+            return StreamReader(ready, columns, limits)
+        if isinstance(opened, PulledSource):
+            opened.close()  # all of it is here
+        return file_reader(ready, columns, limits)
+    except BaseException:
+        opened.close()
+        raise
+
+
+def file_reader(source: Any, columns: Sequence[str | int] | None = None, limits: Limits = DEFAULT_LIMITS) -> FileReader:
+    """A reader of a source that was recognised as a file."""
+    if isinstance(source, RangeSource):
+        return RangedReader(source, columns, limits)
+    assert isinstance(source, MemorySource)
+    return FileReader(source, columns, limits)
+
+
+def check_format(name: str, head: bytes) -> None:
+    """Raise `FormatMismatchError` unless the first 16 bytes may begin an Arrow file or stream, `TruncatedError` if they
+    are too few to decide, `NoDataError` if there are none.
+    """
+    if not (message.is_file(head) or message.looks_like_stream(head) or _may_begin_a_stream(head)):
+        raise _no_arrow(name, head)
+
+
+def _may_begin_a_stream(head: bytes) -> bool:
+    """Whether the bytes are a stream that is cut off at once, or only an end marker."""
+    return bool(head) and (message.CONTINUATION.startswith(head) or head == bytes(4))
+
+
+def _no_arrow(name: str, head: bytes) -> FormatMismatchError | TruncatedError:
+    wanted = "an Arrow file or stream"
+    if not head:
+        return NoDataError(f"{name}: expected {wanted}, but it is empty")
+    if message.MAGIC.startswith(head):
+        return TruncatedError(f"{name}: expected {wanted}, found only {len(head)} bytes")
+    is_text = (
+        head.isascii() and head.decode("ascii").replace("\n", " ").replace("\r", " ").replace("\t", " ").isprintable()
+    )
+    found = message.foreign(head) or (
+        ("text, perhaps JSON" if head.lstrip()[:1] in (b"{", b"[") else "text, perhaps CSV")
+        if is_text
+        else "other bytes"
+    )
+    return FormatMismatchError(f"{name}: expected {wanted}, found {found} (it begins with {head[:8]!r})")
+
+
+def whole_file(source: PulledSource, max_bytes: int) -> MemorySource:
+    """A file that comes through a pipe, as `kept_whole`; of what is no file only the beginning."""
+    head = source.read(_HEAD_BYTES)
+    return kept_whole(source, max_bytes, head) if message.is_file(head) else MemorySource(Memory(head), source.name)
+
+
+def kept_whole(source: PulledSource | Replayed, max_bytes: int, head: bytes = b"") -> MemorySource:
+    """All that still comes through a pipe, behind `head`, kept in memory: to be read in any order.
+
+    Raises `LimitError` for more than `max_bytes`.
+    """
+    held = bytearray(head)
+    while part := source.read(min(_AT_ONCE, max_bytes + 1 - len(held))):
+        held += part
+        if len(held) > max_bytes:
+            raise LimitError(
+                f"{source.name}: what comes through a pipe, or from a store, has to be kept in memory here, and this "
+                f"is larger than the limit of {max_bytes} bytes: give the path of a file on this machine, or raise "
+                "max_piped_bytes (--max-piped-bytes)"
+            )
+    return MemorySource(Memory(held), source.name)

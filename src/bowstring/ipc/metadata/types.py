@@ -1,0 +1,191 @@
+"""Data types and the tables that say them («Schema message»; the union Type): one place for both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias, get_args
+
+from bowstring.datatypes import types
+from bowstring.datatypes.field import Field
+from bowstring.datatypes.types import DataType
+from bowstring.errors import InvalidDataError
+from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.tables import TYPES
+from bowstring.flatbuf.writer import Built, Record
+
+_INTERVALS = get_args(types.IntervalUnit)
+_FLOAT_BITS = (16, 32, 64)
+_UNION_MODES = ("sparse", "dense")
+_DATE_UNITS = ("day", "ms")
+
+_Children: TypeAlias = Sequence[Field]
+_Read: TypeAlias = Callable[[Table], DataType]
+_ReadNested: TypeAlias = Callable[[Table, _Children], DataType]
+_Write: TypeAlias = Callable[[Any], Record]
+
+_PLAIN: dict[str, type[DataType]] = {
+    "Null": types.Null,
+    "Bool": types.Bool,
+    "Binary": types.Binary,
+    "LargeBinary": types.LargeBinary,
+    "BinaryView": types.BinaryView,
+    "Utf8": types.Utf8,
+    "LargeUtf8": types.LargeUtf8,
+    "Utf8View": types.Utf8View,
+}
+"""Types without parameters."""
+
+_LISTS: dict[str, type[types.ListLike]] = {
+    "List": types.List,
+    "LargeList": types.LargeList,
+    "ListView": types.ListView,
+    "LargeListView": types.LargeListView,
+}
+"""Types of one child and nothing else."""
+
+
+def _pick(what: str, names: Sequence[Any], number: int) -> Any:
+    if not 0 <= number < len(names):
+        raise InvalidDataError(f"{what} {number} is none of the {len(names)} that there are")
+    return names[number]
+
+
+def _unit(table: Table) -> types.TimeUnit:
+    unit: types.TimeUnit = _pick("time unit", types.TIME_UNITS, table["unit"])
+    return unit
+
+
+def read_int(table: Table) -> types.Int:
+    """The integer type of an `Int` table."""
+    return types.Int(table["bitWidth"], table["is_signed"])
+
+
+def write_int(type: types.Int) -> Record:
+    """The record of an `Int` table."""
+    return {"bitWidth": type.bit_width, "is_signed": type.is_signed}
+
+
+def _read_time(table: Table) -> types.Time:
+    made = types.Time(_unit(table))
+    if table["bitWidth"] != made.bit_width:
+        raise InvalidDataError(f"a {made} has {made.bit_width} bits, not {table['bitWidth']}")
+    return made
+
+
+_Row: TypeAlias = tuple[DataType, _Read, _Write]
+
+
+def _one_of(example: DataType, key: str, what: str, names: Sequence[Any], attribute: str = "unit") -> _Row:
+    """The row of a type whose one parameter, a number in the table, stands for one of these names."""
+    make: Any = type(example)
+    return (
+        example,
+        lambda table: make(_pick(what, names, table[key])),
+        lambda t: {key: names.index(getattr(t, attribute))},
+    )
+
+
+_PARAMETERS: dict[str, _Row] = {
+    "Int": (types.Int(8), read_int, write_int),
+    "FloatingPoint": _one_of(types.FloatingPoint(16), "precision", "precision", _FLOAT_BITS, "bit_width"),
+    "Decimal": (
+        types.Decimal(1, 0),
+        lambda table: types.Decimal(table["precision"], table["scale"], table["bitWidth"]),
+        lambda t: {"precision": t.precision, "scale": t.scale, "bitWidth": t.bit_width},
+    ),
+    "Date": _one_of(types.Date("day"), "unit", "date unit", _DATE_UNITS),
+    "Time": (
+        types.Time("s"),
+        _read_time,
+        lambda t: {"unit": types.TIME_UNITS.index(t.unit), "bitWidth": t.bit_width},
+    ),
+    "Timestamp": (
+        types.Timestamp("s"),
+        lambda table: types.Timestamp(_unit(table), table["timezone"] or None),
+        lambda t: {"unit": types.TIME_UNITS.index(t.unit), "timezone": t.timezone},
+    ),
+    "Interval": _one_of(types.Interval("year_month"), "unit", "interval unit", _INTERVALS),
+    "Duration": _one_of(types.Duration("s"), "unit", "time unit", types.TIME_UNITS),
+    "FixedSizeBinary": (
+        types.FixedSizeBinary(1),
+        lambda table: types.FixedSizeBinary(table["byteWidth"]),
+        lambda t: {"byteWidth": t.byte_width},
+    ),
+}
+"""Types with parameters and without children: one of them, and both ways."""
+
+
+def _read_union(table: Table, children: _Children) -> types.Union:
+    ids = table["typeIds"].tolist() if table.span("typeIds")[0] else range(len(children))
+    return types.Union(_pick("union mode", _UNION_MODES, table["mode"]), tuple(children), tuple(ids))
+
+
+def _read_fixed_size_list(table: Table, children: _Children) -> DataType:
+    (child,) = _exactly(children, 1)
+    return types.FixedSizeList(child, table["listSize"])
+
+
+def _read_map(table: Table, children: _Children) -> DataType:
+    (child,) = _exactly(children, 1)
+    return types.Map(child, table["keysSorted"])
+
+
+def _read_run_ends(_table: Table, children: _Children) -> DataType:
+    run_ends, values = _exactly(children, 2)
+    return types.RunEndEncoded(run_ends, values)
+
+
+_NESTED: dict[str, tuple[type[DataType], _ReadNested, _Write]] = {
+    "Struct_": (types.Struct, lambda _table, children: types.Struct(tuple(children)), lambda _: {}),
+    "Union": (
+        types.Union,
+        _read_union,
+        lambda t: {"mode": _UNION_MODES.index(t.mode), "typeIds": list(t.type_ids)},
+    ),
+    "FixedSizeList": (types.FixedSizeList, _read_fixed_size_list, lambda t: {"listSize": t.list_size}),
+    "Map": (types.Map, _read_map, lambda t: {"keysSorted": t.keys_sorted}),
+    "RunEndEncoded": (types.RunEndEncoded, _read_run_ends, lambda _: {}),
+}
+"""Types with children and more: the class, and both ways."""
+
+_NAMES: dict[type[DataType], tuple[str, _Write]] = {
+    **{made: (name, lambda _: {}) for name, made in (*_PLAIN.items(), *_LISTS.items())},
+    **{type(example): (name, write) for name, (example, _, write) in _PARAMETERS.items()},
+    **{made: (name, write) for name, (made, _, write) in _NESTED.items()},
+}
+
+
+def _exactly(children: _Children, wanted: int) -> _Children:
+    if len(children) != wanted:
+        raise InvalidDataError(f"expected {wanted} children, found {len(children)}")
+    return children
+
+
+def read_type(field: Table, children: Sequence[Field]) -> DataType:
+    """The type that a `Field` table names, over its children.
+
+    Raises `InvalidDataError` for a type that is unknown or malformed; parameters out of range are the types' own
+    `UsageError`.
+    """
+    name: str = _pick("type", TYPES, field["type_type"])
+    table = field.union("type", name) if name != TYPES[0] else None
+    if table is None:
+        raise InvalidDataError(f"{field.message.where}: a field without a type")
+    if name in _LISTS:
+        return _LISTS[name](*_exactly(children, 1))
+    if name in _NESTED:
+        return _NESTED[name][1](table, children)
+    _exactly(children, 0)
+    return _PLAIN[name]() if name in _PLAIN else _PARAMETERS[name][1](table)
+
+
+def flat_examples() -> Iterator[tuple[str, DataType]]:
+    """A data type of each kind that has no children, with the name of its table."""
+    yield from ((name, made()) for name, made in _PLAIN.items())
+    yield from ((name, example) for name, (example, _, _) in _PARAMETERS.items())
+
+
+def write_type(type_: DataType) -> Built | None:
+    """The table that says a type; None for types that are said otherwise (dictionaries, extensions)."""
+    found = _NAMES.get(type(type_))
+    return None if found is None else Built(found[0], found[1](type_))

@@ -1,0 +1,160 @@
+"""The least and the greatest of a column's values, and how many differ: what statistics are made of.
+
+Every layout says which NumPy arrays compare as its values do (`Layout.order`), so no type is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from bowstring.datatypes.base import DataType
+from bowstring.datatypes.extension import ExtensionType
+from bowstring.datatypes.nested import RunEndEncoded
+from bowstring.datatypes.types import Dictionary
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import Indices, Layout, Values
+from bowstring.layouts.binary import BinaryLayout
+from bowstring.layouts.primitive import PrimitiveLayout
+from bowstring.layouts.sort_keys import differs
+
+CUT_BYTES = 64
+Bounds: TypeAlias = tuple[Array, Array]
+"""A minimum and a maximum, arrays of one value."""
+
+
+def plain_type(type_: DataType) -> DataType:
+    """What the values of a type are without encoding and extension."""
+    while True:
+        if isinstance(type_, ExtensionType):
+            type_ = type_.storage_type
+        elif isinstance(type_, Dictionary):
+            type_ = type_.value_type
+        elif isinstance(type_, RunEndEncoded):
+            type_ = type_.values_field.type
+        else:
+            return type_
+
+
+def plain(array: Array) -> Array:
+    """The values without encoding and extension, copied where they are encoded."""
+    wanted = plain_type(array.type)
+    while array.type != wanted:
+        array = array.storage.dictionary_decode().run_end_decode()
+    return array
+
+
+def has_order(layout: Layout) -> bool:
+    """Whether values of a plain layout have an order."""
+    return layout.order(layout.build([])) is not None
+
+
+def bounds_of(array: Array, cuts: bool = True) -> Bounds | None:
+    """Plain bounds of the values of an array without nulls, NaN apart; None where there are none or they have no order.
+
+    With `cuts` what is longer than 64 bytes is cut: a minimum to its beginning, a maximum to something greater.
+    """
+    if not array.length or not has_order(array.layout):
+        return None
+    least, greatest = (_extreme(array, side) for side in (np.min, np.max))
+    if least is None or greatest is None:
+        return None
+    return (_cut(least, False), _cut(greatest, True)) if cuts else (least, greatest)
+
+
+def _extreme(array: Array, pick: Any) -> Array | None:
+    heads = _heads(array)
+    if heads is not None:
+        array = array.layout.take(array, np.flatnonzero(heads == pick(heads)))
+    parts = array.layout.order(array)
+    assert parts is not None
+    found: Indices = np.arange(array.length)
+    if parts[0].dtype.kind == "f":
+        found = np.flatnonzero(~np.isnan(parts[0]))
+        if not found.size:
+            return None
+    for part in parts:
+        own = part[found]
+        found = found[own == pick(own)]
+    return plain(array.layout.take(array, found[:1]))
+
+
+def _heads(array: Array) -> Values | None:
+    """The first eight bytes of strings with offsets, as numbers: mostly they tell which few are worth comparing."""
+    layout = array.layout
+    if not isinstance(layout, BinaryLayout):
+        return None
+    offsets = layout.cuts(array).astype(np.int64)
+    data = layout.data(array).bytes
+    padded = np.zeros(len(data) + 8, np.uint8)
+    padded[: len(data)] = data
+    words = np.ndarray((len(data) + 1,), np.dtype(">u8"), padded.data, 0, (1,))
+    lengths = np.minimum(np.diff(offsets), 8)
+    shift = ((8 - lengths) * 8).astype(np.uint64) % np.uint64(64)
+    own = words[offsets[:-1]].astype(np.uint64)
+    heads: Values = np.where(lengths > 0, own >> shift << shift, np.uint64(0))
+    return heads
+
+
+def _cut(array: Array, up: bool) -> Array:
+    value = array.to_pylist()[0]
+    if isinstance(array.layout, PrimitiveLayout) or not isinstance(value, str | bytes):
+        return array
+    size_bytes = len(value.encode()) if isinstance(value, str) else len(value)
+    if size_bytes <= CUT_BYTES:
+        return array
+    short = value[:CUT_BYTES] if isinstance(value, bytes) else value.encode()[:CUT_BYTES].decode(errors="ignore")
+    made = _raised(short) if up else short
+    return array if made is None else array.layout.build([made])
+
+
+def _raised(short: str | bytes) -> str | bytes | None:
+    """Something greater than all that begins so, of at most that length; None where there is nothing."""
+    if isinstance(short, bytes):
+        kept = short.rstrip(b"\xff")
+        return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+    text = short.rstrip("\U0010ffff")
+    if not text:
+        return None
+    following = ord(text[-1]) + 1
+    return text[:-1] + chr(0xE000 if following == 0xD800 else following)
+
+
+def distinct_count(array: Array) -> int | None:
+    """How many values of an array without nulls differ, NaN being one; None for types whose values can't be told apart
+    by numbers.
+    """
+    parts = array.layout.identity(array)
+    if parts is None:
+        return None
+    if not array.length or not parts:  # structs without fields are all alike
+        return min(array.length, 1)
+    return int(_numbered(parts)[-1]) + 1
+
+
+def ranks(array: Array) -> Values:
+    """Numbers that compare as the values of a plain array without nulls do."""
+    parts = array.layout.order(array)
+    assert parts is not None
+    out = np.zeros(array.length, np.int64)
+    if array.length:
+        out[np.lexsort(parts[::-1])] = _numbered(parts)
+    return out
+
+
+def _numbered(parts: tuple[Values, ...]) -> Values:
+    """Of values in order, the number of each among those that differ."""
+    order = np.lexsort(parts[::-1])
+    edges = np.zeros(len(order), np.bool_)
+    for part in parts:
+        edges |= differs(part[order])
+    edges[0] = False
+    numbers: Values = np.cumsum(edges)
+    return numbers
+
+
+def has_nan(array: Array) -> bool:
+    """Whether a NaN is among the values of a plain array without nulls."""
+    parts = array.layout.order(array)
+    return parts is not None and parts[0].dtype.kind == "f" and bool(np.isnan(parts[0]).any())

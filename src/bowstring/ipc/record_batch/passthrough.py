@@ -1,0 +1,126 @@
+"""Wide bodies («RecordBatch message»): many flat columns go out by their numbers, without a walk over each.
+
+A batch that was read has these numbers in its header, so no column is made for it at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bowstring.ipc.metadata.header import BatchNumbers
+from bowstring.ipc.record_batch.plan import SchemaPlan
+from bowstring.ipc.record_batch.reader import BatchColumns
+from bowstring.ipc.record_batch.writer import FlatBody
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import BufferSpec, Layout, Role
+from bowstring.memory.buffer import Buffer
+from bowstring.memory.iovec import Numbers, Parts
+
+_LEAST_COLUMNS = 16
+
+
+class RelayPlan:
+    """What the buffers of flat columns measure where they hold their slots and nothing else.
+
+    Only for schemas without nested, dictionary-encoded and variadic columns, and wide enough to be worth it.
+    """
+
+    __slots__ = ("_is_free", "_layouts", "_met", "_spec_of", "_specs", "_validity_at")
+
+    def __init__(self, layouts: Sequence[Layout]) -> None:
+        listed = [spec for layout in layouts for spec in layout.buffers]
+        specs: dict[int, BufferSpec] = {id(spec): spec for spec in listed}
+        numbered = {key: number for number, key in enumerate(specs)}
+        self._layouts = list(layouts)
+        self._met: SchemaPlan | None = None
+        self._specs = list(specs.values())
+        self._spec_of = np.array([numbered[id(spec)] for spec in listed], np.intp)
+        is_validity = np.array([spec.role is Role.VALIDITY for spec in self._specs], bool)
+        self._is_free = np.array([not spec.per_slot for spec in self._specs], bool)[self._spec_of]
+        self._validity_at = np.flatnonzero(is_validity[self._spec_of])
+
+    @classmethod
+    def of(cls, layouts: Sequence[Layout]) -> RelayPlan | None:
+        """The plan for a schema's layouts; None where columns have to be walked."""
+        return cls(layouts) if len(layouts) >= _LEAST_COLUMNS and all(map(_is_flat, layouts)) else None
+
+    def body(self, columns: Sequence[Array], alignment: int) -> FlatBody | None:
+        """The body of all columns of a batch, its buffers at multiples of `alignment` bytes.
+
+        It is the one that `flatten` would make of the columns in the current form, little-endian and not compressed: an
+        encoder of other forms does not ask. None where columns would have to be changed or refused: `flatten`, or
+        making the column, does that.
+        """
+        if not isinstance(columns, BatchColumns):
+            return self._of_arrays(columns, alignment)
+        if not columns.is_whole:
+            return None
+        if columns.plan is not self._met:
+            if [column.layout for column in columns.plan] != self._layouts:
+                return None
+            self._met = columns.plan
+        header, length = columns.header, columns.header.length
+        if header.shape.compression is not None or columns.plan.wire.is_big_endian:
+            return None
+        nodes = header.nodes().view(np.int64).reshape(-1, 2)
+        spans = header.buffers().view(np.int64).reshape(-1, 2)
+        null_counts = nodes[:, 1]
+        offsets, held = spans[:, 0], spans[:, 1]
+        limit = header.body_bytes
+        if ((nodes[:, 0] != length) | (null_counts < 0) | (null_counts > length)).any():
+            return None
+        if ((offsets < 0) | (held < 0) | (offsets > limit - held)).any():
+            return None
+        sizes = self._sizes(length, held, null_counts)
+        if sizes is None:
+            return None
+        numbers, paddings, size_bytes = _laid_out(length, nodes, sizes, alignment)
+        return FlatBody(
+            numbers, Parts.of_memory(columns.memory, columns.body_at + offsets, sizes, paddings), size_bytes
+        )
+
+    def _of_arrays(self, arrays: Sequence[Array], alignment: int) -> FlatBody | None:
+        if not isinstance(arrays, (list, tuple)) or len(arrays) != len(self._layouts):
+            return None
+        length = arrays[0].length
+        buffers: list[Buffer | None] = []
+        known_nulls: list[int] = []
+        for array, layout in zip(arrays, self._layouts, strict=True):
+            if array.offset or array.length != length or (array.layout is not layout and array.layout != layout):
+                return None
+            buffers += array.buffers
+            known_nulls.append(array._null_count)
+        if len(buffers) != len(self._spec_of):
+            return None
+        null_counts = np.fromiter(known_nulls, np.int64, len(known_nulls))
+        if (null_counts < 0).any():
+            null_counts = np.array([array.null_count for array in arrays], np.int64)
+        held = np.fromiter([0 if buffer is None else buffer.size for buffer in buffers], np.int64, len(buffers))
+        sizes = self._sizes(length, held, null_counts)
+        if sizes is None:
+            return None
+        nodes = np.stack((np.full(len(arrays), length, np.int64), null_counts), 1)
+        numbers, paddings, size_bytes = _laid_out(length, nodes, sizes, alignment)
+        return FlatBody(numbers, Parts.of_buffers(buffers, sizes, paddings), size_bytes)
+
+    def _sizes(self, length: int, held: Numbers, null_counts: Numbers) -> Numbers | None:
+        """What is to be written of each buffer; None where one does not hold the slots and nothing else."""
+        wanted = np.array([spec.size_bytes(length) for spec in self._specs], np.int64)[self._spec_of]
+        sizes: Numbers = held.copy()
+        no_nulls = self._validity_at[null_counts == 0]
+        sizes[no_nulls] = wanted[no_nulls] = 0
+        return None if ((sizes != wanted) & ~self._is_free).any() else sizes
+
+
+def _laid_out(length: int, nodes: Numbers, sizes: Numbers, alignment: int) -> tuple[BatchNumbers, Numbers, int]:
+    """The numbers of a body of buffers of these sizes, the paddings between them, and its size in bytes."""
+    padded = (sizes + (alignment - 1)) & -alignment
+    ends = np.cumsum(padded)
+    numbers = BatchNumbers(length, nodes, np.stack((ends - padded, sizes), 1), np.empty(0, np.int64))
+    return numbers, padded - sizes, int(ends[-1])
+
+
+def _is_flat(layout: Layout) -> bool:
+    return layout.has_validity and not (layout.children or layout.VARIADIC or layout.dictionary)

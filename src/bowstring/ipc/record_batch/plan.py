@@ -1,0 +1,116 @@
+"""Where columns lie in record batches («RecordBatch message»): compiled once for a schema, out of its layouts'
+declaration.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, overload
+
+import numpy as np
+
+from bowstring.errors import InvalidDataError
+from bowstring.ipc.metadata.lazy_schema import DeferredSchema
+from bowstring.ipc.metadata.schema import DictionaryId, WireSchema
+from bowstring.ipc.options import has_legacy_validity
+from bowstring.layouts.base import Layout
+from bowstring.layouts.registry import layout_of
+
+ReadSchema: TypeAlias = DeferredSchema | WireSchema
+"""A schema as a reader has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """Where a column's parts are in a batch header: the first node, buffer and variadic count, and how many of each."""
+
+    name: str
+    layout: Layout
+    dictionaries: tuple[DictionaryId, ...]
+    first_node: int
+    node_count: int
+    first_buffer: int
+    buffer_count: int
+    first_variadic: int
+    variadic_count: int
+    is_flat: bool
+    nodes: struct.Struct
+    buffers: struct.Struct
+
+
+class SchemaPlan(Sequence[ColumnPlan]):
+    """What a reader compiles out of a schema: the plan of each column, made when it is asked for.
+
+    `is_legacy`: for metadata version 4, in which unions had a validity buffer.
+    """
+
+    __slots__ = ("_made", "_starts", "buffer_count", "is_legacy", "node_count", "variadic_count", "wire")
+
+    def __init__(self, wire: ReadSchema, is_legacy: bool = False) -> None:
+        self.wire = wire
+        self.is_legacy = is_legacy
+        self._made: list[ColumnPlan | None] = [None] * len(wire)
+        counts = wire.counts() if isinstance(wire, DeferredSchema) else np.full((len(wire), 3), -1, np.int64)
+        unknown = np.flatnonzero(counts[:, 0] < 0).tolist()
+        if unknown:
+            counts = counts.copy()
+        for index in unknown:
+            counts[index] = self._count(layout_of(wire.entry(index)[0].type))
+        self._starts = np.zeros((len(wire) + 1, 3), np.int64)
+        np.cumsum(counts, axis=0, out=self._starts[1:])
+        self.node_count, self.buffer_count, self.variadic_count = self._starts[-1].tolist()
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    @overload
+    def __getitem__(self, index: int) -> ColumnPlan: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[ColumnPlan]: ...
+    def __getitem__(self, index: int | slice) -> ColumnPlan | list[ColumnPlan]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self._made)))]
+        made = self._made[index]
+        if made is None:
+            made = self._made[index] = self._make(index)
+        return made
+
+    def _make(self, index: int) -> ColumnPlan:
+        field, dictionaries = self.wire.entry(index)
+        layout = layout_of(field.type)
+        start, stop = self._starts[index].tolist(), self._starts[index + 1].tolist()
+        nodes, buffers, variadic = (end - begin for begin, end in zip(start, stop, strict=True))
+        if (nodes, buffers, variadic) != self._count(layout):
+            raise InvalidDataError(f"field {field.name!r}: {field.type} does not lie as the type that the schema names")
+        return ColumnPlan(
+            field.name,
+            layout,
+            dictionaries,
+            start[0],
+            nodes,
+            start[1],
+            buffers,
+            start[2],
+            variadic,
+            nodes == 1 and buffers in (2, 3) and not variadic and not dictionaries and layout.has_validity,
+            struct.Struct(f"<{2 * nodes}q"),
+            struct.Struct(f"<{2 * buffers}q"),
+        )
+
+    def _count(self, layout: Layout) -> tuple[int, int, int]:
+        below = [self._count(child) for child in layout.children]
+        return (
+            1 + sum(nodes for nodes, _, _ in below),
+            self.own_buffers(layout) + sum(buffers for _, buffers, _ in below),
+            int(layout.VARIADIC) + sum(variadic for _, _, variadic in below),
+        )
+
+    def own_buffers(self, layout: Layout) -> int:
+        """How many declared buffers of this layout, without its children's, are in a body."""
+        return len(layout.buffers) + self.has_extra_validity(layout)
+
+    def has_extra_validity(self, layout: Layout) -> bool:
+        """Whether the validity buffer is there that metadata version 4 gave to all layouts but null."""
+        return self.is_legacy and has_legacy_validity(layout)

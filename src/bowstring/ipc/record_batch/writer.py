@@ -1,0 +1,146 @@
+"""Bodies, written («RecordBatch message», «Variadic buffers»): the walk from arrays to field nodes and buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bowstring.ipc.codecs import Compress
+from bowstring.ipc.metadata.header import BatchNumbers
+from bowstring.ipc.metadata.schema import V4
+from bowstring.ipc.options import CURRENT, WireForm, has_legacy_validity
+from bowstring.ipc.record_batch.byte_order import in_other_order
+from bowstring.ipc.record_batch.compression import packed
+from bowstring.layouts.array import Array
+from bowstring.layouts.base import Layout
+from bowstring.memory.buffer import Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class FlatBody:
+    """Arrays as nodes and buffers: what a header says of them, the bytes with their padding, their number."""
+
+    numbers: BatchNumbers
+    parts: Sequence[Any]
+    size_bytes: int
+
+
+_PADDINGS = [bytes(length_bytes) for length_bytes in range(64)]
+
+
+def flatten(
+    length: int, arrays: Sequence[Array], alignment: int, form: WireForm = CURRENT, compress: Compress | None = None
+) -> FlatBody:
+    """The body of a batch of `length` rows whose buffers begin at multiples of `alignment` bytes (8 to 64).
+
+    Buffers are not copied, except for slices that do not begin at a byte of their own, big-endian numbers and what is
+    compressed.
+    """
+    walk = _Collected([], [], [], form.version == V4)
+    if form.is_big_endian:
+        for array in arrays:
+            walk.add(in_other_order(array.layout.rebase(array), is_native=True))
+    else:
+        _collect(arrays, walk)
+    buffers = walk.buffers
+    held: list[list[Any]] | None = None
+    if compress is None:
+        sizes = np.array([0 if b is None else b.size for b in buffers], np.int64)
+    else:
+        held = packed(buffers, compress)
+        sizes = np.array([sum(map(len, pieces)) for pieces in held], np.int64)
+    padded = (sizes + (alignment - 1)) & -alignment
+    ends = np.cumsum(padded)
+    spans = np.empty((len(sizes), 2), np.int64)
+    spans[:, 0] = ends - padded
+    spans[:, 1] = sizes
+    paddings = (padded - sizes).tolist()
+    parts = _parts(buffers, paddings) if held is None else _joined(held, paddings)
+    nodes, variadic = np.array(walk.nodes, np.int64).reshape(-1, 2), np.array(walk.variadic, np.int64)
+    return FlatBody(BatchNumbers(length, nodes, spans, variadic), parts, int(ends[-1]) if len(ends) else 0)
+
+
+def _collect(arrays: Sequence[Array], walk: _Collected) -> None:
+    """Nodes and buffers of arrays, those of the frequent layouts without a walk."""
+    nodes, buffers = walk.nodes, walk.buffers
+    exact: dict[Layout, tuple[tuple[int, int, int], ...] | None] = {}
+    for array in arrays:
+        layout = array.layout
+        if layout not in exact:
+            exact[layout] = _slots(layout)
+        slots = exact[layout]
+        if slots is not None and array.offset == 0 and _fits(array, slots):
+            nodes += (array.length, array.null_count)
+            buffers += array.buffers
+        else:
+            walk.add(layout.rebase(array))
+
+
+def _parts(buffers: Sequence[Buffer | None], paddings: Sequence[int]) -> list[Any]:
+    parts: list[Any] = []
+    for buffer, padding in zip(buffers, paddings, strict=True):
+        if buffer is not None and buffer.size:
+            whole, size = buffer.memory.bytes, buffer.size
+            parts.append(whole if whole.size == size else whole[buffer.offset : buffer.offset + size])
+            if padding:
+                parts.append(_PADDINGS[padding])
+    return parts
+
+
+def _joined(held: Sequence[list[Any]], paddings: Sequence[int]) -> list[Any]:
+    parts: list[Any] = []
+    for pieces, padding in zip(held, paddings, strict=True):
+        parts += pieces
+        if padding:
+            parts.append(_PADDINGS[padding])
+    return parts
+
+
+def _slots(layout: Layout) -> tuple[tuple[int, int, int], ...] | None:
+    """Position, bytes an element and extra elements of each buffer with one a slot; None for nested layouts."""
+    if layout.children or layout.VARIADIC or not layout.has_validity:
+        return None
+    if any(spec.dtype is None for spec in layout.buffers[1:]):
+        return None
+    return tuple(
+        (index, spec.dtype.itemsize, spec.extra)
+        for index, spec in enumerate(layout.buffers)
+        if spec.dtype is not None and spec.per_slot
+    )
+
+
+def _fits(array: Array, slots: tuple[tuple[int, int, int], ...]) -> bool:
+    """Whether the buffers hold the slots of the array and nothing else, so that they can go out as they are."""
+    buffers, length = array.buffers, array.length
+    if buffers[0] is not None and (array.null_count == 0 or buffers[0].size != (length + 7) >> 3):
+        return False
+    for index, width, extra in slots:
+        buffer = buffers[index]
+        if buffer is None or buffer.size != (length + extra) * width:
+            return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Collected:
+    """What a walk over arrays, depth first, has met; in metadata version 4 unions too have a validity buffer."""
+
+    nodes: list[int]
+    buffers: list[Buffer | None]
+    variadic: list[int]
+    is_legacy: bool
+
+    def add(self, array: Array) -> None:
+        """Go through an array that begins at offset 0."""
+        layout = array.layout
+        self.nodes.extend((array.length, array.null_count))
+        if self.is_legacy and has_legacy_validity(layout):
+            self.buffers.append(None)
+        self.buffers.extend(array.buffers)
+        if layout.VARIADIC:
+            self.variadic.append(len(array.buffers) - len(layout.buffers))
+        for child in array.children:
+            self.add(child)

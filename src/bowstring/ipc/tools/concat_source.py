@@ -1,0 +1,56 @@
+"""Sources whose messages are passed on: files and streams, told apart by content, with their schema read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from bowstring.io.memory_source import MemorySource
+from bowstring.io.range_source import RangeSource
+from bowstring.io.stream_source import PulledSource
+from bowstring.ipc.format_detection import near_or_far, recognised
+from bowstring.ipc.limits import Limits
+from bowstring.ipc.schema_cache import KnownSchema, known_schema
+from bowstring.ipc.tools.scan import FileScan, StreamScan
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A source whose schema has been read; `memory` is where all of it lies, None where each body comes by itself.
+
+    One that `comes_once`, through a pipe, can't be opened again; if it is a file, it is kept in memory.
+    """
+
+    name: str
+    scan: FileScan | StreamScan
+    known: KnownSchema
+    memory: MemorySource | None
+    comes_once: bool
+
+
+@contextmanager
+def opened(source: Any, limits: Limits, max_piped_bytes: int) -> Iterator[Incoming]:
+    """A source, open for as long as the block runs; one that is open already as it is.
+
+    Raises what opening raises, and `LimitError` for a file on a pipe that is larger than `max_piped_bytes`.
+    """
+    if isinstance(source, Incoming):
+        yield source
+        return
+    held = near_or_far(source)
+    try:
+        is_file, ready = recognised(held, max_piped_bytes)
+        memory = ready if isinstance(ready, MemorySource) else None
+        once = isinstance(held, PulledSource)
+        if is_file:
+            assert isinstance(ready, MemorySource | RangeSource)
+            scan = FileScan(ready, limits, keeps_bodies=True)
+            yield Incoming(ready.name, scan, scan.reader.known, memory, once)
+        else:
+            stream = StreamScan(ready, limits, keeps_bodies=True)
+            known = known_schema(stream.schema, limits)
+            yield Incoming(ready.name, stream, known, memory, once)
+    finally:
+        held.close()

@@ -1,0 +1,280 @@
+"""Files and streams out of messages that exist already («Encapsulated message format», «IPC File Format»).
+
+A message is its flatbuffer and its body, and neither knows where it lies, so both are passed on as they are: what is
+made anew is the framing, the schema and the footer. Messages that lie end to end are passed on as one stretch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from bowstring.datatypes.field import Metadata
+from bowstring.errors import InvalidDataError
+from bowstring.flatbuf.reader import Child, Children, Kind, Message, Scalar, Table
+from bowstring.flatbuf.tables import SPECS, TYPES
+from bowstring.flatbuf.writer import Built, Finished, finish
+from bowstring.io.memory_source import MemorySource
+from bowstring.io.sinks import Rewritable, Sink
+from bowstring.ipc import message
+from bowstring.ipc.encoded_schema import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
+from bowstring.ipc.metadata import header as headers
+from bowstring.ipc.metadata.header import DictionaryMark, HeaderWriter
+from bowstring.ipc.metadata.schema import DictionaryId
+from bowstring.ipc.options import CURRENT
+from bowstring.ipc.record_batch.remote import FarBody
+from bowstring.ipc.record_batch.writer import FlatBody, flatten
+from bowstring.ipc.tools.copy import Copier
+from bowstring.ipc.tools.merge_dictionaries import ALIGNMENT_BYTES
+from bowstring.ipc.tools.scan import BatchSpan
+from bowstring.ipc.writers import Block, footer_parts
+from bowstring.layouts.registry import layout_of
+from bowstring.memory.buffer import Buffer
+
+_SEEN = {0, DICTIONARY_REPLACEMENT, COMPRESSED_BODY}
+
+
+def copied(table: Table, features: Iterable[int] | None = None) -> Finished:
+    """A `Schema` table, to be put into other flatbuffers: with all that it says, its dictionary ids too; with other
+    `features` if they are given.
+
+    The schema has been read before, which bounds its depth. Raises `InvalidDataError` for malformed bytes.
+    """
+    record = _record(table)
+    if features is not None:
+        listed = sorted(features)
+        record["features"] = np.array(listed, np.int64) if listed else None
+    return finish(SPECS, table.spec.name, record)
+
+
+def _record(table: Table) -> dict[str, Any]:
+    record: dict[str, Any] = {}
+    for name, slot in table.spec.slots.items():
+        if not table.locate(slot.number, _inline_bytes(slot.kind)):
+            continue
+        if isinstance(slot.kind, Child):
+            spec = slot.kind.spec or _type_name(table)
+            below = table.union(name, spec)
+            record[name] = None if below is None else Built(spec, _record(below))
+        elif isinstance(slot.kind, Children):
+            record[name] = [_record(child) for child in table[name]]
+        else:
+            record[name] = table[name]
+    return record
+
+
+def _inline_bytes(kind: Kind) -> int:
+    return kind.packer.size if isinstance(kind, Scalar) else 4
+
+
+def _type_name(field: Table) -> str:
+    number: int = field["type_type"]
+    if not 0 < number < len(TYPES):
+        raise InvalidDataError(f"{field.message.where}: type {number} is not known")
+    return TYPES[number]
+
+
+def declared(schema: Table) -> set[int]:
+    """The features that a source's `Schema` table says, but for those that are seen in its messages."""
+    return set(schema["features"].tolist()) - _SEEN
+
+
+class FeaturesInUse:
+    """Learns what features messages use."""
+
+    def __init__(self) -> None:
+        self.features: set[int] = set()
+
+    def take_features(self, schema: Table) -> None:
+        """Have the features that a source's `Schema` table says, but for those that are seen in messages."""
+        self.features |= declared(schema)
+
+    def note(self, codec: str | None) -> None:
+        """Have a body that is compressed with this codec, or with none."""
+        if codec is not None:
+            self.features.add(COMPRESSED_BODY)
+
+
+class Rehearsal(FeaturesInUse):
+    """Takes messages as a `MessageWriter` does, and writes none: in the end it is known what features they use."""
+
+    def put(self, kind: str, metadata: bytes, body: FlatBody, codec: str | None, dictionary_id: int = 0) -> None:  # noqa: ARG002 -- as there
+        """Have a message that was made now."""
+        self.note(codec)
+
+    def relay(self, spans: Sequence[BatchSpan], source: MemorySource | None) -> None:  # noqa: ARG002 -- as there
+        """Have messages that are passed on."""
+        for span in spans:
+            self.note(span.header.shape.compression)
+
+
+class MessageWriter(FeaturesInUse):
+    """Writes a file, or with `as_stream` a stream, message by message; `end` writes what comes last.
+
+    `schema` is its `Schema` table, and `version` the metadata version of the footer. The schema says the `features`
+    that are given, or else those that are in use in the end: then the sink has to be `Rewritable`.
+
+    Other readers need each of the schema's `dictionaries`, in a stream before the first record batch, even if all
+    indices are null. Those that are not there are written with no values.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        schema: Table,
+        dictionaries: Iterable[DictionaryId],
+        version: int,
+        as_stream: bool = False,
+        features: Iterable[int] | None = None,
+    ) -> None:
+        super().__init__()
+        self._sink = sink
+        self._copier = Copier(sink)
+        self._table = schema
+        self._schema = copied(schema, features)
+        self._version = version
+        self._as_stream = as_stream
+        self._rewritable = sink if features is None and isinstance(sink, Rewritable) else None
+        self._said = set(schema["features"].tolist())
+        self._missing = {node.id: node for node in dictionaries}
+        self._empty: set[int] = set()
+        self.blocks: dict[str, list[Block]] = {
+            headers.DICTIONARY_BATCH: [],
+            headers.RECORD_BATCH: [],
+        }
+        if not as_stream:
+            sink.write([message.FILE_START], len(message.FILE_START))
+        self._schema_at = sink.position
+        self._schema_bytes = 0
+        if self._rewritable is not None:
+            widest = copied(schema, self._said | _SEEN)
+            self._schema_bytes = len(message.framed(headers.schema_message(widest, version)))
+        head = self._schema_message()
+        sink.write([head], len(head))
+
+    def _schema_message(self) -> bytes:
+        """The schema's message, framed, with room for all features that it may have to say later."""
+        made = headers.schema_message(self._schema, self._version)
+        return message.framed(made + bytes(max(self._schema_bytes - message.PREFIX_BYTES - len(made), 0)))
+
+    def put(self, kind: str, metadata: bytes, body: FlatBody, codec: str | None, dictionary_id: int = 0) -> None:
+        """Write a message that was made now, compressed with this codec; its body is a multiple of 8 bytes."""
+        self._prepare(kind, dictionary_id)
+        self.note(codec)
+        start = self._sink.position
+        head = message.framed(metadata, start, ALIGNMENT_BYTES)
+        self._sink.write_message(head, body.parts, body.size_bytes)
+        self.blocks[kind].append((start, len(head), 0, body.size_bytes))
+
+    def relay(self, spans: Sequence[BatchSpan], source: MemorySource | None) -> None:
+        """Pass messages on; `source` is the memory, or the file, in which they lie, None if each came by itself."""
+        first = 0
+        for index, span in enumerate(spans if self._missing or self._empty else ()):
+            if span.header.shape.kind == headers.RECORD_BATCH and self._as_stream:
+                self._relay_all(spans[first:index], source)
+                first = index
+            self._prepare(span.header.shape.kind, span.header.shape.dictionary_id)
+        self._relay_all(spans[first:], source)
+
+    def _prepare(self, kind: str, dictionary_id: int) -> None:
+        """Before a message is written: the dictionaries that it needs are there."""
+        if kind == headers.DICTIONARY_BATCH:
+            self._missing.pop(dictionary_id, None)
+            if dictionary_id in self._empty:
+                self.features.add(DICTIONARY_REPLACEMENT)
+        elif self._as_stream:
+            self._define_missing()
+
+    def _define_missing(self) -> None:
+        """Write the dictionaries that are missing, without values."""
+        missing, self._missing = self._missing, {}
+        for node in missing.values():
+            values = layout_of(node.value_type).build([])
+            flat = flatten(0, [values], ALIGNMENT_BYTES, CURRENT, None)
+            header = HeaderWriter(self._version).write(flat.numbers, flat.size_bytes, (), DictionaryMark(node.id))
+            self.put(headers.DICTIONARY_BATCH, header, flat, None, node.id)
+        self._empty.update(missing)
+
+    def _relay_all(self, spans: Sequence[BatchSpan], source: MemorySource | None) -> None:
+        for run in _runs(spans, source is not None):
+            self._relay(run, source)
+
+    def _relay(self, run: Sequence[BatchSpan], source: MemorySource | None) -> None:
+        sink, first, last = self._sink, run[0], run[-1]
+        skew = first.body_at % ALIGNMENT_BYTES if len(run) > 1 else 0  # the others keep the alignment that they have
+        start = sink.position
+        size_bytes = last.body_at + last.header.body_bytes - first.body_at
+        padding = bytes(-size_bytes % 8)
+        flatbuffer = _padded(first) if padding else first.flatbuffer()
+        head = message.framed(flatbuffer, start - skew, ALIGNMENT_BYTES)
+        sink.write([head], len(head))
+        shift = sink.position - first.body_at
+        assert first.body is not None
+        if isinstance(first.body, FarBody):
+            self._copier.copy_far(first.body)
+        else:
+            self._copier.copy(source, Buffer(first.body.memory, first.body.offset, size_bytes))
+        if padding:
+            sink.write([padding], len(padding))
+        for span in run:
+            self.note(span.header.shape.compression)
+            at = start if span is first else span.start + shift
+            body_bytes = span.header.body_bytes + len(padding)
+            self.blocks[span.header.shape.kind].append((at, span.body_at + shift - at, 0, body_bytes))
+
+    def end(self, pairs: Metadata = ()) -> None:
+        """Write the end marker, and of a file the footer with this custom metadata; the sink is finished."""
+        if any(self.blocks.values()):
+            self._define_missing()
+        self._copier.finish()
+        self._say_features()
+        sink, parts = self._sink, [message.END_OF_STREAM]
+        if not self._as_stream:
+            parts += footer_parts(self._schema, self._version, self.blocks, pairs)
+        sink.write(parts, sum(map(len, parts)))
+        sink.finish()
+
+    def _say_features(self) -> None:
+        """Write the schema message again where it says other features than are in use."""
+        if self._rewritable is not None and self._said != self.features:
+            self._schema = copied(self._table, self.features)
+            self._rewritable.write_again(self._schema_at, self._schema_message())
+
+    def abandon(self) -> None:
+        """Stop; a path is left as it was before."""
+        self._copier.abandon()
+        self._sink.abandon()
+
+
+def _padded(span: BatchSpan) -> bytes:
+    """The message's metadata with a body that is as long as its padding makes it: behind that a stream goes on."""
+    root = Message(span.flatbuffer(), SPECS, span.where).root("Message")
+    at = root.locate(root.spec.slots["bodyLength"].number, 8)
+    out = bytearray(root.message.data)
+    out[at : at + 8] = (span.header.body_bytes + -span.header.body_bytes % 8).to_bytes(8, "little")
+    return bytes(out)
+
+
+def _runs(spans: Sequence[BatchSpan], is_one_memory: bool) -> Iterator[list[BatchSpan]]:
+    """Messages that lie end to end, together, where what is between their bodies can stay as it is."""
+    run: list[BatchSpan] = []
+    for span in spans:
+        if run and not (is_one_memory and _follows(run[-1], span)):
+            yield run
+            run = []
+        run.append(span)
+    if run:
+        yield run
+
+
+def _follows(before: BatchSpan, span: BatchSpan) -> bool:
+    return (
+        span.start == before.body_at + before.header.body_bytes
+        and before.body_at % 8 == 0
+        and span.start % 8 == 0
+        and span.body_at % 8 == 0
+        and span.header.body_bytes % 8 == 0
+        and span.is_framed_alike()
+    )

@@ -1,0 +1,90 @@
+"""Record batches of which a few columns are others («RecordBatch message»): all else goes out as it came."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bowstring.errors import InvalidDataError
+from bowstring.ipc.codecs import compressor
+from bowstring.ipc.metadata.header import BatchNumbers
+from bowstring.ipc.metadata.schema import V4
+from bowstring.ipc.options import WireForm
+from bowstring.ipc.record_batch.reader import BatchColumns
+from bowstring.ipc.record_batch.writer import FlatBody, flatten
+from bowstring.ipc.tools.merge_dictionaries import ALIGNMENT_BYTES, numbers_of
+from bowstring.layouts.array import Array
+from bowstring.memory.iovec import Numbers, Parts
+
+
+def with_columns(columns: BatchColumns, others: Mapping[int, Array], where: str) -> FlatBody:
+    """The body of a batch with other arrays in the place of the columns at some positions, in the batch's own form.
+
+    Buffers of all other columns are neither decoded nor copied. Raises `InvalidDataError` where they are not within
+    the body, or overlap.
+    """
+    header, plan = columns.header, columns.plan
+    shape = header.shape
+    form = WireForm("big" if plan.wire.is_big_endian else "little", "V4" if shape.version == V4 else "V5")
+    compress = None if shape.compression is None else compressor(shape.compression)
+    was = numbers_of(header)
+    made = _Body(columns, where)
+    node, buffer, variadic = 0, 0, 0
+    for index in sorted(others):
+        column = plan[index]
+        counts = columns.variadic[column.first_variadic : column.first_variadic + column.variadic_count]
+        first = column.first_buffer + sum(columns.variadic[: column.first_variadic])
+        made.keep(was.nodes[node : column.first_node], was.buffers[buffer:first])
+        made.variadic += was.variadic[variadic : column.first_variadic].tolist()
+        made.take(flatten(header.length, [others[index]], ALIGNMENT_BYTES, form, compress))
+        node, buffer = column.first_node + column.node_count, first + column.buffer_count + sum(counts)
+        variadic = column.first_variadic + column.variadic_count
+    made.keep(was.nodes[node:], was.buffers[buffer:])
+    made.variadic += was.variadic[variadic:].tolist()
+    if made.kept_bytes > header.body_bytes:
+        raise InvalidDataError(f"{where}: buffers of {made.kept_bytes} bytes in a body of {header.body_bytes} overlap")
+    numbers = BatchNumbers(
+        header.length, np.concatenate(made.nodes), np.concatenate(made.spans), np.array(made.variadic, np.int64)
+    )
+    return FlatBody(numbers, made.parts, made.size_bytes)
+
+
+class _Body:
+    """A body that grows, stretch by stretch."""
+
+    def __init__(self, columns: BatchColumns, where: str) -> None:
+        self._columns = columns
+        self._where = where
+        self.nodes: list[Numbers] = []
+        self.spans: list[Numbers] = []
+        self.variadic: list[int] = []
+        self.parts: list[Any] = []
+        self.size_bytes = 0
+        self.kept_bytes = 0
+
+    def keep(self, nodes: Numbers, spans: Numbers) -> None:
+        """Add buffers of the batch as they are."""
+        offsets, sizes = spans[:, 0], spans[:, 1]
+        columns, limit = self._columns, self._columns.header.body_bytes
+        bad = (offsets < 0) | (sizes < 0) | (offsets > limit - sizes)
+        if bad.any():
+            at, size = spans[bad][0].tolist()
+            raise InvalidDataError(f"{self._where}: a buffer of {size} bytes at byte {at} of a body of {limit}")
+        padded = (sizes + (ALIGNMENT_BYTES - 1)) & -ALIGNMENT_BYTES
+        ends = np.cumsum(padded)
+        self.kept_bytes += int(sizes.sum(dtype=np.float64))
+        self._add(nodes, np.stack((ends - padded, sizes), 1), int(ends[-1]) if len(ends) else 0)
+        self.parts += Parts.of_memory(columns.memory, columns.body_at + offsets, sizes, padded - sizes)
+
+    def take(self, flat: FlatBody) -> None:
+        """Add the buffers of a column that was made now."""
+        self.variadic += flat.numbers.variadic.tolist()
+        self._add(flat.numbers.nodes, flat.numbers.buffers, flat.size_bytes)
+        self.parts += flat.parts
+
+    def _add(self, nodes: Numbers, spans: Numbers, size_bytes: int) -> None:
+        self.nodes.append(nodes)
+        self.spans.append(spans + np.array([self.size_bytes, 0]))
+        self.size_bytes += size_bytes

@@ -1,0 +1,269 @@
+"""Batches from a URI («Client Sequence»): `connect` asks a server for a data set; nothing is copied where memory can
+be shared.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from bowstring.arrays.record_batch import RecordBatch
+from bowstring.arrays.table import Table
+from bowstring.datatypes.field import Schema
+from bowstring.dissociated.uri import StreamURI
+from bowstring.errors import (
+    BowstringError,
+    ClosedError,
+    ConnectionLostError,
+    InvalidDataError,
+    NotFoundError,
+    UsageError,
+)
+from bowstring.memory.closable import Closing
+from bowstring.sharing.connection import Link, Stream
+from bowstring.sharing.uris import Ticket, max_tickets, parse, server_of
+
+
+class HasURIs(Protocol):
+    """A data set of several parts, such as `bowstring.spark.publish` gives."""
+
+    @property
+    def uris(self) -> Sequence[str]:
+        """Where the parts are, in order."""
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of each."""
+
+
+Target: TypeAlias = str | Sequence[str] | HasURIs
+"""One URI, several whose data sets have one schema, or an object with `uris` and `schema`."""
+
+_REQUEST_BYTES = 1 << 15
+"""How long the names in a request for several data sets may be."""
+_REFUSALS = (NotFoundError, InvalidDataError)
+"""What a server says if one of several data sets is missing, or has another schema. Asked one by one, it says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Data sets of one server that are asked for together."""
+
+    uris: tuple[StreamURI, ...]
+    ticket: Ticket
+
+    @property
+    def server(self) -> StreamURI:
+        """Where it is sent."""
+        return server_of(self.uris[0])
+
+    def split(self) -> list[Request]:
+        """A request for each of its data sets."""
+        pairs = zip(self.uris, self.ticket.names, strict=True)
+        return [Request((uri,), Ticket((name,), self.ticket.packed)) for uri, name in pairs]
+
+
+def group(requests: Iterable[Request]) -> Iterator[Request]:
+    """Join neighbouring requests to one server, as far as it takes several in one."""
+    joined: list[Request] = []
+    server, size_bytes = None, 0
+    for request in requests:
+        request_server, request_bytes = request.server, len(request.ticket.encode())
+        is_full = len(joined) >= max_tickets(request.uris[0]) or size_bytes + request_bytes > _REQUEST_BYTES
+        if joined and (is_full or request_server != server or request.ticket.packed != joined[0].ticket.packed):
+            yield _joined(joined)
+            joined, size_bytes = [], 0
+        server = request_server
+        size_bytes += request_bytes
+        joined.append(request)
+    if joined:
+        yield _joined(joined)
+
+
+def _joined(requests: Sequence[Request]) -> Request:
+    uris = tuple(request.uris[0] for request in requests)
+    return Request(uris, Ticket(tuple(request.ticket.names[0] for request in requests), requests[0].ticket.packed))
+
+
+class Dataset(Closing):
+    """Record batches that a server has; made by `connect`. A context manager; can be read again and again.
+
+    Arrays can't be written, and stay valid whatever becomes of the data set or the server. The server's memory is
+    lent: each batch until no array of it is left, everything until `close`.
+    """
+
+    def __init__(self, requests: Iterable[Request], schema: Schema | None, timeout_s: float) -> None:
+        self._requests = list(requests)
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._idle: dict[StreamURI, list[Link]] = {}
+        self._links: set[Link] = set()
+        self._opened: tuple[Link, Stream] | None = None
+        self._is_closed = False
+        if self._requests:
+            self._opened = self._open_first()
+            schema = self._opened[1].schema
+        if schema is None:
+            raise UsageError("connect: no URIs, so no schema")
+        self.schema = schema
+
+    @property
+    def uris(self) -> tuple[str, ...]:
+        """The URIs that are read, in order."""
+        return tuple(str(uri) for request in self._requests for uri in request.uris)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._is_closed
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        """The batches from the first on. Raises `ConnectionLostError`, `DeadlineError`, `ClosedError`, and errors of
+        the data.
+        """
+        requests = deque(self._requests)
+        opened = self._take_first()
+        while requests:
+            request = requests.popleft()
+            try:
+                link, stream = opened or self._open(request)
+            except _REFUSALS:
+                if len(request.uris) == 1:
+                    raise
+                requests.extendleft(reversed(request.split()))
+                continue
+            opened = None
+            if stream.schema is not self.schema and stream.schema != self.schema:
+                self._end(link, None)
+                raise InvalidDataError(f"{request.uris[0]}: expected {self.schema!r}, found {stream.schema!r}")
+            is_whole = False
+            try:
+                for batch in stream:
+                    if self._is_closed:
+                        raise ClosedError("the data set was closed while it was read")
+                    yield _with_schema(batch, self.schema)
+                is_whole = True
+            finally:
+                self._end(link, request if is_whole else None)
+
+    def read_all(self) -> Table:
+        """Everything as a table, without copying. Errors as iterating."""
+        return Table(self.schema, list(self))
+
+    def to_batches(self) -> list[RecordBatch]:
+        """All batches. Errors as iterating."""
+        return list(self)
+
+    def close(self) -> None:
+        """Give back everything that is lent. Tables and arrays stay valid. Idempotent."""
+        with self._lock:
+            self._is_closed = True
+            links = list(self._links)
+            self._links.clear()
+            self._idle.clear()
+            self._opened = None
+        for link in links:
+            link.close()
+
+    def _open_first(self) -> tuple[Link, Stream]:
+        """Open the first request, or its first data set if the server refuses them together."""
+        try:
+            return self._open(self._requests[0])
+        except _REFUSALS:
+            if len(self._requests[0].uris) == 1:
+                raise
+        self._requests[:1] = self._requests[0].split()
+        return self._open(self._requests[0])
+
+    def _take_first(self) -> tuple[Link, Stream] | None:
+        """What was opened for the schema, if it can still be read."""
+        with self._lock:
+            opened, self._opened = self._opened, None
+        return opened if opened is not None and not opened[0].is_closed else None
+
+    def _open(self, request: Request) -> tuple[Link, Stream]:
+        with self._lock:
+            if self._is_closed:
+                raise ClosedError("the data set is closed")
+            idle = self._idle.get(request.server, [])
+            link = idle.pop() if idle else None
+        if link is not None and not link.is_closed:
+            try:
+                link.check_idle()
+                return link, self._streaming(link, request)
+            except ConnectionError:
+                self._end(link, None)  # the server may have started anew: a fresh connection tells
+        try:
+            link = Link(request.uris[0], self._timeout_s)
+        except ConnectionLostError as error:
+            raise type(error)(f"{request.ticket}: {error}") from error
+        with self._lock:
+            self._links.add(link)
+        return link, self._streaming(link, request)
+
+    def _streaming(self, link: Link, request: Request) -> Stream:
+        try:
+            return link.stream(request.ticket)
+        except BaseException:
+            self._end(link, None)
+            raise
+
+    def _end(self, link: Link, request: Request | None) -> None:
+        """Keep the connection for another stream, where the last was read to its end."""
+        with self._lock:
+            if request is not None and not self._is_closed:
+                self._idle.setdefault(request.server, []).append(link)
+                return
+            self._links.discard(link)
+        link.close()
+
+    def __del__(self) -> None:
+        for link in getattr(self, "_links", ()):
+            try:
+                link.release()
+            except BowstringError:
+                pass
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.read_all().__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        count = sum(len(request.uris) for request in self._requests)
+        parts = "1 part" if count == 1 else f"{count} parts"
+        state = "closed" if self._is_closed else parts
+        return f"<bowstring.Dataset {state}>\n{self.schema}"
+
+
+def _with_schema(batch: RecordBatch, schema: Schema) -> RecordBatch:
+    return batch if batch.schema is schema else RecordBatch(schema, batch.num_rows, batch.source, batch.pairs)
+
+
+def connect(target: Target, ticket: str | None = None, *, copy: bool = False, timeout_s: float = 30.0) -> Dataset:
+    """Connect to a data set of another process, and read its schema.
+
+    `target` is a URI, or several, or what has `uris` (a published data set, whose partitions become one). `ticket`
+    names the data set where the URI does not. With `copy`, the bytes come through the socket into this process's own
+    memory; otherwise the memory is shared and nothing is copied. `timeout_s` is how long the server may be silent.
+
+    Raises `NotFoundError` where the server does not know the ticket, `ConnectionLostError` where nobody answers or the
+    server goes away, `DeadlineError` where it is silent, `ProtocolError` for what is no URI of ours or what breaks the
+    protocol, `UsageError` for anything else than a URI, and for a deadline that is not positive.
+    """
+    uris: Any = [target] if isinstance(target, str) else getattr(target, "uris", target)
+    if isinstance(uris, Mapping):
+        raise UsageError(
+            "connect: expected one URI or several parts of one data set; choose one of a server's: server.uri(name)"
+        )
+    if not isinstance(uris, Iterable) or isinstance(uris, bytes):
+        raise UsageError(f"connect: expected a URI, or what has `uris`, not {type(target).__name__}")
+    if not timeout_s > 0:
+        raise UsageError(f"connect: timeout_s: expected a positive number of seconds, found {timeout_s!r}")
+    schema = getattr(target, "schema", None)
+    requests = []
+    for text in uris:
+        uri, name = parse(text, ticket)
+        requests.append(Request((uri,), Ticket((name,), copy or uri.free_data is None)))
+    return Dataset(group(requests), schema, timeout_s)

@@ -1,0 +1,353 @@
+"""The keeper of a host: a process of its own that holds published partitions while the tasks that wrote them are gone.
+
+Tasks hand over sealed memfds; the driver says which attempts count, and only those can be read. Readers come to the
+same `Server` that `bowstring.serve` makes. The keeper watches its owners, the driver or else the executors of its
+host, and ends when the last of them is gone, when nothing was kept for a while, or when a data set's time is over and
+it was the last. Its memory has no name in any file system: however it ends, nothing is left, and readers keep what
+they have attached.
+
+Descriptors are scarce: a process may have as few as 1,024. So small partitions, and beyond a quarter of the limit the
+smallest ones of any size, are copied together into larger memfds, each for one data set. One thread waits for all
+requests, and a connection that makes none is closed after a few seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import selectors
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeAlias
+
+from bowstring.errors import BowstringError, DeadlineError, NotFoundError, ProtocolError, ResourceError, UsageError
+from bowstring.memory.region import Region
+from bowstring.sharing.processes import Process
+from bowstring.sharing.server import Server, ServerOptions
+from bowstring.sharing.stored_dataset import Stored, pack, stored
+from bowstring.sharing.uris import ERROR_DATA, encode_error
+from bowstring.transports.base import TransportOptions
+from bowstring.transports.unix import UnixTransport
+
+_FIRST_OWNER_S = 60.0
+_IDLE_S = 120.0
+_TICK_S = 1.0
+_FIRST_REQUEST_S = 10.0
+_NEXT_REQUEST_S = 120.0
+_ANSWER_S = 2.0
+_PAUSE_S = 0.1
+_MAX_DATASETS = 100_000
+_MAX_CLIENTS = 4096
+_MAX_CONNECTIONS = 1024
+_SMALL_BYTES = 256 << 10
+"""Partitions up to this size are packed in any case: a reader takes longer to map them than it takes to copy them."""
+_PACK_BYTES = 256 << 20
+"""How much is packed at once, because it needs that much memory twice in the meantime."""
+
+Attempt: TypeAlias = tuple[int, int]
+"""The number of a partition, and that of the task's attempt that wrote it."""
+
+
+@dataclass(slots=True)
+class _Dataset:
+    """The attempts of a data set, the memory in which they lie, and the tickets that can be read."""
+
+    expires_at: float
+    is_complete: bool = False
+    partitions: dict[Attempt, Stored] = field(default_factory=dict)
+    regions: dict[Region, list[Attempt]] = field(default_factory=dict)
+    tickets: set[str] = field(default_factory=set)
+
+    def add(self, attempt: Attempt, partition: Stored) -> None:
+        """Take one more attempt."""
+        self.partitions[attempt] = partition
+        self.regions.setdefault(partition.region, []).append(attempt)
+
+    def discard_all_but(self, attempts: Iterable[Attempt]) -> set[Region]:
+        """Forget all other attempts; the regions that still have bytes of them, beside others that are needed."""
+        self.partitions = {attempt: self.partitions[attempt] for attempt in attempts}
+        before, self.regions = self.regions, {}
+        for attempt, partition in self.partitions.items():
+            self.regions.setdefault(partition.region, []).append(attempt)
+        return {region for region, left in self.regions.items() if len(left) < len(before[region])}
+
+
+@dataclass(slots=True)
+class _Connection:
+    """Somebody who asks: a task, or the driver."""
+
+    transport: UnixTransport
+    closes_at: float
+    has_asked: bool = False
+
+
+class Agent:
+    """What the keeper keeps, and the loop that answers requests. The server of the readers has threads of its own."""
+
+    def __init__(self) -> None:
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        options = ServerOptions(max_clients=min(limit // 4, _MAX_CLIENTS), max_silent=min(limit // 8, _MAX_CONNECTIONS))
+        self._server = Server(options=options)
+        self._max_regions = limit // 4
+        self._max_connections = min(limit // 8, _MAX_CONNECTIONS)
+        self._datasets: dict[str, _Dataset] = {}
+        self._dropped: dict[str, None] = {}
+        self._owners: dict[Process, int] = {}
+        self._had_owner = False
+        self._connections: dict[int, _Connection] = {}
+        self._selector = selectors.DefaultSelector()
+        self._is_listening = False
+        self._began_at = self._used_at = time.monotonic()
+
+    def run(self, listener: socket.socket) -> None:
+        """Serve until the last owner is gone."""
+        listener.setblocking(False)
+        while not self._is_over():
+            self._listen(listener)
+            for key, _ in self._selector.select(_TICK_S):
+                key.data()
+
+    def _is_over(self) -> bool:
+        """Whether nobody needs the keeper any more. Drops what has expired."""
+        now = time.monotonic()
+        for name in [name for name, dataset in self._datasets.items() if dataset.expires_at < now]:
+            self._drop(name)
+        for connection in [each for each in self._connections.values() if each.closes_at < now]:
+            self._close(connection)
+        if self._datasets:
+            self._used_at = now
+        return (
+            (self._had_owner and not self._owners)
+            or now - self._used_at > _IDLE_S
+            or (not self._had_owner and now - self._began_at > _FIRST_OWNER_S)
+        )
+
+    def _listen(self, listener: socket.socket) -> None:
+        """Accept connections only while there is room: the next ones wait in the socket's queue."""
+        has_room = self._has_room()
+        if has_room and not self._is_listening:
+            self._selector.register(listener, selectors.EVENT_READ, partial(self._accept, listener))
+        elif self._is_listening and not has_room:
+            self._selector.unregister(listener)
+        self._is_listening = has_room
+
+    def _has_room(self) -> bool:
+        """Whether one more may connect; whoever has not asked for anything yet gives way."""
+        is_full = len(self._connections) >= self._max_connections
+        return not is_full or any(not connection.has_asked for connection in self._connections.values())
+
+    def _accept(self, listener: socket.socket) -> None:
+        if len(self._connections) >= self._max_connections:
+            self._close(next(each for each in self._connections.values() if not each.has_asked))
+        options = TransportOptions(
+            max_plain_bytes=1 << 26, max_tagged_bytes=0, max_regions=1, accept_files=False, keep_descriptors=True
+        )
+        try:
+            connected, _ = listener.accept()
+            transport = UnixTransport(connected, options)
+        except BlockingIOError:
+            return
+        except (OSError, BowstringError):
+            time.sleep(_PAUSE_S)  # descriptors are short, or it was somebody else
+            return
+        connection = _Connection(transport, time.monotonic() + _FIRST_REQUEST_S)
+        self._connections[transport.fileno()] = connection
+        self._selector.register(transport, selectors.EVENT_READ, partial(self._serve, connection))
+
+    def _close(self, connection: _Connection) -> None:
+        descriptor = connection.transport.fileno()
+        if self._connections.pop(descriptor, None) is not None:
+            self._selector.unregister(descriptor)
+            connection.transport.close()
+
+    def _serve(self, connection: _Connection) -> None:
+        """Receive what there is of a request, and answer it if it is whole."""
+        transport = connection.transport
+        try:
+            received = transport.receive(timeout_s=0)
+            self._used_at = time.monotonic()
+            try:
+                answer, tag = json.dumps(self._answer(received.data, transport)).encode(), None
+            except BowstringError as error:
+                answer, tag = encode_error(error), ERROR_DATA
+            transport.send((answer,), tag=tag, timeout_s=_ANSWER_S)
+        except DeadlineError:
+            if transport.is_closed:
+                self._close(connection)
+        except (BowstringError, OSError):
+            self._close(connection)
+        else:
+            connection.has_asked, connection.closes_at = True, time.monotonic() + _NEXT_REQUEST_S
+
+    def _answer(self, data: memoryview, transport: UnixTransport) -> dict[str, Any]:
+        try:
+            request = json.loads(bytes(data))
+            operation = _OPERATIONS[request["op"]]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise ProtocolError(f"expected a request, found {bytes(data[:80])!r}") from None
+        try:
+            if "region" in request:
+                request["region"] = transport.regions.take(int(request["region"]))
+            return operation(self, request)
+        except BowstringError:
+            raise
+        except Exception as error:  # whatever it is, the partitions of others are still needed
+            raise ProtocolError(f"request {request['op']}: {type(error).__name__} {error}") from error
+
+    def hello(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Take one more owner."""
+        pid, started, host = request["owner"]
+        owner = Process(int(pid), int(started), str(host))
+        if owner not in self._owners:
+            descriptor = owner.watch()
+            if descriptor is None:
+                raise UsageError(f"process {pid} does not run here: it can't own the keeper")
+            self._owners[owner] = descriptor
+            self._selector.register(descriptor, selectors.EVENT_READ, partial(self._lose_owner, owner))
+            self._had_owner = True
+        return {"pid": os.getpid()}
+
+    def _lose_owner(self, owner: Process) -> None:
+        descriptor = self._owners.pop(owner)
+        self._selector.unregister(descriptor)
+        os.close(descriptor)
+
+    def put(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Take the memory of one attempt. It can't be read before `commit` says that it counts."""
+        name, ttl_s = str(request["dataset"]), float(request["ttl_s"])
+        number, attempt = (int(number) for number in request["place"])
+        needs_commit = bool(request["needs_commit"])
+        partition = stored(request["region"])
+        if partition.num_rows != request["rows"]:
+            raise UsageError(
+                f"partition {number}: {request['rows']} rows were announced, {partition.num_rows} are there"
+            )
+        uri = self._server.uri_of(_ticket(name, number, attempt))
+        dataset = self._datasets.get(name)
+        if name in self._dropped or (dataset is not None and dataset.is_complete):
+            raise UsageError(f"data set {name!r} is complete or dropped: it takes no more partitions")
+        if dataset is not None and (number, attempt) in dataset.partitions:
+            raise UsageError(f"data set {name!r}: partition {number}, attempt {attempt} is kept already")
+        if dataset is None:
+            dataset = self._datasets[name] = _Dataset(time.monotonic() + ttl_s)
+        dataset.add((number, attempt), partition)
+        if not needs_commit:
+            self._serve_partitions(name, dataset, [(number, attempt)])
+        self._save_descriptors()
+        return {"uri": uri}
+
+    def commit(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Let the attempts that count be read, and forget the others."""
+        name = str(request["dataset"])
+        attempts = {(int(partition), int(attempt)) for partition, attempt in request["attempts"]}
+        dataset = self._find(name)
+        missing = [
+            partition for partition, attempt in sorted(attempts) if (partition, attempt) not in dataset.partitions
+        ]
+        if not missing and not dataset.is_complete:
+            dataset.is_complete = True
+            mixed = dataset.discard_all_but(attempts)
+            small = {region for region in dataset.regions if region.size_bytes <= _SMALL_BYTES}
+            if mixed or len(small) > 1:
+                self._pack(name, dataset, mixed | small)
+            self._serve_partitions(name, dataset, attempts)
+        return {"missing": missing}
+
+    def drop(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Forget a data set."""
+        self._find(str(request["dataset"]))
+        self._drop(str(request["dataset"]))
+        return {}
+
+    def status(self, _request: Mapping[str, Any]) -> dict[str, Any]:
+        """What is kept."""
+        datasets = {
+            name: {
+                "partitions": len(dataset.partitions),
+                "rows": sum(partition.num_rows for partition in dataset.partitions.values()),
+                "bytes": sum(partition.size_bytes for partition in dataset.partitions.values()),
+                "memory_bytes": sum(region.size_bytes for region in dataset.regions),
+                "regions": len(dataset.regions),
+                "is_complete": dataset.is_complete,
+            }
+            for name, dataset in self._datasets.items()
+        }
+        return {"pid": os.getpid(), "datasets": datasets}
+
+    def _serve_partitions(self, name: str, dataset: _Dataset, attempts: Iterable[Attempt]) -> None:
+        for attempt in attempts:
+            ticket = _ticket(name, *attempt)
+            if ticket not in dataset.tickets:
+                self._server.add_stored(ticket, dataset.partitions[attempt])
+                dataset.tickets.add(ticket)
+
+    def _save_descriptors(self) -> None:
+        """Pack the smallest half of the largest data set's regions if there are too many descriptors."""
+        if sum(len(dataset.regions) for dataset in self._datasets.values()) <= self._max_regions:
+            return
+        name, dataset = max(self._datasets.items(), key=lambda entry: len(entry[1].regions))
+        smallest, size_bytes = list[Region](), 0
+        most = max(len(dataset.regions) // 2, 2)
+        for region in sorted(dataset.regions, key=lambda region: region.size_bytes)[:most]:
+            size_bytes += region.size_bytes
+            if size_bytes > _PACK_BYTES and len(smallest) > 1:
+                break
+            smallest.append(region)
+        if len(smallest) > 1:
+            self._pack(name, dataset, smallest)
+
+    def _pack(self, name: str, dataset: _Dataset, regions: Iterable[Region]) -> None:
+        """Copy what is needed of some regions into one, and let go of them. If memory is short, they stay."""
+        attempts = [attempt for region in regions for attempt in dataset.regions[region]]
+        try:
+            packed = pack([dataset.partitions[attempt] for attempt in attempts], name)
+        except ResourceError:
+            return
+        for region in regions:
+            del dataset.regions[region]
+        for attempt, partition in zip(attempts, packed, strict=True):
+            dataset.add(attempt, partition)
+            ticket = _ticket(name, *attempt)
+            if ticket in dataset.tickets:
+                self._server.replace_stored(ticket, partition)
+
+    def _find(self, name: str) -> _Dataset:
+        dataset = self._datasets.get(name)
+        if dataset is None:
+            raise NotFoundError(f"the keeper has no data set {name!r}")
+        return dataset
+
+    def _drop(self, name: str) -> None:
+        dataset = self._datasets.pop(name)
+        self._dropped[name] = None
+        if len(self._dropped) > _MAX_DATASETS:
+            del self._dropped[next(iter(self._dropped))]
+        for ticket in dataset.tickets:
+            self._server.remove(ticket)
+
+
+_OPERATIONS: dict[str, Callable[[Agent, Mapping[str, Any]], dict[str, Any]]] = {
+    "hello": Agent.hello,
+    "put": Agent.put,
+    "commit": Agent.commit,
+    "drop": Agent.drop,
+    "status": Agent.status,
+}
+
+
+def _ticket(name: str, partition: int, attempt: int) -> str:
+    return f"{name}/{partition}/{attempt}"
+
+
+def main(descriptor: int) -> None:
+    """Be the keeper, at a listening socket that was inherited."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    with socket.socket(fileno=descriptor) as listener:
+        os.set_inheritable(descriptor, False)
+        Agent().run(listener)
+    os._exit(0)  # threads that wait for clients have nothing to tidy up

@@ -1,0 +1,464 @@
+"""Serving data sets by name («Server Sequence»): each lies in regions, which are passed, or sent as bytes on
+request.
+
+One thread serves all clients, and waits for none of them: it receives what a client sends also while it streams to that
+client. A client that misbehaves loses its connection and nothing else. The memory for a client is limited, whatever it
+sends or announces.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import selectors
+import threading
+import time
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from bowstring.dissociated.events import DataRequested, StreamComplete
+from bowstring.dissociated.limits import Limits
+from bowstring.dissociated.server import ServerConnection
+from bowstring.dissociated.states import State
+from bowstring.dissociated.wire import AddressBody, Body, Message, PackedBody
+from bowstring.errors import (
+    BowstringError,
+    ClosedError,
+    ConnectionLostError,
+    InvalidDataError,
+    NotFoundError,
+    UsageError,
+)
+from bowstring.memory.closable import Closing, closed_on_failure
+from bowstring.memory.region import Region
+from bowstring.sharing.processes import let_go_of
+from bowstring.sharing.share import Handle
+from bowstring.sharing.stored_dataset import Batches, Stored, StoredMessage, store_in_parts, stored
+from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, MAX_TICKETS, WANT_DATA, Ticket, encode_error, uri_for
+from bowstring.transports.base import TransportOptions
+from bowstring.transports.event_loop import EventLoop
+from bowstring.transports.regions import address_of
+from bowstring.transports.unix_channel import UnixChannel
+from bowstring.transports.unix_listener import UnixListener
+
+Source: TypeAlias = Batches | str | os.PathLike[str] | Region | Handle
+"""What can be served: batches, the path of an Arrow file, memory that is shared already."""
+
+_LIMITS = Limits(max_ticket_bytes=1 << 16)
+_QUEUE_BYTES = 1 << 18
+_MESSAGES_PER_TURN = 64
+_ACCEPTS_PER_TURN = 64
+_PAUSE_S = 0.2
+_REFUSAL_S = 2.0
+_NAMES_SHOWN = 5
+_MAX_OPEN_FILES = 256
+"""How many data sets there may be before files are opened for each client, and not for as long as they are served."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """Deadlines and limits of a server."""
+
+    timeout_s: float = 30.0
+    """How long a client may take to request a data set."""
+    stall_s: float = 600.0
+    """How long a client may take nothing of what is sent, or send nothing more of a message that it began."""
+    max_clients: int = 256
+    """Clients that requested a data set, at the same time; the next one is told so and turned away."""
+    max_silent: int = 256
+    """Connections without a request, at the same time; the next one replaces the oldest."""
+
+
+class Server(Closing):
+    """Serves data sets to processes of this machine and user; made by `serve`. A context manager.
+
+    `close` ends it: clients keep what they have attached, memory that nobody attached goes. A server lives in threads
+    of its process; when the process ends, however it does, nothing is left behind.
+    """
+
+    def __init__(self, address: str | None = None, options: ServerOptions | None = None) -> None:
+        self.options = options or ServerOptions()
+        transport = TransportOptions(max_plain_bytes=1 << 16, max_tagged_bytes=_LIMITS.max_free_bytes, max_regions=0)
+        self._listener = UnixListener(address, options=transport)
+        self._lock = threading.Lock()
+        self._stored: dict[str, tuple[Stored, ...]] = {}
+        # Only the loop's thread changes these two.
+        self._silent: dict[_Session, None] = {}
+        self._clients: dict[_Session, None] = {}
+        self._is_closed = False
+        with closed_on_failure(self._listener):
+            self._loop = EventLoop("bowstring-serve")
+        self._loop.add(_Acceptor(self, self._listener))
+        _SERVERS.add(self)
+        self._loop.start()
+
+    @property
+    def address(self) -> str:
+        """Where the server listens: "@" and an abstract name, or the path of a socket."""
+        return self._listener.address
+
+    @property
+    def names(self) -> list[str]:
+        """The data sets that are served."""
+        with self._lock:
+            return list(self._stored)
+
+    @property
+    def uris(self) -> dict[str, str]:
+        """The URI of each data set by its name."""
+        return {name: uri_for(self.address, name) for name in self.names}
+
+    @property
+    def num_clients(self) -> int:
+        """How many clients are connected."""
+        return len(self._silent) + len(self._clients)
+
+    def uri(self, name: str) -> str:
+        """The URI of a data set, for `bowstring.connect`. Raises `NotFoundError`, `ClosedError`."""
+        self._refuse_closed()
+        if name not in self.names:
+            raise NotFoundError(f"no data set {name!r} is served here; there are {self.names}")
+        return uri_for(self.address, name)
+
+    def add(self, name: str, source: Source) -> str:
+        """Serve one more data set; its URI. Batches are copied once, into memory that all clients share; files and
+        regions are not.
+
+        Raises `UsageError` for a name that is taken, and what `serve` raises.
+        """
+        self._refuse_closed()
+        uri_for(self.address, name)  # a bad name is told before anything is copied
+        parts = [stored(region) for region in _regions_of(source, name)]
+        if isinstance(source, str | os.PathLike) and len(self._stored) >= _MAX_OPEN_FILES:
+            for part in parts:
+                part.region.release_descriptor()
+        return self.add_stored(name, *parts)
+
+    def add_stored(self, name: str, *held: Stored) -> str:
+        """As `add`, of what lies in regions already, at least one.
+
+        Raises `InvalidDataError` where their schemas differ.
+        """
+        if any(part.schema != held[0].schema for part in held):
+            raise InvalidDataError(f"data set {name!r}: its regions have different schemas")
+        with self._lock:
+            if name in self._stored:
+                raise UsageError(f"a data set {name!r} is served here already")
+            self._stored[name] = held
+        return self.uri_of(name)
+
+    def replace_stored(self, name: str, *held: Stored) -> None:
+        """Serve the same data set from other memory from now on. Raises `NotFoundError`."""
+        with self._lock:
+            if name not in self._stored:
+                raise NotFoundError(f"no data set {name!r} is served here")
+            self._stored[name] = held
+
+    def uri_of(self, name: str) -> str:
+        """The URI that a data set of this name has, or would have."""
+        return uri_for(self.address, name)
+
+    def remove(self, name: str) -> None:
+        """Serve a data set no longer; its memory goes when the last client that uses it lets go. Raises
+        `NotFoundError`.
+        """
+        with self._lock:
+            if self._stored.pop(name, None) is None:
+                raise NotFoundError(f"no data set {name!r} is served here")
+
+    def close(self) -> None:
+        """End the server, its connections and its thread. Idempotent."""
+        self._is_closed = True
+        self._loop.close()
+        with self._lock:
+            self._stored.clear()
+
+    def _refuse_closed(self) -> None:
+        if self._is_closed:
+            raise ClosedError("the server is closed")
+
+    def _connect(self, channel: UnixChannel) -> None:
+        """Take a connection. Where there are too many without a request, the oldest of them makes room."""
+        if len(self._silent) >= self.options.max_silent:
+            self._evict()
+        session = _Session(self, channel)
+        self._silent[session] = None
+        self._loop.add(session)
+        self._loop.handle(session, selectors.EVENT_READ)  # its request is mostly there already
+
+    def _evict(self) -> bool:
+        """Refuse the oldest connection without a request; whether there is one."""
+        session = next(iter(self._silent), None)
+        if session is None:
+            return False
+        limit = self.options.max_silent
+        session.refuse(ConnectionLostError(f"the server has {limit} connections without a request, its limit"))
+        self._loop.handle(session, selectors.EVENT_WRITE)
+        return True
+
+    def _admit(self, session: _Session) -> None:
+        """Count a connection as a client, because it has a request. Raises `ConnectionLostError` at the limit."""
+        if session in self._clients:
+            return
+        limit = self.options.max_clients
+        if len(self._clients) >= limit:
+            raise ConnectionLostError(f"the server has {limit} clients already, its limit")
+        del self._silent[session]
+        self._clients[session] = None
+
+    def _forget(self, session: _Session) -> None:
+        """A connection is over, or is about to end."""
+        self._silent.pop(session, None)
+        self._clients.pop(session, None)
+
+    def _disconnect(self, session: _Session) -> None:
+        self._loop.remove(session)
+        session.close()
+
+    def _find(self, name: str) -> tuple[Stored, ...]:
+        with self._lock:
+            held = self._stored.get(name)
+            if held is None:
+                raise NotFoundError(f"the server has no data set {name[:200]!r}")
+        return held
+
+    def __repr__(self) -> str:
+        names = ", ".join(map(repr, self.names[:_NAMES_SHOWN])) + (", …" if len(self.names) > _NAMES_SHOWN else "")
+        state = "closed" if self._is_closed else f"at {self.address}: {names or 'nothing yet'}"
+        return f"<bowstring.Server {state}>"
+
+
+class _Acceptor:
+    """The handler of the listening socket."""
+
+    def __init__(self, server: Server, listener: UnixListener) -> None:
+        self._server = server
+        self._listener = listener
+        self.deadline = math.inf
+
+    def fileno(self) -> int:
+        return self._listener.fileno()
+
+    @property
+    def interest(self) -> int:
+        return selectors.EVENT_READ if self.deadline == math.inf else 0
+
+    def handle(self, _events: int) -> None:
+        for _ in range(_ACCEPTS_PER_TURN):
+            try:
+                channel = self._listener.accept_channel()
+            except ClosedError:
+                return
+            except (BowstringError, OSError):
+                if not self._server._evict():  # descriptors are short: some come back when clients go
+                    self.deadline = time.monotonic() + _PAUSE_S
+                return
+            if channel is None:
+                return
+            self._server._connect(channel)
+
+    def expire(self) -> None:
+        self.deadline = math.inf
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+class _Session:
+    """The handler of one client: its requests one after the other, and the regions that were passed to it."""
+
+    def __init__(self, server: Server, channel: UnixChannel) -> None:
+        self._server = server
+        self._channel = channel
+        self._connection = ServerConnection(WANT_DATA, FREE_DATA, limits=_LIMITS)
+        self._passed: dict[Region, int] = {}
+        self._messages: Iterator[Message | None] = iter(())
+        self._is_refused = False
+        self._connected_at = self._received_at = self._sent_at = time.monotonic()
+
+    def fileno(self) -> int:
+        return self._channel.fileno()
+
+    @property
+    def interest(self) -> int:
+        if self._is_refused:
+            return selectors.EVENT_WRITE
+        is_sending = self._channel.has_output or self._connection.state is State.STREAMING
+        return selectors.EVENT_READ | (selectors.EVENT_WRITE if is_sending else 0)
+
+    @property
+    def deadline(self) -> float:
+        options, state = self._server.options, self._connection.state
+        if self._is_refused:
+            return self._sent_at + _REFUSAL_S
+        if state is State.WAITING:
+            return self._connected_at + options.timeout_s
+        # A client that holds memory, or asks for more one day, may be silent, but not in the middle of a message.
+        deadline = self._received_at + options.stall_s if self._channel.is_receiving else math.inf
+        if self._channel.has_output or state is State.STREAMING:
+            deadline = min(deadline, self._sent_at + options.stall_s)
+        return deadline
+
+    def handle(self, events: int) -> None:
+        try:
+            if events & selectors.EVENT_READ and not self._is_refused:
+                self._receive()
+            self._send()
+        except BowstringError as error:
+            if self._is_refused or isinstance(error, ConnectionLostError | UsageError):
+                self._server._disconnect(self)  # gone, or without a number for another region: its client comes again
+            else:
+                self.refuse(error)
+
+    def expire(self) -> None:
+        self._server._disconnect(self)
+
+    def refuse(self, error: BowstringError) -> None:
+        """Send why the connection ends, and end it then."""
+        self._server._forget(self)
+        self._is_refused, self._sent_at = True, time.monotonic()
+        self._messages = iter(())
+        self._connection.connection_lost()
+        self._channel.submit((encode_error(error),), ERROR_DATA)
+
+    def close(self) -> None:
+        self._server._forget(self)
+        self._messages = iter(())
+        self._connection.connection_lost()
+        self._passed.clear()
+        self._channel.close()
+
+    def _receive(self) -> None:
+        before = self._channel.bytes_received
+        for _ in range(_MESSAGES_PER_TURN):
+            received = self._channel.receive(self._connection.check_length)
+            if received is None or self._is_refused:
+                break
+            for event in self._connection.receive(received.tag, received.data):
+                if isinstance(event, DataRequested):
+                    self._begin(Ticket.decode(event.ticket))
+                elif isinstance(event, StreamComplete):
+                    self._retire(list(self._passed))
+        if self._channel.bytes_received != before:
+            self._received_at = time.monotonic()
+
+    def _send(self) -> None:
+        channel, before = self._channel, self._channel.bytes_sent
+        messages = self._messages if channel.queued_bytes < _QUEUE_BYTES else ()
+        for message in messages:
+            if message is not None:
+                channel.submit(message.parts, message.tag)
+            elif not channel.flush():
+                break
+            if channel.queued_bytes >= _QUEUE_BYTES:
+                break
+        channel.flush()
+        if channel.bytes_sent != before:
+            self._sent_at = time.monotonic()
+        if self._is_refused and not channel.has_output:
+            self._server._disconnect(self)
+
+    def _begin(self, ticket: Ticket) -> None:
+        """Answer a request; the messages are made as the client takes them."""
+        try:
+            self._server._admit(self)
+            if len(ticket.names) > MAX_TICKETS:
+                raise UsageError(
+                    f"a request for {len(ticket.names)} data sets; at most {MAX_TICKETS} are served at once"
+                )
+            parts = [part for name in ticket.names for part in self._server._find(name)]
+            for stored_part in parts:
+                stored_part.region.check()
+            if any(part.schema != parts[0].schema for part in parts):
+                raise InvalidDataError(f"{ticket}: their schemas differ")
+        except BowstringError as error:
+            self.refuse(error)
+            return
+        self._sent_at = time.monotonic()
+        # Before the schema: a connection with no number left for a region ends here, and its client opens another.
+        self._channel.passed.check_room(len({part.region for part in parts} - self._passed.keys()))
+        self._messages = self._stream(parts, ticket.packed)
+
+    def _stream(self, parts: Sequence[Stored], is_packed: bool) -> Iterator[Message | None]:
+        """All messages of data sets, bodies as addresses or as bytes; None where what was submitted is to be sent."""
+        connection = self._connection
+        yield from connection.send(parts[0].schema)
+        for part in parts:
+            if part.messages and not is_packed and part.region not in self._passed:
+                self._pass(part.region)
+                if part.region.is_released:  # a descriptor was opened for it
+                    yield None
+            for message in part.messages:
+                body: Body
+                if is_packed:
+                    body = PackedBody.of(part.region.view(message.body_offset, message.body_bytes))
+                else:
+                    body = _addressed(message, part.region, self._passed[part.region])
+                yield from connection.send(message.metadata, body, part)
+        yield from connection.end()
+        # A client needs a descriptor for each file that was passed, to look at its size, but not for sealed memory.
+        is_complete = connection.state is State.COMPLETE
+        self._retire([region for region in self._passed if is_complete or not region.is_sealed])
+
+    def _pass(self, region: Region) -> None:
+        holder = region.duplicate() if region.is_released else region
+        self._passed[region] = self._channel.submit_region(holder)
+
+    def _retire(self, regions: Iterable[Region]) -> None:
+        """No later message refers to them: let the client and us forget them, so that memory can go."""
+        for region in regions:
+            self._channel.submit_retirement(self._passed.pop(region))
+
+
+def _addressed(message: StoredMessage, region: Region, index: int) -> AddressBody:
+    """The buffers of a message in the region with this index; empty ones at its end, where no other buffer begins."""
+    body = message.addressed(index)
+    end = np.uint64(address_of(index, region.size_bytes))
+    return AddressBody(np.where(body.lengths > 0, body.addresses, end), body.lengths, body.total_bytes)
+
+
+def _regions_of(source: Source, name: str) -> tuple[Region, ...]:
+    if isinstance(source, Handle):
+        return source.regions()
+    if isinstance(source, Region):
+        return (source.duplicate(),)
+    if isinstance(source, str | os.PathLike):
+        return (Region.from_file(source),)
+    return store_in_parts(source, name)[0]
+
+
+def serve(sources: Mapping[str, Source], address: str | None = None, options: ServerOptions | None = None) -> Server:
+    """Serve data sets to other processes of this machine and user; see `Server`, and `bowstring.connect` for the other
+    end.
+
+    A source is a table (of Bowstring or another library), a record batch, record batches or a reader (each copied
+    once, now, into memory that all clients share), the path of an Arrow file (its descriptor is passed, nothing is
+    copied), or a `Region` or `Handle` of shared memory. `address` is a path for the socket; by default it gets an
+    abstract name of its own, which leaves no file behind.
+
+    Raises `NotFoundError` for a path that is not there, other errors of `open_file` for one that is no Arrow file,
+    `ResourceError` where memory is short, `UsageError` for other sources and addresses in use.
+    """
+    if not isinstance(sources, Mapping):
+        raise UsageError(f"serve: expected {{name: source}}, not {type(sources).__name__}")
+    server = Server(address, options)
+    with closed_on_failure(server):
+        for name, source in sources.items():
+            server.add(name, source)
+    return server
+
+
+_SERVERS: weakref.WeakSet[Server] = weakref.WeakSet()
+
+
+def _let_go_after_fork() -> None:
+    """A forked child has no threads to serve with: without this it would keep addresses that nobody answers at."""
+    for server in list(_SERVERS):
+        let_go_of(server._loop.descriptors)
+
+
+os.register_at_fork(after_in_child=_let_go_after_fork)

@@ -1,0 +1,352 @@
+"""Tensor and SparseTensor messages (Tensor.fbs, SparseTensor.fbs): tensors to and from flatbuffers and bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from bowstring.datatypes.types import DataType, Int
+from bowstring.errors import InvalidDataError, UnsupportedError, UnsupportedTypeError, UsageError
+from bowstring.flatbuf.reader import Message, Table
+from bowstring.flatbuf.tables import HEADERS, SPARSE_INDEXES, SPECS, TYPES, VERSIONS
+from bowstring.flatbuf.writer import Built, Record, build
+from bowstring.ipc.limits import Limits
+from bowstring.ipc.metadata.schema import V5
+from bowstring.ipc.metadata.types import read_int, read_type, write_int, write_type
+from bowstring.memory.buffer import Buffer
+from bowstring.tensors.common import (
+    Values,
+    buffer_over,
+    check_shape,
+    check_sizes,
+    check_strides,
+    cut,
+    element_dtype,
+    index_dtype,
+    is_packed,
+    row_major,
+    strided,
+)
+from bowstring.tensors.csf import SparseCSFTensor
+from bowstring.tensors.dense import Tensor
+from bowstring.tensors.sparse import SparseCOOTensor, SparseCSCMatrix, SparseCSRMatrix, SparseMatrix, SparseTensor
+
+AnyTensor: TypeAlias = Tensor | SparseTensor
+TENSOR, SPARSE_TENSOR = "Tensor", "SparseTensor"
+_MATRICES: tuple[type[SparseMatrix], ...] = (SparseCSRMatrix, SparseCSCMatrix)
+"""By compressed axis: Row, Column."""
+
+
+# Reading
+
+
+@dataclass(frozen=True, slots=True)
+class TensorHeader:
+    """The flatbuffer of a tensor message: which kind it is, the table, and how long its body is."""
+
+    kind: str
+    table: Table
+    body_bytes: int
+
+
+def read_header(raw: bytes, where: str, limits: Limits) -> TensorHeader:
+    """The header in a message's flatbuffer. Raises `InvalidDataError` where it is malformed or of another kind."""
+    message = Message(raw, SPECS, where, limits.max_tables).root("Message")
+    version = message["version"]
+    if not 0 <= version < len(VERSIONS):
+        raise UnsupportedError(f"{where}: metadata version {version} is not known")
+    number = message["header_type"]
+    kind = HEADERS[number] if number < len(HEADERS) else f"kind {number}"
+    if kind not in (TENSOR, SPARSE_TENSOR):
+        raise InvalidDataError(f"{where}: expected a Tensor or a SparseTensor, found a message of {kind}")
+    table = message.union("header", kind)
+    if table is None:
+        raise InvalidDataError(f"{where}: a {kind} message without a header")
+    body_bytes = message["bodyLength"]
+    if body_bytes < 0:
+        raise InvalidDataError(f"{where}: expected a body length of 0 or more, found {body_bytes}")
+    return TensorHeader(kind, table, body_bytes)
+
+
+def read_body(header: TensorHeader, body: Buffer, where: str) -> AnyTensor:
+    """The tensor of a message, over its body without copying.
+
+    The structure is checked; raises `InvalidDataError` or `UnsupportedError` where it does not hold.
+    """
+    read = _read_dense if header.kind == TENSOR else _read_sparse
+    try:
+        return read(header.table, body)
+    except (UsageError, OverflowError) as error:  # from the types' own checks: here it is the data's fault
+        kind = UnsupportedError if isinstance(error, UnsupportedTypeError) else InvalidDataError
+        raise kind(f"{where}: {error}") from None
+    except InvalidDataError as error:
+        raise type(error)(f"{where}: {error}") from None
+
+
+def _required(table: Table, *names: str) -> None:
+    for name in names:
+        if not table.locate(table.spec.slots[name].number, 4):
+            raise InvalidDataError(f"{table.spec.name} has no {name}")
+
+
+def _read_shape(table: Table) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    dimensions = [(dim["size"], dim["name"] or "") for dim in table["shape"]]
+    names = tuple(name for _, name in dimensions)
+    return tuple(size for size, _ in dimensions), names if any(names) else ()
+
+
+def _stretch(body: Buffer, place: Any, what: str) -> Buffer:
+    return cut(body, int(place["offset"]), int(place["length"]), what)
+
+
+def _vector(body: Buffer, place: Any, dtype: np.dtype[Any], what: str, count: int) -> Values:
+    """The first `count` elements of a stretch of a body."""
+    buffer = _stretch(body, place, what)
+    if count * dtype.itemsize > buffer.size:
+        raise InvalidDataError(f"{what}: {buffer.size} bytes are too few for {count} elements of {dtype.itemsize}")
+    return buffer.view(dtype, 0, count)
+
+
+def _read_dense(table: Table, body: Buffer) -> Tensor:
+    _required(table, "type", "shape", "data")
+    type_ = read_type(table, ())
+    itemsize = element_dtype(type_).itemsize
+    shape, names = _read_shape(table)
+    check_shape(shape, itemsize)
+    strides = tuple(table["strides"].tolist()) or row_major(shape, itemsize)
+    data = _stretch(body, table["data"], "data")
+    check_strides(shape, strides, itemsize, data.size)
+    return Tensor(type_, data, shape, strides, names)
+
+
+def _read_sparse(table: Table, body: Buffer) -> SparseTensor:
+    _required(table, "type", "shape", "data", "sparseIndex")
+    type_ = read_type(table, ())
+    dtype = element_dtype(type_)
+    shape, names = _read_shape(table)
+    check_sizes(shape)
+    count = table["non_zero_length"]
+    if count < 0:
+        raise InvalidDataError(f"expected 0 or more values that are not zero, found {count}")
+    values = _vector(body, table["data"], dtype, "data", count)
+    number = table["sparseIndex_type"]
+    kind = SPARSE_INDEXES[number] if number < len(SPARSE_INDEXES) else ""
+    if kind not in _READ:
+        raise InvalidDataError(f"a sparse index of kind {number} is none that there is")
+    index = table.union("sparseIndex", kind)
+    assert index is not None
+    made = _READ[kind](index, body, _Values(type_, shape, values, names))
+    made.validate()
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """What a sparse tensor is without its index."""
+
+    type: DataType
+    shape: tuple[int, ...]
+    values: Values
+    names: tuple[str, ...]
+
+
+def _read_coordinates(index: Table, body: Buffer, held: _Values) -> SparseTensor:
+    _required(index, "indicesType", "indicesBuffer")
+    dtype = index_dtype(read_int(index["indicesType"]))
+    shape = (len(held.values), len(held.shape))
+    strides = tuple(index["indicesStrides"].tolist()) or row_major(shape, dtype.itemsize)
+    buffer = _stretch(body, index["indicesBuffer"], "indices")
+    check_strides(shape, strides, dtype.itemsize, buffer.size)
+    coords = strided(buffer, dtype, shape, strides)
+    return SparseCOOTensor(held.type, held.shape, held.values, held.names, coords, index["isCanonical"])
+
+
+def _read_compressed(index: Table, body: Buffer, held: _Values) -> SparseTensor:
+    _required(index, "indptrType", "indptrBuffer", "indicesType", "indicesBuffer")
+    axis: int = index["compressedAxis"]
+    if not 0 <= axis < len(_MATRICES):
+        raise InvalidDataError(f"compressed axis {axis} is neither Row (0) nor Column (1)")
+    if len(held.shape) != 2:
+        raise InvalidDataError(f"a compressed matrix has two dimensions, not {len(held.shape)}")
+    pointers, indices = (index_dtype(read_int(index[name])) for name in ("indptrType", "indicesType"))
+    return _MATRICES[axis](
+        held.type,
+        held.shape,
+        held.values,
+        held.names,
+        _vector(body, index["indptrBuffer"], pointers, "indptr", held.shape[axis] + 1),
+        _vector(body, index["indicesBuffer"], indices, "indices", len(held.values)),
+    )
+
+
+def _read_fibers(index: Table, body: Buffer, held: _Values) -> SparseTensor:
+    """Lengths count elements, as Arrow C++ writes and reads them, or bytes, as `Buffer` says: the number of leaves and
+    of nodes tells which.
+    """
+    _required(index, "indptrType", "indptrBuffers", "indicesType", "indicesBuffers", "axisOrder")
+    pointer_type, node_type = (index_dtype(read_int(index[name])) for name in ("indptrType", "indicesType"))
+    nodes, pointers = index["indicesBuffers"], index["indptrBuffers"]
+    if len(nodes) != len(held.shape) or len(pointers) != len(nodes) - 1:
+        raise InvalidDataError(
+            f"{len(held.shape)} dimensions with {len(pointers)} arrays of pointers and {len(nodes)} of indices"
+        )
+    unit = _unit(int(nodes["length"][-1]), len(held.values), node_type, "the last indices")
+    levels = [_counted(body, place, int(place["length"]) // unit, node_type, "indices") for place in nodes]
+    steps = []
+    for place, level in zip(pointers, levels, strict=False):
+        _unit(int(place["length"]), len(level) + 1, pointer_type, "indptr")
+        steps.append(_counted(body, place, len(level) + 1, pointer_type, "indptr"))
+    order = tuple(index["axisOrder"].tolist())
+    return SparseCSFTensor(held.type, held.shape, held.values, held.names, tuple(steps), tuple(levels), order)
+
+
+def _unit(length: int, count: int, dtype: np.dtype[Any], what: str) -> int:
+    """What a length counts that stands for `count` elements: elements (1) or bytes (the size of one)."""
+    if length == count * dtype.itemsize:
+        return dtype.itemsize
+    if length == count:
+        return 1
+    raise InvalidDataError(f"{what}: expected {count} elements of {dtype.itemsize} bytes, found a length of {length}")
+
+
+def _counted(body: Buffer, place: Any, count: int, dtype: np.dtype[Any], what: str) -> Values:
+    return cut(body, int(place["offset"]), count * dtype.itemsize, what).view(dtype)
+
+
+_READ: dict[str, Callable[[Table, Buffer, _Values], SparseTensor]] = {
+    SparseCOOTensor.KIND: _read_coordinates,
+    SparseMatrix.KIND: _read_compressed,
+    SparseCSFTensor.KIND: _read_fibers,
+}
+
+
+# Writing
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedTensor:
+    """A tensor message: its flatbuffer, and the parts of its body, padding included; they share the tensor's memory."""
+
+    metadata: bytes
+    parts: list[Any]
+    body_bytes: int
+
+
+def encode(tensor: AnyTensor, alignment: int) -> EncodedTensor:
+    """The message of a tensor, its buffers at multiples of `alignment` bytes in the body.
+
+    A dense tensor whose elements lie with gaps is copied to C order; nothing else is copied.
+    """
+    body = _Body(alignment)
+    if isinstance(tensor, Tensor):
+        kind, record = TENSOR, _dense_record(tensor, body)
+    elif isinstance(tensor, SparseTensor):
+        kind, record = SPARSE_TENSOR, _sparse_record(tensor, body)
+    else:
+        raise UsageError(f"expected a tensor or a sparse tensor, not {type(tensor).__name__}")
+    message = {
+        "version": V5,
+        "header_type": HEADERS.index(kind),
+        "header": Built(kind, record),
+        "bodyLength": body.size,
+    }
+    return EncodedTensor(build(SPECS, "Message", message), body.parts, body.size)
+
+
+class _Body:
+    """Buffers one after the other, each padded to the alignment."""
+
+    def __init__(self, alignment: int) -> None:
+        self.alignment = alignment
+        self.parts: list[Any] = []
+        self.size = 0
+
+    def add(self, buffer: Buffer) -> tuple[int, int]:
+        """Put a buffer at the end; where it is."""
+        place = (self.size, buffer.size)
+        padding = -buffer.size % self.alignment
+        self.parts += [buffer.bytes.data, bytes(padding)] if padding else [buffer.bytes.data]
+        self.size += buffer.size + padding
+        return place
+
+    def add_array(self, values: Values) -> tuple[int, int]:
+        """Put a contiguous copy of an array at the end, or the array itself where it is contiguous."""
+        return self.add(buffer_over(np.ascontiguousarray(values)))
+
+
+def _typed(tensor: AnyTensor) -> dict[str, Any]:
+    made = write_type(tensor.type)
+    if made is None:
+        raise UnsupportedTypeError(f"a tensor's message has no words for {tensor.type}")
+    names = tensor.dim_names or (None,) * tensor.ndim
+    return {
+        "type_type": TYPES.index(made.spec),
+        "type": made,
+        "shape": [{"size": size, "name": name} for size, name in zip(tensor.shape, names, strict=True)],
+    }
+
+
+def _dense_record(tensor: Tensor, body: _Body) -> Record:
+    itemsize = element_dtype(tensor.type).itemsize
+    if not is_packed(tensor.shape, tensor.strides, itemsize):
+        tensor = Tensor.from_numpy(np.ascontiguousarray(tensor.to_numpy()), tensor.dim_names)
+    held = tensor.data.slice(0, prod(tensor.shape) * itemsize)
+    return {**_typed(tensor), "strides": list(tensor.strides), "data": body.add(held)}
+
+
+def _sparse_record(tensor: SparseTensor, body: _Body) -> Record:
+    index = _WRITE[tensor.KIND](tensor, body)
+    return {
+        **_typed(tensor),
+        "non_zero_length": tensor.non_zero_length,
+        "sparseIndex_type": SPARSE_INDEXES.index(tensor.KIND),
+        "sparseIndex": Built(tensor.KIND, index),
+        "data": body.add_array(tensor.values),
+    }
+
+
+def _int_record(arrays: Sequence[Values]) -> Record:
+    dtype = arrays[0].dtype if arrays else np.dtype(np.int64)
+    return write_int(Int(dtype.itemsize * 8, dtype.kind == "i"))
+
+
+def _coordinates_record(tensor: Any, body: _Body) -> Record:
+    coords = np.ascontiguousarray(tensor.coords)  # Arrow C++ makes wrong elements of any other order
+    return {
+        "indicesType": _int_record([coords]),
+        "indicesStrides": list(row_major(coords.shape, coords.itemsize)),
+        "indicesBuffer": body.add_array(coords),
+        "isCanonical": bool(tensor.has_canonical_format),
+    }
+
+
+def _compressed_record(matrix: Any, body: _Body) -> Record:
+    return {
+        "compressedAxis": matrix.AXIS,
+        "indptrType": _int_record([matrix.indptr]),
+        "indptrBuffer": body.add_array(matrix.indptr),
+        "indicesType": _int_record([matrix.indices]),
+        "indicesBuffer": body.add_array(matrix.indices),
+    }
+
+
+def _fibers_record(tensor: Any, body: _Body) -> Record:
+    """Lengths count elements, as Arrow C++ writes and reads them."""
+    return {
+        "indptrType": _int_record(tensor.indptr),
+        "indptrBuffers": [(body.add_array(part)[0], len(part)) for part in tensor.indptr],
+        "indicesType": _int_record(tensor.indices),
+        "indicesBuffers": [(body.add_array(part)[0], len(part)) for part in tensor.indices],
+        "axisOrder": list(tensor.axis_order),
+    }
+
+
+_WRITE: dict[str, Callable[[Any, _Body], Record]] = {
+    SparseCOOTensor.KIND: _coordinates_record,
+    SparseMatrix.KIND: _compressed_record,
+    SparseCSFTensor.KIND: _fibers_record,
+}

@@ -1,0 +1,230 @@
+"""Tensors to and from paths, memory, file objects and sockets: the door of this room.
+
+A standalone message and its body begin at multiples of 64 bytes, and several of them, one after the other, are a stream
+of tensors. It ends with the end marker of streams, or where the source ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import BytesIO
+from threading import RLock
+from typing import Any
+
+from bowstring.errors import ClosedError, LimitError, TruncatedError, UsageError
+from bowstring.io.sinks import sink_for
+from bowstring.io.sources import in_order
+from bowstring.ipc import message as framing
+from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.memory.closable import Closing, Completing, warn_unclosed
+from bowstring.tensors.messages import AnyTensor, encode, read_body, read_header
+
+TENSOR_ALIGNMENT = 64
+"""«When writing a standalone encapsulated tensor message»: where messages and bodies begin."""
+
+
+class TensorReader(Closing):
+    """Reads a stream of tensors: iterate over it. Made by `open_tensors`.
+
+    Raises `TruncatedError` where the source ends within a message, other `InvalidDataError`s for malformed ones; after
+    an error it is closed. Of several threads that read, each gets whole tensors that no other one gets.
+    """
+
+    def __init__(self, source: Any, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._source = in_order(source)
+        self._limits = limits
+        self._lock = RLock()
+        self._count = 0
+        self._ended = False
+        self._closed = False
+
+    def read_next_tensor(self) -> AnyTensor:
+        """The next tensor; raises `StopIteration` at the end, as iterating does."""
+        with self._lock:
+            if self._closed:
+                raise ClosedError(f"{self._source.name}: the reader is closed")
+            try:
+                made = None if self._ended else self._next()
+            except BaseException:  # after an interrupt, too: what comes next would be the middle of a message
+                self.close()
+                raise
+            if made is None:
+                self._ended = True
+                raise StopIteration
+            return made
+
+    def _exactly(self, size_bytes: int, what: str) -> bytes:
+        held = self._source.read(size_bytes)
+        if len(held) < size_bytes:
+            raise self._truncated(what, size_bytes, len(held))
+        return held
+
+    def _truncated(self, what: str, expected: int, found: int) -> TruncatedError:
+        return TruncatedError(
+            f"{self._source.name}: tensor {self._count}: expected {expected} bytes of {what} at byte "
+            f"{self._source.position - found}, found {found}"
+        )
+
+    def _prefix(self) -> bytes | None:
+        """The first 8 bytes of a message, or 4 in the legacy form; None at the end. Skips padding before a message."""
+        prefix = self._source.read(framing.LEGACY_PREFIX_BYTES)
+        while prefix == bytes(4) and (self._source.position - len(prefix)) % TENSOR_ALIGNMENT:
+            prefix = self._source.read(framing.LEGACY_PREFIX_BYTES)
+        if not prefix or prefix == bytes(4):
+            return None
+        if len(prefix) < framing.LEGACY_PREFIX_BYTES:
+            raise self._truncated("a message's length", framing.LEGACY_PREFIX_BYTES, len(prefix))
+        if prefix == framing.CONTINUATION:
+            prefix += self._exactly(framing.PREFIX_BYTES - len(prefix), "a message's length")
+        elif framing.is_file(prefix + b"W1") or framing.foreign(prefix):
+            found = framing.foreign(prefix) or "an Arrow file"
+            raise framing.mismatch(self._source.name, "a tensor message", found)
+        return prefix
+
+    def _next(self) -> AnyTensor | None:
+        source, limits = self._source, self._limits
+        prefix = self._prefix()
+        if prefix is None:
+            return None
+        where = f"{source.name}: tensor {self._count} at byte {source.position - len(prefix)}"
+        length_bytes, _ = framing.metadata_length(prefix, where, limits.max_metadata_bytes)
+        if length_bytes == 0:
+            return None
+        header = read_header(self._exactly(length_bytes, "metadata"), where, limits)
+        if header.body_bytes > limits.max_body_bytes:
+            raise LimitError(
+                f"{where}: a body of {header.body_bytes} bytes, more than the limit of {limits.max_body_bytes} "
+                "(max_body_bytes)"
+            )
+        body = source.read_buffer(header.body_bytes)
+        if body.size < header.body_bytes:
+            raise self._truncated("a body", header.body_bytes, body.size)
+        made = read_body(header, body, where)
+        self._count += 1
+        return made
+
+    def close(self) -> None:
+        """Let go of the source; tensors that were read stay valid."""
+        if not self._closed:
+            self._closed = True
+            self._source.close()
+
+    def __iter__(self) -> Iterator[AnyTensor]:
+        return self
+
+    def __next__(self) -> AnyTensor:
+        return self.read_next_tensor()
+
+
+class TensorWriter(Completing):
+    """Writes a stream of tensors; use it in a `with` block. Made by `new_tensors`.
+
+    The stream ends with the end marker where the block ends without an error.
+    """
+
+    def __init__(self, sink: Any, alignment: int = TENSOR_ALIGNMENT) -> None:
+        if alignment not in (8, 16, 32, 64):
+            raise UsageError(f"alignment is 8, 16, 32 or 64 bytes, not {alignment!r}")
+        self._sink = sink_for(sink)
+        self._alignment = alignment
+        self._lock = RLock()
+        self._count = 0
+        self._closed = False
+
+    def write(self, tensor: AnyTensor) -> int:
+        """Write one tensor, dense or sparse; gives the bytes of its message, body and padding included.
+
+        Raises `UnsupportedTypeError` for an element type that the format has no words for.
+        """
+        message = encode(tensor, self._alignment)
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the writer is closed")
+            head = framing.framed(message.metadata, self._sink.position, self._alignment)
+            size_bytes = len(head) + message.body_bytes
+            self._sink.write([head, *message.parts], size_bytes)
+            self._count += 1
+            return size_bytes
+
+    def close(self) -> None:
+        """Write the end marker and finish."""
+        with self._lock:
+            if not self._closed:
+                self._sink.write([framing.END_OF_STREAM], len(framing.END_OF_STREAM))
+                self.finish()
+
+    def finish(self) -> None:
+        """Finish without an end marker, so that more may follow."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._sink.finish()
+
+    def abandon(self) -> None:
+        """Give up; a path gets no file."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._sink.abandon()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            self.abandon()
+            warn_unclosed(self, f"{self._sink.name}: unclosed TensorWriter: {self._count} tensors were not written")
+
+
+def open_tensors(source: Any, limits: Limits = DEFAULT_LIMITS) -> TensorReader:
+    """Open a stream of tensors, dense and sparse; iterate over it.
+
+    `source` is a path (mapped, nothing is copied), bytes or anything with the buffer protocol (used as it is), a binary
+    file object, a descriptor or a socket (each tensor read once, into memory of its own).
+    """
+    return TensorReader(source, limits)
+
+
+def new_tensors(sink: Any, alignment: int = TENSOR_ALIGNMENT) -> TensorWriter:
+    """Begin a stream of tensors; use it in a `with` block and `write` to it. `sink` and `alignment` as in
+    `write_tensor`.
+    """
+    return TensorWriter(sink, alignment)
+
+
+def read_tensor(source: Any, limits: Limits = DEFAULT_LIMITS) -> AnyTensor:
+    """The next tensor of a source, dense or sparse, without copying where the source is memory or a path.
+
+    `source` as in `open_tensors`; a file object, descriptor or socket stays open, right behind the tensor. Raises
+    `TruncatedError` where there is none.
+    """
+    reader = TensorReader(source, limits)
+    try:
+        made = reader.read_next_tensor()
+        if isinstance(source, BytesIO):  # its bytes were shared, not read
+            source.seek(reader._source.position)
+        return made
+    except StopIteration:
+        raise TruncatedError(f"{reader._source.name}: there is no tensor to read") from None
+    finally:
+        reader.close()
+
+
+def write_tensor(tensor: AnyTensor, sink: Any, alignment: int = TENSOR_ALIGNMENT) -> int:
+    """Write one tensor as a standalone message; gives its bytes, padding included.
+
+    `sink` is a path (the file appears when it is complete), a binary file object, a descriptor or a socket. The message
+    and its buffers begin at multiples of `alignment` bytes, counted from where the sink stands. Copies nothing but
+    dense elements that lie with gaps.
+    """
+    writer = TensorWriter(sink, alignment)
+    try:
+        size_bytes = writer.write(tensor)
+        writer.finish()
+    except BaseException:
+        writer.abandon()
+        raise
+    return size_bytes
+
+
+def get_tensor_size(tensor: AnyTensor, alignment: int = TENSOR_ALIGNMENT) -> int:
+    """The bytes that `write_tensor` would write."""
+    message = encode(tensor, alignment)
+    return len(framing.framed(message.metadata, 0, alignment)) + message.body_bytes

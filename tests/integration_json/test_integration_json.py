@@ -1,0 +1,564 @@
+"""Arrow's integration JSON: every type goes there and back, and what is malformed is named with its place."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import io
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import bowstring as bs
+from bowstring import errors, integration_json
+from bowstring.testing import strategies
+from bowstring.testing.cases import CASES, LONG, Case
+
+Document = dict[str, Any]
+
+
+def read(document: Document) -> integration_json.DataSet:
+    return integration_json.read(json.dumps(document).encode())
+
+
+def differences(schema: bs.Schema, batches: list[bs.RecordBatch], found: integration_json.DataSet) -> list[str]:
+    return list(integration_json.differences(schema, batches, found.schema, found.batches))
+
+
+def batch_of(*columns: bs.Array) -> bs.RecordBatch:
+    return bs.record_batch({f"c{number}": column for number, column in enumerate(columns)})
+
+
+def there_and_back(*batches: bs.RecordBatch) -> Document:
+    """The document of these batches, which reads as they are."""
+    schema = batches[0].schema
+    document = integration_json.document(schema, batches)
+    assert differences(schema, list(batches), read(document)) == []
+    return document
+
+
+def one_column(type: Document, column: Document, children: list[Document] | None = None, **field: Any) -> Document:
+    """A document of one batch of one column "x"."""
+    made = {"name": "x", "nullable": True, "type": type, "children": children or [], **field}
+    batch = {"count": column["count"], "columns": [{"name": "x", **column}]}
+    return {"schema": {"fields": [made]}, "batches": [batch]}
+
+
+# There and back
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_type_goes_there_and_back(case: Case) -> None:
+    whole = case.array()
+    there_and_back(batch_of(whole), batch_of(whole.slice(1)), batch_of(whole.slice(0, 0)))
+
+
+@given(strategies.batches())
+@settings(max_examples=40)
+def test_any_batch_goes_there_and_back(batch: bs.RecordBatch) -> None:
+    there_and_back(batch, batch)
+
+
+def test_a_schema_without_batches_goes_there_and_back() -> None:
+    schema = bs.schema({f"c{number}": case.type for number, case in enumerate(CASES)})
+    assert differences(schema, [], read(integration_json.document(schema, []))) == []
+
+
+def test_rows_without_columns_go_there_and_back() -> None:
+    there_and_back(bs.RecordBatch(bs.schema([]), 7, []))
+
+
+def test_names_nullability_and_metadata_survive_at_every_level() -> None:
+    item = bs.field("thing", bs.int8(), nullable=False, metadata={"a": "1"})
+    schema = bs.schema([bs.field("x", bs.list_(item), nullable=False, metadata={"b": "ü"})], metadata={"c": ""})
+    batch = bs.RecordBatch.from_arrays([bs.array([[1]], schema.field("x").type)], schema=schema)
+    found = read(there_and_back(batch)).schema
+    assert found.equals(schema, check_metadata=True)
+    assert found.field("x").type.fields[0].metadata == {b"a": b"1"}
+
+
+def test_a_key_that_comes_twice_in_the_metadata_is_kept_twice() -> None:
+    schema = bs.schema({"x": bs.null()}, metadata=[("k", "1"), ("k", "2")])
+    assert read(integration_json.document(schema, [])).schema.pairs == ((b"k", b"1"), (b"k", b"2"))
+
+
+def test_a_document_is_read_from_a_path_a_file_object_and_gzip(tmp_path: Path) -> None:
+    batch = batch_of(bs.array(["ü", None]))
+    path = tmp_path / "truth.json"
+    integration_json.write(path, integration_json.document(batch.schema, [batch]))
+    for source in (path, str(path), io.BytesIO(path.read_bytes()), gzip.compress(path.read_bytes())):
+        assert differences(batch.schema, [batch], integration_json.read(source)) == []
+
+
+class Narrow(io.RawIOBase):
+    """Takes a few bytes at a time, as standard output without a buffer may, and no more than there is room for."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+        self.taken = b""
+
+    def write(self, data: Any) -> int:
+        part = bytes(data[: min(7, self.room - len(self.taken))])
+        self.taken += part
+        return len(part)
+
+
+def test_a_file_object_that_takes_parts_gets_all_of_them() -> None:
+    batch = batch_of(bs.array(["ü", None]))
+    document = integration_json.document(batch.schema, [batch])
+    sink = Narrow(100_000)
+    integration_json.write(sink, document)
+    assert json.loads(sink.taken) == document
+    with pytest.raises(errors.ResourceError, match="bytes are left"):
+        integration_json.write(Narrow(50), document)
+
+
+def test_not_a_number_and_the_infinities_go_there_and_back() -> None:
+    numbers = [float("nan"), float("inf"), float("-inf"), -0.0]
+    for width in (bs.float16(), bs.float32(), bs.float64()):
+        there_and_back(batch_of(bs.array(numbers, width)))
+
+
+# What the format says
+
+
+@pytest.mark.parametrize(
+    ("precision", "said", "meant"),
+    [("SINGLE", 3.4028235e38, np.finfo(np.float32).max), ("HALF", 65519.5, 65504.0), ("SINGLE", 1, 1.0)],
+)
+def test_digits_are_rounded_to_the_nearest_number_of_the_type(precision: str, said: float, meant: float) -> None:
+    column = {"count": 2, "VALIDITY": [1, 1], "DATA": [said, -said]}
+    found = read(one_column({"name": "floatingpoint", "precision": precision}, column)).batches[0].column("x")
+    assert found.to_pylist() == [meant, -meant]
+
+
+@pytest.mark.parametrize(("precision", "said"), [("SINGLE", 3.4028236e38), ("HALF", 65520), ("DOUBLE", 10**309)])
+def test_a_number_that_would_be_rounded_to_infinity_is_refused(precision: str, said: float) -> None:
+    column = {"count": 1, "VALIDITY": [1], "DATA": [said]}
+    with pytest.raises(errors.InvalidDataError, match=r"DATA\[0\]"):
+        read(one_column({"name": "floatingpoint", "precision": precision}, column))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_members_that_would_be_empty_may_be_left_out(case: Case) -> None:
+    empty = batch_of(case.array().slice(0, 0))
+    document = integration_json.document(empty.schema, [empty])
+
+    def leave_out(column: Document) -> None:
+        for key in ("VALIDITY", "OFFSET", "SIZE", "TYPE_ID", "VIEWS", "DATA", "VARIADIC_DATA_BUFFERS"):
+            column.pop(key, None)
+        for child in column.get("children", []):
+            if child["count"] == 0:
+                leave_out(child)
+
+    for column in document["batches"][0]["columns"]:
+        leave_out(column)
+    assert differences(empty.schema, [empty], read(document)) == []
+
+
+def test_an_int32_column_reads_as_the_format_describes_it() -> None:
+    int32 = {"name": "int", "isSigned": True, "bitWidth": 32}
+    found = read(one_column(int32, {"count": 3, "VALIDITY": [1, 0, 1], "DATA": [1, 99, -3]}))
+    assert found.schema == bs.schema({"x": bs.int32()})
+    assert found.batches[0].column("x").to_pylist() == [1, None, -3]
+
+
+def test_values_are_written_as_the_format_describes_them() -> None:
+    columns = (
+        bs.array([1, None], bs.int64()),
+        bs.array([b"\xab\xcd", b"ignored"], bs.binary()),
+        bs.array([Decimal("-1.5"), Decimal("0.2")], bs.decimal128(5, 1)),
+        bs.array([True, False]),
+        bs.array([(1, 2, 3), None], bs.month_day_nano_interval()),
+        bs.array([None, LONG], bs.string_view()),
+        bs.array([["a"], []], bs.large_list(bs.string())),
+    )
+    document = there_and_back(batch_of(*columns))
+    written = document["batches"][0]["columns"]
+    assert written[0] == {"name": "c0", "count": 2, "VALIDITY": [1, 0], "DATA": ["1", "0"]}
+    assert written[1]["DATA"] == ["ABCD", "69676E6F726564"]
+    assert written[1]["OFFSET"] == [0, 2, 9]
+    assert written[2]["DATA"] == ["-15", "2"]
+    assert written[3]["DATA"] == [True, False]
+    assert written[4]["DATA"][0] == {"months": 1, "days": 2, "nanoseconds": 3}
+    size = len(LONG.encode())
+    views = [{"SIZE": 0, "INLINED": ""}, {"SIZE": size, "PREFIX_HEX": "6D6F7265", "BUFFER_INDEX": 0, "OFFSET": 0}]
+    assert written[5]["VIEWS"] == views
+    assert written[5]["VARIADIC_DATA_BUFFERS"] == [LONG.encode().hex().upper()]
+    assert written[6]["OFFSET"] == ["0", "1", "1"]
+    assert written[6]["children"][0]["name"] == "item"
+
+
+def test_what_lies_under_a_null_is_not_looked_at() -> None:
+    # As Arrow C++ writes them: an empty object, a zero with a NUL behind it.
+    interval = one_column({"name": "interval", "unit": "DAY_TIME"}, {"count": 1, "VALIDITY": [0], "DATA": [{}]})
+    number = {"name": "decimal", "precision": 3, "scale": 0}
+    for document in (interval, one_column(number, {"count": 1, "VALIDITY": [0], "DATA": ["0\0"]})):
+        assert read(document).batches[0].column("x").to_pylist() == [None]
+
+
+def test_the_bytes_of_a_null_string_may_be_left_out() -> None:
+    column = {"count": 3, "VALIDITY": [1, 0, 1], "OFFSET": [0, 1, 5, 6], "DATA": ["a", "", "b"]}
+    assert read(one_column({"name": "utf8"}, column)).batches[0].column("x").to_pylist() == ["a", None, "b"]
+
+
+def test_what_lies_under_a_null_is_written_as_zero_or_nothing() -> None:
+    def under_nulls(array: bs.Array) -> Document:
+        hidden = bs.Array.from_buffers(array.type, len(array), [np.zeros(1, np.uint8), *array.buffers[1:]])
+        column: Document = there_and_back(batch_of(hidden))["batches"][0]["columns"][0]
+        return column
+
+    assert under_nulls(bs.array([7, 8], bs.int16()))["DATA"] == [0, 0]
+    assert under_nulls(bs.array([b"ab"], bs.binary(2)))["DATA"] == ["0000"]
+    assert under_nulls(bs.array([True]))["DATA"] == [False]
+    assert under_nulls(bs.array([LONG], bs.string_view()))["VIEWS"] == [{"SIZE": 0, "INLINED": ""}]
+    text = under_nulls(bs.array([LONG]))
+    assert (text["OFFSET"], text["DATA"]) == ([0, 0], [""])
+
+
+@pytest.mark.parametrize(
+    ("name", "extra", "expected"),
+    [
+        ("decimal", {}, bs.decimal128(5, 2)),
+        ("decimal", {"bitWidth": 256}, bs.decimal256(5, 2)),
+        ("decimal32", {}, bs.decimal32(5, 2)),
+        ("decimal64", {}, bs.decimal64(5, 2)),
+        ("decimal256", {}, bs.decimal256(5, 2)),
+    ],
+)
+def test_a_decimal_is_told_by_its_name_or_its_width(name: str, extra: Document, expected: bs.DataType) -> None:
+    said = {"name": name, "precision": 5, "scale": 2, **extra}
+    assert read(one_column(said, {"count": 0, "VALIDITY": [], "DATA": []})).schema.field("x").type == expected
+
+
+def test_a_decimal_beyond_its_precision_is_read_and_only_a_full_validation_complains() -> None:
+    number = {"name": "decimal", "precision": 3, "scale": 0}
+    batch = read(one_column(number, {"count": 1, "VALIDITY": [1], "DATA": ["12345"]})).batches[0]
+    assert batch.column("x").to_pylist() == [Decimal(12345)]
+    with pytest.raises(errors.InvalidDataError, match="precision"):
+        batch.validate(full=True)
+
+
+def test_an_extension_type_that_is_registered_comes_back() -> None:
+    @bs.register_extension_type
+    class Celsius(bs.ExtensionType):
+        EXTENSION_NAME = "tests.celsius"
+
+    try:
+        there_and_back(batch_of(bs.array([1.5, None], Celsius(bs.float64()))))
+    finally:
+        bs.unregister_extension_type("tests.celsius")
+
+
+def test_an_extension_type_that_is_not_registered_stays_metadata() -> None:
+    pairs = [{"key": "ARROW:extension:name", "value": "?"}, {"key": "ARROW:extension:metadata", "value": "!"}]
+    found = read(one_column({"name": "null"}, {"count": 1}, metadata=pairs)).schema
+    assert found.field("x").metadata == {b"ARROW:extension:name": b"?", b"ARROW:extension:metadata": b"!"}
+
+
+def test_names_inside_a_map_do_not_count() -> None:
+    def made(entries: str, key: str, item: str) -> bs.RecordBatch:
+        pair = bs.struct([bs.field(key, bs.int8(), nullable=False), bs.field(item, bs.string())])
+        type_ = bs.map_(bs.int8(), bs.string()).__class__(bs.field(entries, pair, nullable=False))
+        return batch_of(bs.array([[(1, "a")], None], type_), bs.array([[[(1, "a")]]] * 2, bs.list_(type_)))
+
+    left, right = made("entries", "key", "value"), made("pairs", "k", "v")
+    assert left.schema != right.schema
+    assert list(integration_json.differences(left.schema, [left], right.schema, [right])) == []
+    assert read(integration_json.document(right.schema, [right])).schema == right.schema
+
+
+# Dictionaries
+
+WORDS = bs.dictionary(bs.int8(), bs.string())
+
+
+def coded(indices: list[int | None], words: list[str]) -> bs.Array:
+    held = bs.array(indices, bs.int8())
+    return bs.Array.from_buffers(WORDS, len(held), held.buffers, (), bs.array(words, bs.string()))
+
+
+def test_a_dictionary_that_grows_is_written_once_in_its_longest_form() -> None:
+    document = there_and_back(batch_of(coded([0, None], ["a"])), batch_of(coded([1, 0], ["a", "b"])))
+    assert [d["data"]["columns"][0]["DATA"] for d in document["dictionaries"]] == [["a", "b"]]
+
+
+def test_dictionaries_that_contradict_each_other_are_put_end_to_end() -> None:
+    document = there_and_back(batch_of(coded([0], ["a"])), batch_of(coded([0, None], ["b"])), batch_of(coded([], [])))
+    assert [d["data"]["columns"][0]["DATA"] for d in document["dictionaries"]] == [["a", "b"]]
+
+
+def test_columns_that_share_a_dictionary_share_its_id() -> None:
+    left = coded([0, 1], ["a", "b"])
+    right = bs.Array(left.layout, 2, bs.array([1, 1], bs.int8()).buffers, (), left.dictionary)
+    document = there_and_back(batch_of(left, right, coded([0, 0], ["c"])))
+    assert [field["dictionary"]["id"] for field in document["schema"]["fields"]] == [0, 0, 1]
+
+
+def test_a_dictionary_inside_a_dictionary_comes_before_it() -> None:
+    type_ = bs.dictionary(bs.int8(), bs.list_(bs.field("w", WORDS)))
+    column = bs.array([["a"], ["b", None], None, ["a"]], type_)
+    document = there_and_back(batch_of(column), batch_of(column.slice(1, 2)), batch_of(bs.array([["c"]], type_)))
+    field = document["schema"]["fields"][0]
+    assert (field["children"][0]["dictionary"]["id"], field["dictionary"]["id"]) == (0, 1)
+
+
+def test_a_dictionary_may_come_in_several_batches_and_in_any_order() -> None:
+    document = integration_json.document(
+        bs.schema({"c0": WORDS}), [batch_of(coded([0, 1], ["a", "b"])), batch_of(coded([1], ["a", "b"]))]
+    )
+    held = document["dictionaries"][0]
+    first, second = copy.deepcopy(held["data"]), copy.deepcopy(held["data"])
+    for part, word in ((first, "a"), (second, "b")):
+        part["count"] = 1
+        part["columns"][0].update(count=1, VALIDITY=[1], OFFSET=[0, 1], DATA=[word])
+    held["data"] = [first, second]
+    assert [b.column(0).to_pylist() for b in read(document).batches] == [["a", "b"], ["b"]]
+
+
+# What is wrong is named
+
+
+def nested_document() -> Document:
+    points = bs.list_(bs.struct({"at": bs.int32(), "tag": WORDS}))
+    columns = (
+        bs.array([[{"at": 1, "tag": "a"}], None], points),
+        bs.array(["x", LONG], bs.string_view()),
+        bs.array([1, "s"], bs.dense_union([("i", bs.int64()), ("s", bs.string())])),
+        bs.array([2.5, None], bs.run_end_encoded(bs.int32(), bs.float32())),
+        bs.array([b"12", None], bs.binary(2)),
+        bs.array([(1, 2), None], bs.day_time_interval()),
+        bs.array([{1: True}, None], bs.map_(bs.uint8(), bs.bool_())),
+        bs.array([Decimal("1.5"), None], bs.decimal64(3, 1)),
+        bs.array([[1, 2], [3, 4]], bs.list_(bs.int8(), 2)),
+        bs.array([[1], None], bs.large_list_view(bs.uint64())),
+        bs.array([None, None], bs.null()),
+    )
+    return integration_json.document(batch_of(*columns).schema, [batch_of(*columns)])
+
+
+def put(document: Document, path: str, value: Any) -> Document:
+    """The document with the member at a path of keys and indices changed, or taken out where the value is ...."""
+    changed = copy.deepcopy(document)
+    *way, last = (int(step) if step.isdigit() else step for step in path.split("/"))
+    holder: Any = changed
+    for step in way:
+        holder = holder[step]
+    if value is ...:
+        del holder[last]
+    else:
+        holder[last] = value
+    return changed
+
+
+COLUMNS = "batches/0/columns"
+WRONG: list[tuple[str, Any, str]] = [
+    ("schema", ..., "expected a member 'schema'"),
+    ("batches", {}, "expected 'batches' to be a list"),
+    ("schema/fields/0/type/name", "lost", "field 'c0': 'lost' is the name of no type"),
+    ("schema/fields/0/children", [], "field 'c0': type 'list' has 1 children, found 0"),
+    ("schema/fields/4/type/byteWidth", -1, "field 'c4': .*byte width"),
+    ("schema/fields/7/type/precision", 99, "field 'c7': .*precision"),
+    ("schema/fields/7/type/precision", "3", "field 'c7': expected 'precision' to be an integer, found '3'"),
+    ("schema/fields/2/type/mode", "THICK", "field 'c2': expected 'mode' to be one of SPARSE, DENSE"),
+    ("schema/fields/3/children/0/type/bitWidth", 8, "field 'c3': .*run ends"),
+    (f"{COLUMNS}", [], "batch 0: the schema has 11 fields, found 0 columns"),
+    ("batches/0/count", 3, "batch 0: column 'c0' has 2 values, the batch 3"),
+    ("batches/0/count", -1, "batch 0: expected a count of 0 or more, found -1"),
+    (f"{COLUMNS}/0/name", "other", "batch 0: column 'c0': expected the column of field 'c0', found 'other'"),
+    (f"{COLUMNS}/0/VALIDITY", ..., "column 'c0': expected a member 'VALIDITY'"),
+    (f"{COLUMNS}/0/VALIDITY", [1], "column 'c0': expected 2 elements of 'VALIDITY', found 1"),
+    (f"{COLUMNS}/0/VALIDITY", [1, 2], r"column 'c0': VALIDITY\[1\] = 2"),
+    (f"{COLUMNS}/0/OFFSET", [0, 1, 9], "column 'c0': .*offsets"),
+    (f"{COLUMNS}/0/OFFSET", [0, 1, 1 << 40], r"column 'c0': OFFSET\[2\] = 1099511627776: expected an integer from"),
+    (f"{COLUMNS}/0/children/0/children/0/DATA/0", 1 << 31, r"child 'item': child 'at': DATA\[0\] = 2147483648"),
+    (f"{COLUMNS}/0/children/0/children/0/DATA/0", 1.5, r"child 'at': DATA\[0\] = 1.5: expected an integer"),
+    (f"{COLUMNS}/0/children/0/children/0/DATA/0", True, r"child 'at': DATA\[0\] = True: expected an integer"),
+    (f"{COLUMNS}/0/children/0/children/0/count", 1 << 40, "child 'at': expected 1099511627776 elements of 'VALIDITY'"),
+    ("dictionaries", ..., "child 'tag': there is no dictionary 0"),
+    ("dictionaries/0/data/columns", [], "dictionary 0: expected one column, found 0"),
+    ("dictionaries/0/data/columns/0/DATA/0", "longer", r"dictionary 0: OFFSET\[0\] and OFFSET\[1\] do not cut out"),
+    (f"{COLUMNS}/1/VIEWS/0/SIZE", 2, r"column 'c1': VIEWS\[0\] = .*INLINED has 1 bytes, SIZE says 2"),
+    (f"{COLUMNS}/1/VIEWS/1/PREFIX_HEX", "6D", r"column 'c1': VIEWS\[1\] = .*PREFIX_HEX"),
+    (f"{COLUMNS}/1/VIEWS/1/OFFSET", ..., r"column 'c1': VIEWS\[1\] = .*expected a member 'OFFSET'"),
+    (f"{COLUMNS}/1/VARIADIC_DATA_BUFFERS/0", "6", r"VARIADIC_DATA_BUFFERS\[0\] = '6': expected pairs"),
+    (f"{COLUMNS}/2/TYPE_ID/0", 300, r"column 'c2': TYPE_ID\[0\] = 300"),
+    (f"{COLUMNS}/2/VALIDITY", [1, 0], "column 'c2': a union of metadata version 4 with nulls of its own"),
+    (f"{COLUMNS}/3/children/1/DATA/0", 1e300, r"child 'values': DATA\[0\] = 1e\+300: expected a number of up to"),
+    (f"{COLUMNS}/4/DATA/0", "313233", r"column 'c4': DATA\[0\] = '313233': expected 2 bytes"),
+    (f"{COLUMNS}/5/DATA/0", {"days": 1}, r"column 'c5': DATA\[0\] = .*expected an object of days, milliseconds"),
+    (f"{COLUMNS}/7/DATA/0", str(1 << 70), r"column 'c7': DATA\[0\] = '1180591620717411303424'"),
+    (f"{COLUMNS}/7/DATA/0", "1_0", r"column 'c7': DATA\[0\] = '1_0': expected an integer"),
+    (f"{COLUMNS}/8/children/0/count", 3, "child 'item': expected 3 elements of 'VALIDITY', found 4"),
+    (f"{COLUMNS}/9/children", [], "column 'c9': .* has 1 children, found 0"),
+    (f"{COLUMNS}/10/count", 1 << 80, "column 'c10': expected a count of 0 or more"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "message"), WRONG, ids=[f"{p}-{str(v)[:20]}" for p, v, _ in WRONG])
+def test_what_is_wrong_is_named_with_its_place(path: str, value: Any, message: str) -> None:
+    with pytest.raises(errors.InvalidDataError, match=message):
+        read(put(nested_document(), path, value))
+
+
+def test_one_dictionary_is_of_one_type_and_comes_once() -> None:
+    document = there_and_back(batch_of(coded([0], ["a"]), coded([0], ["b"])))
+    document["schema"]["fields"][1]["dictionary"]["id"] = 0
+    document["schema"]["fields"][1]["type"] = {"name": "binary"}
+    with pytest.raises(errors.InvalidDataError, match="dictionary 0 is of type string and of type binary"):
+        read(document)
+    document["dictionaries"].append(document["dictionaries"][0])
+    document["schema"]["fields"][1]["type"] = {"name": "utf8"}
+    with pytest.raises(errors.InvalidDataError, match="dictionary 0 comes twice"):
+        read(document)
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"ARROW1\0\0", b'{"schema": ', b"[]", b"\xff\xfe{", b"1" * 5000, b"\x1f\x8b\x08junk"]
+)
+def test_other_bytes_are_refused(raw: bytes) -> None:
+    with pytest.raises(errors.InvalidDataError):
+        integration_json.read(raw)
+
+
+def test_text_that_utf8_cannot_encode_is_refused() -> None:
+    column = {"count": 1, "VALIDITY": [1], "OFFSET": [0, 3], "DATA": ["\ud800"]}
+    with pytest.raises(errors.InvalidDataError, match=r"DATA\[0\]"):
+        read(one_column({"name": "utf8"}, column))
+
+
+def test_the_messages_name_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "broken.json"
+    path.write_text("{}")
+    with pytest.raises(errors.InvalidDataError, match=r"broken\.json: expected a member 'schema'"):
+        integration_json.read(path)
+    with pytest.raises(errors.NotFoundError, match=r"gone\.json"):
+        integration_json.read(tmp_path / "gone.json")
+
+
+def test_what_is_no_file_is_told_in_our_words(tmp_path: Path) -> None:
+    with pytest.raises(errors.UsageError, match="is a directory"):
+        integration_json.read(tmp_path)
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    with pytest.raises(errors.ResourceError, match=r"loop\.json: cannot be read: "):
+        integration_json.read(tmp_path / "loop.json")
+
+
+def test_metadata_that_is_no_text_has_no_place_in_json() -> None:
+    schema = bs.schema([bs.field("x", bs.struct([bs.field("y", bs.null(), metadata={b"k": b"\xff"})]))])
+    with pytest.raises(errors.UnsupportedTypeError, match=r"column x\.y: custom metadata"):
+        integration_json.document(schema, [])
+
+
+# Limits
+
+
+def test_a_document_beyond_the_limit_is_refused_unless_the_option_raises_it() -> None:
+    batch = batch_of(bs.array([1, 2]))
+    raw = json.dumps(integration_json.document(batch.schema, [batch])).encode()
+    limits = integration_json.Limits(max_bytes=len(raw) - 1)
+    for source in (raw, gzip.compress(raw), io.BytesIO(raw)):
+        with pytest.raises(errors.LimitError, match="longer than"):
+            integration_json.read(source, limits)
+    assert (
+        integration_json.read(gzip.compress(raw), integration_json.Limits(max_bytes=len(raw))).batches[0].num_rows == 2
+    )
+
+
+def test_a_bomb_of_gzip_is_not_unpacked() -> None:
+    bomb = gzip.compress(bytes(1 << 24))
+    with pytest.raises(errors.LimitError, match="longer than 1048576 bytes"):
+        integration_json.read(bomb, integration_json.Limits(max_bytes=1 << 20))
+
+
+def test_types_nested_beyond_the_limit_are_refused_unless_the_option_raises_it() -> None:
+    type_: bs.DataType = bs.int8()
+    for _ in range(70):
+        type_ = bs.list_(type_)
+    document = integration_json.document(bs.schema({"x": type_}), [])
+    with pytest.raises(errors.LimitError, match="nested deeper than 64"):
+        read(document)
+    raw = json.dumps(document).encode()
+    assert integration_json.read(raw, integration_json.Limits(max_nesting=100)).schema.field("x").type == type_
+
+
+def test_json_of_ten_thousand_levels_is_refused() -> None:
+    for raw in (b"[" * 10_000 + b"]" * 10_000, b'{"schema":' * 10_000 + b"1" + b"}" * 10_000):
+        with pytest.raises(errors.InvalidDataError):
+            integration_json.read(raw)
+
+
+JUNK = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 5),
+    st.sampled_from([1 << 31, 1 << 63, -(1 << 63), 1 << 200, 1.5, float("nan"), "", "0", "-1", "FF", "utf8", "int"]),
+    st.sampled_from([[], {}, [0], [[]], {"name": "null"}]),
+)
+
+
+@given(st.data())
+@settings(max_examples=400)
+def test_a_damaged_document_is_a_clean_error_or_data(data: st.DataObject) -> None:
+    document = copy.deepcopy(DAMAGED)
+    for _ in range(data.draw(st.integers(1, 3))):
+        holder: Any = document
+        while True:
+            keys = list(holder) if isinstance(holder, dict) else list(range(len(holder)))
+            if not keys:
+                break
+            key = data.draw(st.sampled_from(keys))
+            if isinstance(holder[key], (dict, list)) and holder[key] and data.draw(st.integers(0, 9)):
+                holder = holder[key]
+                continue
+            holder[key] = copy.deepcopy(data.draw(JUNK))
+            break
+    try:
+        found = read(document)
+        for batch in found.batches:
+            batch.validate(full=True)
+            batch.to_pydict()
+        integration_json.document(found.schema, found.batches)
+    except errors.BowstringError:
+        pass
+
+
+DAMAGED = nested_document()
+
+
+def test_differences_name_what_differs() -> None:
+    left = batch_of(bs.array([1, 2, 3]), bs.array(["a", "b", "c"]))
+    right = batch_of(bs.array([1, 2, 4]), bs.array(["a", "b", "c"]))
+    assert list(integration_json.differences(left.schema, [left], right.schema, [right])) == [
+        "record batch 0: column 0 ('c0') differs from row 2 on"
+    ]
+    strict = bs.schema([bs.field("c0", bs.int64(), nullable=False), bs.field("c1", bs.string(), metadata={"k": "v"})])
+    assert list(integration_json.differences(strict, [], left.schema, [])) == [
+        "field 0 ('c0'): expected it not to be nullable",
+        "field 1 ('c1'): expected custom metadata ((b'k', b'v'),), found ()",
+    ]
+    other = batch_of(bs.array(np.array([1], np.int8)))
+    assert list(integration_json.differences(left.schema, [left], other.schema, [other])) == [
+        "schema: expected 2 fields, found 1",
+        "field 0 ('c0'): expected type int64, found int8",
+    ]
+
+
+@pytest.mark.parametrize(("count", "is_read"), [(0, True), (2, False)])
+def test_nulls_of_a_huge_width_are_not_spelled_out(count: int, is_read: bool) -> None:
+    kind = {"name": "fixedsizebinary", "byteWidth": (1 << 31) - 1}
+    field = {"name": "x", "type": kind, "nullable": True, "children": []}
+    column = {"name": "x", "count": count, "VALIDITY": [0] * count, "DATA": [""] * count}
+    document = {"schema": {"fields": [field]}, "batches": [{"count": count, "columns": [column]}]}
+    text = json.dumps(document).encode()
+    if is_read:
+        assert [batch.num_rows for batch in integration_json.read(text).batches] == [0]
+    else:
+        with pytest.raises(errors.LimitError, match="4294967294 bytes"):
+            integration_json.read(text)

@@ -1,0 +1,146 @@
+"""Format strings and schemas: what the specification writes is what we write and read."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+import pytest
+
+from bowstring.datatypes import extension, types as t
+from bowstring.datatypes.field import Field, field
+from bowstring.interop import c_abi, c_data, c_schema
+from bowstring.interop.c_format import PLAIN, format_of, type_of
+
+EXAMPLES: list[tuple[bytes, t.DataType]] = [
+    (b"d:19,10", t.decimal128(19, 10)),
+    (b"d:9,2,32", t.decimal32(9, 2)),
+    (b"d:18,-2,64", t.decimal64(18, -2)),
+    (b"d:70,0,256", t.decimal256(70)),
+    (b"w:42", t.binary(42)),
+    (b"tss:", t.timestamp("s")),
+    (b"tsm:", t.timestamp("ms")),
+    (b"tsu:Europe/Paris", t.timestamp("us", "Europe/Paris")),
+    (b"tsn:+02:30", t.timestamp("ns", "+02:30")),
+    (b"+l", t.list_(t.uint64())),
+    (b"+L", t.large_list(t.uint64())),
+    (b"+vl", t.list_view(t.uint64())),
+    (b"+vL", t.large_list_view(t.uint64())),
+    (b"+w:123", t.list_(t.int8(), 123)),
+    (b"+s", t.struct({"ints": t.int32(), "floats": t.float32()})),
+    (b"+s", t.struct({})),
+    (b"+m", t.map_(t.string(), t.float64())),
+    (b"+us:4,5", t.sparse_union([("ints", t.int32()), ("floats", t.float32())], [4, 5])),
+    (b"+ud:0,1", t.dense_union([("ints", t.int32()), ("floats", t.float32())])),
+    (b"+ud:", t.dense_union({})),
+    (b"+r", t.run_end_encoded(t.int32(), t.float32())),
+]
+
+
+@pytest.mark.parametrize(("text", "type"), [*EXAMPLES, *((text, plain) for plain, text in PLAIN.items())])
+def test_types_are_written_as_the_specification_says_and_read_back(text: bytes, type: t.DataType) -> None:
+    assert format_of(type) == text
+    assert type_of(text, type.fields, 0) == type
+
+
+def test_pyarrow_reads_every_plain_format_as_the_same_type() -> None:
+    for plain in PLAIN:
+        if str(plain) not in ("month_interval", "day_time_interval"):  # pyarrow has no such types
+            peer = pa.field(Carrier(c_data.export_type(plain))).type
+            assert c_data.import_type(peer) == plain
+
+
+class Carrier:
+    """Carries a schema capsule."""
+
+    def __init__(self, capsule: object) -> None:
+        self.capsule = capsule
+
+    def __arrow_c_schema__(self) -> object:
+        return self.capsule
+
+
+def words_of(capsule: object) -> list[int]:
+    return c_abi.SchemaWords.from_address(c_abi.pointer(capsule, c_abi.SCHEMA_CAPSULE))[:]
+
+
+def test_flags_say_nullable_ordered_and_sorted() -> None:
+    def flags(made: Field) -> int:
+        return words_of(c_data.export_field(made))[c_abi.FLAGS]
+
+    assert flags(field("a", t.int8())) == 2
+    assert flags(field("a", t.int8(), nullable=False)) == 0
+    assert flags(field("a", t.dictionary(t.int8(), t.string(), ordered=True))) == 3
+    assert flags(field("a", t.map_(t.string(), t.int8(), keys_sorted=True))) == 6
+
+
+def test_metadata_is_encoded_as_in_the_specifications_example() -> None:
+    capsule = c_data.export_field(field("a", t.int8(), metadata=[("key1", "value1")]))
+    text = ctypes.string_at(words_of(capsule)[c_abi.METADATA], 22 + 4)
+    assert text[:18] == b"\x01\0\0\0\x04\0\0\0key1\x06\0\0\0va"
+    assert c_data.import_field(capsule).metadata == {b"key1": b"value1"}
+
+
+def test_absent_metadata_is_a_null_pointer() -> None:
+    assert words_of(c_data.export_type(t.int8()))[c_abi.METADATA] == 0
+
+
+def test_a_key_may_come_more_than_once() -> None:
+    pairs = ((b"k", b"1"), (b"k", b"2"), (b"", b""))
+    assert c_data.import_field(c_data.export_field(Field("a", t.int8(), True, pairs))).pairs == pairs
+
+
+@pytest.mark.parametrize(
+    "type", [example for _, example in EXAMPLES] + [t.dictionary(t.uint16(), t.list_(t.string()), True)]
+)
+def test_nested_types_come_back_whole(type: t.DataType) -> None:
+    deep = field("outer", t.list_(field("inner", type, metadata=[("k", "v")])), nullable=False)
+    again = c_data.import_field(c_data.export_field(deep))
+    assert again.equals(deep, check_metadata=True)
+
+
+@extension.register_extension_type
+@dataclass(frozen=True, slots=True, repr=False)
+class Celsius(extension.ExtensionType):
+    """Degrees, for these tests."""
+
+    EXTENSION_NAME: ClassVar[str] = "tests.interop.celsius"
+
+
+def test_an_extension_type_travels_in_the_metadata_of_its_storage() -> None:
+    import bowstring as bs
+
+    degrees = bs.array([20.5, None], Celsius(t.float64()))
+    peer = pa.array(degrees)
+    assert peer.type == pa.float64()
+    assert pa.field(degrees).metadata[b"ARROW:extension:name"] == b"tests.interop.celsius"
+    again = c_data.import_array(degrees)
+    assert again.type == degrees.type
+    assert again.to_pylist() == [20.5, None]
+    within = bs.array([[20.5], None], t.list_(Celsius(t.float64())))
+    assert c_data.import_array(within).type == within.type
+
+
+def test_an_extension_type_nobody_registered_keeps_its_metadata() -> None:
+    peer = pa.field("id", pa.uuid())
+    ours = c_data.import_field(peer)
+    if ours.type == t.binary(16):
+        assert ours.metadata[b"ARROW:extension:name"] == b"arrow.uuid"
+    assert pa.field(Carrier(c_data.export_field(ours))).equals(peer)
+
+
+@pytest.fixture(autouse=True)
+def everything_is_released() -> Iterator[None]:
+    before = len(c_abi.live)
+    yield
+    assert len(c_abi.live) == before
+
+
+def test_the_deepest_schema_that_is_read_is_read() -> None:
+    deep: t.DataType = t.int8()
+    for _ in range(c_schema.MAX_NESTING - 1):
+        deep = t.list_(deep)
+    assert c_data.import_type(c_data.export_type(deep)) == deep

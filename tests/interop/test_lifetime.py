@@ -1,0 +1,278 @@
+"""Memory stays for as long as somebody holds it, and every structure is released exactly once."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from bowstring.arrays.record_batch import RecordBatch
+from bowstring.datatypes import types
+from bowstring.datatypes.field import schema
+from bowstring.errors import InvalidDataError, UnsupportedTypeError
+from bowstring.interop import c_abi, c_array, c_data
+from bowstring.layouts.array import Array
+from bowstring.layouts.registry import layout_of
+from bowstring.memory.buffer import Buffer
+from tests.interop.handmade import Producer
+
+
+@pytest.fixture(autouse=True)
+def everything_is_released() -> Iterator[None]:
+    gc.collect()
+    before = len(c_abi.live), len(c_abi._in_capsules), pa.total_allocated_bytes()
+    yield
+    gc.collect()
+    assert (len(c_abi.live), len(c_abi._in_capsules), pa.total_allocated_bytes()) == before
+
+
+class Owner:
+    """Memory with a life that can be watched."""
+
+    def __init__(self, values: np.ndarray[Any, Any]) -> None:
+        self.values = values
+        self.__array_interface__ = values.__array_interface__
+
+
+def watched(length: int = 1000) -> tuple[Array, weakref.ref[Owner]]:
+    """An array of int64 over memory whose end the weak reference tells."""
+    owner = Owner(np.arange(length))
+    array = Array(layout_of(types.int64()), length, (None, Buffer.of(np.asarray(owner))))
+    return array, weakref.ref(owner)
+
+
+def test_what_is_exported_stays_until_the_consumer_lets_go() -> None:
+    ours, alive = watched()
+    theirs = pa.array(ours)
+    del ours
+    gc.collect()
+    assert theirs.to_pylist() == list(range(1000))
+    part = theirs[10:12]
+    del theirs
+    assert part.to_pylist() == [10, 11]
+    assert alive() is not None
+    del part
+    assert alive() is None
+
+
+def test_a_capsule_that_nobody_takes_releases_what_it_holds() -> None:
+    ours, alive = watched()
+    capsules = c_data.export_array(ours)
+    del ours
+    gc.collect()
+    assert alive() is not None
+    del capsules
+    assert alive() is None
+
+
+def test_a_stream_that_nobody_takes_or_reads_to_its_end_is_released() -> None:
+    ours, alive = watched()
+    batch = RecordBatch.from_arrays([ours], ["a"])
+    capsule = c_data.export_stream(batch.schema, iter([batch, batch]))
+    unread = c_data.export_stream(batch.schema, iter([batch, batch]))
+    del ours, batch
+    del unread
+    reader = pa.RecordBatchReader._import_from_c_capsule(capsule)
+    first = reader.read_next_batch()
+    del reader, capsule
+    gc.collect()
+    assert first.column(0)[7].as_py() == 7
+    assert alive() is not None
+    del first
+    assert alive() is None
+
+
+def test_a_child_may_be_moved_out_before_its_parent_is_released() -> None:
+    ours, alive = watched()
+    other, other_alive = watched()
+    _, capsule = c_data.export_batch(RecordBatch.from_arrays([ours, other], ["a", "b"]))
+    del ours, other
+    parent = c_abi.ArrayWords.from_address(c_abi.pointer(capsule, c_abi.ARRAY_CAPSULE))
+    first_child = c_abi.pointers(parent[c_abi.CHILDREN], 2, "children")[0]
+    child = c_array.take_array(first_child, layout_of(types.int64()))
+    del capsule
+    gc.collect()
+    assert other_alive() is None
+    assert child.to_pylist() == list(range(1000))
+    del child
+    assert alive() is None
+
+
+def test_what_is_imported_is_released_once_with_the_last_view() -> None:
+    producer = Producer()
+    schema = producer.schema(b"+s", [producer.schema(b"l", name=b"a"), producer.schema(b"l", name=b"b")])
+    columns = [producer.array(3, [0, producer.values([i, i, i])]) for i in (1, 2)]
+    batch = c_data.import_batch(producer.pair(schema, producer.array(3, [0], columns)))
+    column = batch.column("b")
+    del batch
+    gc.collect()
+    values = column.slice(1).to_numpy()
+    del column
+    gc.collect()
+    assert producer.released == 0
+    assert values.tolist() == [2, 2]
+    assert not values.flags.writeable
+    del values
+    gc.collect()
+    assert producer.released == 1
+
+
+def test_an_import_without_any_bytes_is_released_at_once() -> None:
+    producer = Producer()
+    array = c_data.import_array(producer.pair(producer.schema(b"n"), producer.array(5, [])))
+    assert producer.released == 1
+    assert array.to_pylist() == [None] * 5
+
+
+def test_a_round_trip_through_ourselves_keeps_the_memory() -> None:
+    ours, alive = watched()
+    address = ours.buffers[1].address  # type: ignore[union-attr]
+    again = c_data.import_array(c_data.export_array(ours))
+    del ours
+    gc.collect()
+    assert again.buffers[1].address == address  # type: ignore[union-attr]
+    assert alive() is not None
+    del again
+    assert alive() is None
+
+
+def test_pyarrow_memory_goes_when_our_arrays_go() -> None:
+    before = pa.total_allocated_bytes()
+    theirs = pa.array(range(100_000), pa.int64())
+    ours = c_data.import_array(theirs)
+    del theirs
+    gc.collect()
+    assert pa.total_allocated_bytes() > before
+    assert ours[99_999] == 99_999
+    del ours
+    assert pa.total_allocated_bytes() == before
+
+
+def test_an_export_that_fails_halfway_keeps_nothing() -> None:
+    ours, alive = watched()
+    short = Array(layout_of(types.int64()), 5, (None, Buffer.of(b"1234")))
+    absent = Array(layout_of(types.string()), 5, (None, None, None))
+    childless = Array(layout_of(types.list_(types.int8())), 5, (None, Buffer.of(bytes(24))))
+    for broken, message in ((short, "has 4 bytes, but 5 slots need 40"), (absent, "offsets"), (childless, "lacks")):
+        with pytest.raises(InvalidDataError, match=message):
+            c_data.export_batch(
+                RecordBatch(schema([("a", ours.type), ("b", broken.type)]), 5, [ours.slice(0, 5), broken])
+            )
+    with pytest.raises(UnsupportedTypeError):
+        c_data.export_schema(schema([("a", types.int8()), ("nul\0", types.int8())]))
+    del ours
+    gc.collect()
+    assert alive() is None
+
+
+def test_other_threads_may_release() -> None:
+    held = [pa.array(watched(100)[0]) for _ in range(200)]
+    alive = len(c_abi.live)
+
+    def drop() -> None:
+        while held:
+            try:
+                held.pop()
+            except IndexError:
+                return
+
+    threads = [threading.Thread(target=drop) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(c_abi.live) == alive - 200
+
+
+def test_threads_of_another_library_may_pull_and_release() -> None:
+    ours = c_data.import_table(pa.table({"a": list(range(10_000))}))
+    frame = pl.DataFrame(ours)
+    assert frame.lazy().select(pl.col("a").sum()).collect().item() == sum(range(10_000))
+
+
+def test_an_exception_on_its_way_survives_a_capsules_end() -> None:
+    ours, alive = watched()
+    with pytest.raises(TypeError, match=r"has no len\(\)"):
+        len(c_data.export_array(ours)[1])  # type: ignore[arg-type]
+    del ours
+    gc.collect()
+    assert alive() is None
+
+
+def test_an_exception_on_its_way_survives_a_release_by_the_consumer() -> None:
+    import pyarrow.compute as pc
+
+    for _ in range(3):
+        with pytest.raises(pa.ArrowNotImplementedError, match="utf8_upper"):
+            pc.utf8_upper(pa.array(watched()[0]))
+
+
+@pytest.mark.parametrize("error", [StopIteration, KeyboardInterrupt, ValueError])
+def test_whatever_the_exception_is_it_is_not_lost(error: type[BaseException]) -> None:
+    def failing(capsule: object) -> int:
+        del capsule  # now the list is all that holds it
+        raise error("mine")
+
+    for _ in range(3):
+        with pytest.raises(error, match="mine"):
+            min([c_data.export_type(types.int8())], key=failing)
+
+
+def test_a_thousand_rounds_leave_nothing_behind() -> None:
+    table = pa.table({"n": list(range(100)), "s": ["x"] * 100, "l": [[1, None]] * 100}).to_batches()[0]
+
+    def rounds(count: int) -> int:
+        for _ in range(count):
+            pa.record_batch(c_data.import_batch(table))
+            for batch in c_data.import_stream(c_data.export_stream(c_data.import_schema(table.schema), iter(())))[1]:
+                raise AssertionError(batch)
+        gc.collect()
+        return len(gc.get_objects())
+
+    settled = rounds(100)
+    assert rounds(1000) - settled < 50
+
+
+EXIT = """
+import faulthandler, sys, threading
+faulthandler.enable()
+import pyarrow as pa, polars as pl
+from bowstring.interop import c_data
+import bowstring as bs
+ours = c_data.import_table(pa.table({"a": [1, 2, None], "s": ["x", "y", None]}))
+theirs = pa.table(ours)
+frame = pl.DataFrame(ours)
+reader = pa.RecordBatchReader._import_from_c_capsule(c_data.export_stream(ours.schema, iter(ours.to_batches())))
+unread = c_data.export_stream(ours.schema, iter(ours.to_batches()))
+capsules = c_data.export_type(bs.int8())
+cycle = [theirs, reader]; cycle.append(cycle)
+import json
+json.leaked_for_the_test = [pa.table(ours), cycle, pa.RecordBatchReader._import_from_c_capsule(
+    c_data.export_stream(ours.schema, iter(ours.to_batches())))]
+sys.modules["early"] = type(sys)("early")
+sys.modules["early"].held = pa.table(ours)
+print("ready")
+"""
+
+
+def test_a_process_that_ends_while_others_hold_our_memory_ends_well() -> None:
+    done = subprocess.run([sys.executable, "-c", EXIT], check=False, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ready\n", "")
+
+
+def test_the_memory_of_an_import_is_bounded_by_its_buffers() -> None:
+    theirs = pa.array([1, 2, 3], pa.int8())
+    ours = c_data.import_array(theirs)
+    buffer = ours.buffers[1]
+    assert buffer is not None
+    assert buffer.size == 3
+    assert buffer.bytes.tolist() == [1, 2, 3]

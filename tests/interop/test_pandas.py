@@ -1,0 +1,710 @@
+"""pandas' series and frames: the same as pyarrow makes, without pyarrow; and back."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import bowstring as bs
+from bowstring.errors import DataTypeError, InvalidDataError, UsageError, WouldCopyError
+from tests.addresses import address, data_address
+from tests.interop.samples import ARRAYS, LONG
+
+PYARROW_HAS_NO_PANDAS_FORM = ("union", "dictionary_of_lists", "time_ns")
+PYARROW_DIFFERS = {
+    "run_end_encoded, empty": "pyarrow 26 gives object where values would be str",
+    "run_end_encoded, empty at the end": "pyarrow 26 gives object where values would be str",
+}
+PYARROW_IS_UNSTEADY = ("list_view, sliced", "large_list_view, sliced")
+"""Pyarrow 26 gives now [], now None for an empty list in a list view with an offset."""
+COMPARED = {name: array for name, array in ARRAYS.items() if not name.startswith("time_ns") and "union" not in name}
+COMPARED = {
+    name: array
+    for name, array in COMPARED.items()
+    if "dictionary_of_lists" not in name and name not in PYARROW_IS_UNSTEADY
+}
+
+
+def assert_same(ours: Any, theirs: Any) -> None:
+    compare = pd.testing.assert_series_equal if isinstance(theirs, pd.Series) else pd.testing.assert_frame_equal
+    compare(ours, theirs)
+
+
+# Columns
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_a_column_becomes_the_series_that_pyarrow_makes(name: str, request: pytest.FixtureRequest) -> None:
+    if name in PYARROW_DIFFERS:
+        request.applymarker(pytest.mark.xfail(reason=PYARROW_DIFFERS[name], strict=True))
+    theirs = COMPARED[name]
+    expected = theirs.to_pandas()
+    assert_same(bs.array(theirs).to_pandas(), expected)
+    two = bs.ChunkedArray([bs.array(theirs), bs.array(theirs)], bs.array(theirs).type)
+    assert_same(two.to_pandas(), pa.chunked_array([theirs, theirs]).to_pandas())
+
+
+def test_what_pyarrow_refuses_becomes_python_objects() -> None:
+    for name in PYARROW_HAS_NO_PANDAS_FORM:
+        for key in (key for key in ARRAYS if name in key):
+            ours = bs.array(ARRAYS[key])
+            made = ours.to_pandas()
+            assert made.dtype == object or made.dtype == "category"
+            assert [v if not isinstance(v, np.ndarray) else v.tolist() for v in made] == ours.to_pylist()
+
+
+def test_canonical_extensions_become_their_values() -> None:
+    assert bs.array([True, None], bs.bool8()).to_pandas().tolist() == [True, None]
+    assert bs.array([True, False], bs.bool8()).to_pandas().dtype == bool
+    assert (
+        bs.array(['{"a": 1}', None], bs.json_()).to_pandas().tolist()
+        == bs.array(['{"a": 1}', None], bs.json_()).to_pylist()
+    )
+    tensors = bs.array(np.arange(8.0).reshape(2, 2, 2), bs.fixed_shape_tensor(bs.float64(), [2, 2])).to_pandas()
+    assert tensors[1].tolist() == [[4, 5], [6, 7]]
+
+
+def test_dates_may_become_datetimes() -> None:
+    days = [dt.date(2020, 1, 1), None]
+    for type_, pa_type in ((bs.date32(), pa.date32()), (bs.date64(), pa.date64())):
+        made = bs.array(days, type_).to_pandas(date_as_object=False)
+        assert_same(made, pa.array(days, pa_type).to_pandas(date_as_object=False))
+
+
+def test_integers_with_nulls_may_stay_integers() -> None:
+    made = bs.array([2**63 - 1, None]).to_pandas(integer_object_nulls=True)
+    assert made.tolist() == [2**63 - 1, None]
+
+
+@pytest.mark.parametrize("value", [2**53 + 1, -(2**53) - 1])
+def test_rounding_an_integer_is_warned_of(value: int) -> None:
+    with pytest.warns(UserWarning, match=f"rounds {value}"):
+        assert bs.array([value, None]).to_pandas()[0] == float(value)
+    with pytest.warns(UserWarning, match="uint64"):
+        bs.array([2**64 - 1, None], bs.uint64()).to_pandas()
+    assert bs.array([2**53, 2**60, None]).to_pandas().tolist()[:2] == [2**53, 2**60]
+    assert bs.array([2**53 + 1]).to_pandas().tolist() == [2**53 + 1]
+
+
+SHARED = [bs.int8(), bs.uint64(), bs.float32(), bs.timestamp("ns"), bs.duration("s")]
+
+
+@pytest.mark.parametrize("options", [{"copy": False}, {"zero_copy_only": True}], ids=str)
+@pytest.mark.parametrize("type_", SHARED, ids=str)
+def test_memory_is_shared_both_ways_where_views_are_asked_for(type_: bs.DataType, options: Any) -> None:
+    array = bs.array([1, 2, 3], type_)
+    series = array.to_pandas(**options)
+    assert address(series.to_numpy()) == data_address(array)
+    assert data_address(bs.Array.from_pandas(series)) == data_address(array)
+    frame = bs.table({"a": array, "b": array}).to_pandas(**options)
+    assert address(frame["b"].to_numpy()) == data_address(array)
+    with pytest.raises(
+        ValueError, match=r"read-only|Incompatible"
+    ):  # the latter is what pandas makes of it for moments
+        frame.iloc[0, 0] = pd.NaT if type_ in SHARED[3:] else 9
+
+
+VALUES = {
+    "int": (bs.array([1, 2, 3]), 9),
+    "int with nulls": (bs.array([1, None, 3]), 9.0),
+    "float": (bs.array([0.5, 1.5, None]), 9.5),
+    "half": (bs.array([0.5, 1.5, 2.5], bs.float16()), np.float16(9.5)),
+    "bool": (bs.array([True, False, True]), False),
+    "moment": (bs.array([1, 2, None], bs.timestamp("us")), pd.Timestamp("2020-01-01").as_unit("us")),
+    "zoned": (bs.array([1, 2, 3], bs.timestamp("us", "UTC")), pd.Timestamp("2020-01-01", tz="UTC").as_unit("us")),
+    "span": (bs.array([1, 2, 3], bs.duration("ms")), pd.Timedelta(9, "ms").as_unit("ms")),
+    "date": (bs.array([1, 2, 3], bs.date64()), dt.date(2020, 1, 1)),
+    "text": (bs.array(["a", None, "c"]), "new"),
+    "category": (bs.array(["b", "a", "b"]).dictionary_encode(), "a"),
+    "list": (bs.array([[1], None, [2, 3]]), "anything"),
+    "runs": (bs.array([1, 1, 2]).run_end_encode(), 9),
+    "extension": (bs.array([True, False, True], bs.bool8()), False),
+}
+"""Columns, and a value that is put in the first row."""
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *((name, {}) for name in VALUES),
+        *((name, {"dtype_backend": "numpy_nullable"}) for name in VALUES),
+        *((name, {"dtype_backend": "pyarrow"}) for name in ("int", "int with nulls", "float", "moment", "text")),
+    ],
+    ids=str,
+)
+def test_series_and_frames_can_be_edited_without_changing_the_table(name: str, options: Any) -> None:
+    array, value = VALUES[name]
+    table = bs.attach(bs.share(bs.table({"a": array, "b": array})))
+    before = table.to_pydict()
+    two = bs.ChunkedArray([array, array], array.type)
+    for series in (table["a"].chunk(0).to_pandas(**options), two.to_pandas(**options)):
+        series.iloc[0] = value
+        assert series.iloc[0] == value
+    frame = table.to_pandas(**options)
+    frame.loc[0, "a"] = value
+    assert frame.loc[0, "a"] == value
+    assert table.to_pydict() == before
+    pd.testing.assert_series_equal(frame["b"], table.to_pandas(**options)["b"])
+
+
+def test_lists_in_frames_have_memory_of_their_own() -> None:
+    table = bs.attach(bs.share(bs.table({"l": [[1, 2], [3]]})))
+    frame = table.to_pandas()
+    frame["l"][0][0] = 9
+    assert frame["l"][0].tolist() == [9, 2]
+    assert table["l"].to_pylist() == [[1, 2], [3]]
+
+
+def test_columns_of_one_dtype_are_one_block_as_in_pyarrows_frames() -> None:
+    table = bs.table({f"{kind}{n}": bs.array([1, 2], kind) for n in range(60) for kind in (bs.int64(), bs.float32())})
+    frame = table.to_pandas()
+    frame["new"] = 1  # pandas warns of columns in more than 100 blocks
+    assert frame.shape == (2, 121)
+    pd.testing.assert_frame_equal(frame.drop(columns="new"), pa.table(table).to_pandas())
+
+
+def test_frames_without_rows_columns_or_batches_are_editable_too() -> None:
+    schema = bs.schema({"a": bs.int64(), "s": bs.string(), "t": bs.timestamp("us")})
+    empty = bs.Table.from_batches([], schema).to_pandas()
+    pd.testing.assert_frame_equal(empty, pa.schema(schema).empty_table().to_pandas())
+    assert bs.table({"a": [1, 2]}).select([]).to_pandas().shape == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("column", "options"),
+    [
+        (bs.array([1, None]), {}),
+        (bs.array(["a"]), {}),
+        (bs.array([True]), {}),
+        (bs.array([0], bs.date32()), {}),
+        (bs.array(["a"]).dictionary_encode(), {}),
+        (bs.array([[1, 2]], bs.list_(bs.int64(), 2)), {}),
+        (bs.ChunkedArray([bs.array([1]), bs.array([2])], bs.int64()), {}),
+        (bs.array([1]), {"dtype_backend": "numpy_nullable"}),
+        (bs.array([1]), {"types_mapper": lambda _: np.dtype(np.int8)}),
+    ],
+)
+def test_zero_copy_only_refuses_what_would_be_copied(column: Any, options: Any) -> None:
+    with pytest.raises(WouldCopyError):
+        column.to_pandas(zero_copy_only=True, **options)
+    with pytest.raises(WouldCopyError, match="column 'a': "):
+        bs.table({"a": column}).to_pandas(zero_copy_only=True, **options)
+
+
+def test_copies_contradict_zero_copy_only() -> None:
+    with pytest.raises(UsageError, match="copy=True contradicts zero_copy_only=True"):
+        bs.array([1]).to_pandas(copy=True, zero_copy_only=True)
+
+
+def test_moments_with_a_zone_and_category_codes_are_shared() -> None:
+    zoned = bs.array([1, 2], bs.timestamp("us", "Europe/Paris"))
+    assert data_address(bs.Array.from_pandas(zoned.to_pandas(copy=False))) == data_address(zoned)
+    assert data_address(bs.Array.from_pandas(zoned.to_pandas(zero_copy_only=True))) == data_address(zoned)
+    categories = pd.Series(["a", "b", None], dtype="category")
+    ours = bs.Array.from_pandas(categories)
+    assert data_address(ours) == address(categories.array.codes)
+    assert ours.to_pylist() == ["a", "b", None]
+    ours.validate(full=True)
+
+
+@pytest.mark.parametrize(
+    ("type_", "shown"),
+    [
+        (bs.int8(), "Int8"), (bs.uint64(), "UInt64"), (bs.float32(), "Float32"), (bs.bool_(), "boolean"),
+        (bs.float16(), "float16"), (bs.date32(), "object"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_nullable_dtypes_are_filled_exactly(type_: bs.DataType, shown: str) -> None:
+    array = bs.array([1, 0, None], type_) if type_ != bs.bool_() else bs.array([True, False, None])
+    made = array.to_pandas(dtype_backend="numpy_nullable")
+    assert str(made.dtype) == shown
+    if shown not in ("float16", "object"):
+        assert made.isna().tolist() == [False, False, True]
+        assert bs.Array.from_pandas(made) == array
+        assert_same(made, pa.array(array).to_pandas(types_mapper=lambda _: made.dtype))
+
+
+def test_large_integers_are_exact_in_nullable_dtypes() -> None:
+    made = bs.array([2**63 - 1, None]).to_pandas(dtype_backend="numpy_nullable")
+    assert made[0] == 2**63 - 1
+    assert bs.Array.from_pandas(made).to_pylist() == [2**63 - 1, None]
+
+
+def test_nan_is_no_null_in_nullable_dtypes() -> None:
+    made = bs.array([float("nan"), None]).to_pandas(dtype_backend="numpy_nullable")
+    assert made.isna().tolist()[1]
+    assert np.isnan(made.array._data[0])
+
+
+def test_text_of_the_nullable_backend_has_na() -> None:
+    made = bs.array(["a", None, LONG], bs.string_view()).to_pandas(dtype_backend="numpy_nullable")
+    assert str(made.dtype) == "string"
+    assert made[1] is pd.NA
+    assert made.tolist()[::2] == ["a", LONG]
+
+
+@pytest.mark.parametrize("name", ["int64", "string", "list", "decimal128", "timestamp_ns_tz", "struct", "dictionary"])
+def test_the_arrow_backend_keeps_the_type(name: str) -> None:
+    theirs = ARRAYS[name]
+    made = bs.array(theirs).to_pandas(dtype_backend="pyarrow")
+    assert made.dtype == pd.ArrowDtype(theirs.type)
+    back = bs.Array.from_pandas(made)
+    assert pa.array(back).equals(theirs)
+    frame = bs.table({"a": bs.array(theirs)}).to_pandas(dtype_backend="pyarrow")
+    assert_same(frame, pa.table({"a": theirs}).to_pandas(types_mapper=pd.ArrowDtype))
+
+
+def test_a_mapper_chooses_dtypes() -> None:
+    table = bs.table({"a": [1, None], "s": ["x", None], "d": [Decimal("1.5"), None], "f": [1.0, 2.0]})
+    chosen: dict[bs.DataType, Any] = {
+        bs.int64(): pd.Int64Dtype(), bs.string(): pd.StringDtype("python"), bs.float64(): np.dtype("float32"),
+    }  # fmt: skip
+    made = table.to_pandas(types_mapper=chosen.get)
+    assert [str(d) for d in made.dtypes] == ["Int64", "string", "object", "float32"]
+    small = bs.array([1, None]).to_pandas(types_mapper=lambda _: pd.Int8Dtype())
+    assert str(small.dtype) == "Int8"
+    assert bs.array([1, 2]).to_pandas(types_mapper=lambda _: pd.CategoricalDtype([1, 2])).dtype == "category"
+
+
+@pytest.mark.parametrize("options", [{"unknown": 1}, {"dtype_backend": "numpyy"}])
+def test_options_that_do_not_exist_are_refused(options: Any) -> None:
+    for source in (bs.array([1]), bs.table({"a": [1]})):
+        with pytest.raises(UsageError, match=r"option|dtype_backend"):
+            source.to_pandas(**options)
+
+
+@pytest.mark.parametrize(
+    ("words", "dtype"),
+    [(["a", "b"], "str"), (["a", None, "b"], None), (["a", "b", "a"], None), ([1.5, float("nan")], None)],
+    ids=str,
+)
+def test_dictionaries_that_pandas_would_refuse_are_made_anew(words: list[Any], dtype: str | None) -> None:
+    value_type = bs.string() if isinstance(words[0], str) else bs.float64()
+    dictionary = bs.array(words, value_type)
+    kind = bs.dictionary(bs.int8(), value_type, ordered=True)
+    indices = bs.array([1, 0, len(words) - 1, None], bs.int8())
+    array = bs.Array.from_buffers(kind, 4, indices.buffers, dictionary=dictionary)
+    made = array.to_pandas()
+    assert made.dtype == "category" or value_type == bs.float64()
+    shown = [None if pd.isna(v) else v for v in made]
+    assert shown == [None if v is None or v != v else v for v in array.to_pylist()]
+
+
+def test_an_extension_that_shows_its_storage_s_values_is_shown_as_those() -> None:
+    for storage, value in ((bs.timestamp("us", "Europe/Paris"), 5), (bs.date32(), 7), (bs.list_(bs.int8()), [1])):
+        plain = bs.array([value, None], storage)
+        ours = bs.array([value, None], bs.opaque(storage, "a", "b")).to_pandas()
+        assert ours.dtype == plain.to_pandas().dtype
+        assert repr(ours.tolist()) == repr(plain.to_pandas().tolist())
+
+
+def test_words_that_pandas_makes_no_index_of_are_no_categories() -> None:
+    halves = bs.array([0.5, None, 0.5], bs.dictionary(bs.int8(), bs.float16()))
+    assert str(halves.to_pandas().dtype) == "float16"
+    assert halves.fill_null(1.5).to_pandas().tolist() == [0.5, 1.5, 0.5]
+    assert bs.array([[0.5]], bs.list_(halves.type)).to_pandas()[0].tolist() == [0.5]
+
+
+def test_chunks_of_different_dictionaries_are_one_category() -> None:
+    kind = bs.dictionary(bs.int8(), bs.string())
+    column = bs.ChunkedArray([bs.array(["a", "b"], kind), bs.array(["c", None, "a"], kind)], kind)
+    made = column.to_pandas()
+    assert made.cat.categories.tolist() == ["a", "b", "c"]
+    assert made.tolist()[:3] == ["a", "b", "c"]
+
+
+# Series
+
+TIMES = pd.DatetimeIndex(["2020-01-01", "NaT"])
+SERIES: list[Callable[[], pd.Series[Any]]] = [
+    lambda: pd.Series([1, 2], dtype="int8"),
+    lambda: pd.Series([1.5, np.nan, 2.0]),
+    lambda: pd.Series([1.5, np.nan], dtype="float32"),
+    lambda: pd.Series([True, False]),
+    lambda: pd.Series(["a", None, LONG]),
+    lambda: pd.Series(["a", None], dtype=pd.StringDtype("python")),
+    lambda: pd.Series(["a", None], dtype=object),
+    lambda: pd.Series([b"a", None]),
+    lambda: pd.Series([1, None], dtype="Int64"),
+    lambda: pd.Series([1.5, None], dtype="Float32"),
+    lambda: pd.Series([True, None], dtype="boolean"),
+    lambda: pd.Series(TIMES),
+    *(lambda unit=unit: pd.Series(np.array([0, 1], f"M8[{unit}]")) for unit in ("s", "ms", "us", "ns")),
+    *(lambda unit=unit: pd.Series(np.array([0, 1], f"m8[{unit}]")) for unit in ("s", "ms", "us", "ns")),
+    lambda: pd.Series(TIMES.tz_localize("Europe/Paris")),
+    lambda: pd.Series(pd.to_datetime(["2020-01-01"]).tz_localize("UTC")),
+    lambda: pd.Series(pd.to_datetime(["2020-01-01"]).tz_localize(dt.timezone(dt.timedelta(hours=2)))),
+    lambda: pd.Series([dt.datetime(2020, 1, 1, tzinfo=ZoneInfo("Asia/Tokyo"))]),
+    lambda: pd.Series(["x", "y", None, "x"], dtype="category"),
+    lambda: pd.Series(pd.Categorical([3, 1, None], [1, 2, 3], ordered=True)),
+    lambda: pd.Series([Decimal("1.50"), None, Decimal("-2.25")]),
+    lambda: pd.Series([dt.date(2020, 1, 1), None]),
+    lambda: pd.Series([dt.time(1, 2, 3), None]),
+    lambda: pd.Series([[1, 2], None, []]),
+    lambda: pd.Series([np.array([1.5]), None]),
+    lambda: pd.Series([np.array([1.5, np.nan]), None, np.array([], "f8")]),
+    lambda: pd.Series([np.array([0, 1], "M8[s]"), None]),
+    lambda: pd.Series([np.array([True, False]), np.array([True])]),
+    lambda: pd.Series([np.array(["a", None], object), None]),
+    lambda: pd.Series([np.array([1], "i1"), [2, 3]]),
+    lambda: pd.Series([[1.5, np.nan], None, [pd.NA]]),
+    lambda: pd.Series([[pd.NaT, dt.datetime(2020, 1, 1)]]),
+    lambda: pd.Series([{"a": np.nan, "b": [None, 1.5, np.nan]}, None]),
+    lambda: pd.Series([{"a": 1, "b": "x"}, None]),
+    lambda: pd.Series([None, None]),
+    lambda: pd.Series([1, pd.NA, None], dtype=object),
+    lambda: pd.Series([pd.NaT, dt.timedelta(seconds=1)], dtype=object),
+    lambda: pd.Series([True, None]),
+    lambda: pd.Series([], dtype="float64"),
+    lambda: pd.Series([], dtype=object),
+    lambda: pd.Series([1, None], dtype=pd.ArrowDtype(pa.int8())),
+    lambda: pd.Series([["a"], None], dtype=pd.ArrowDtype(pa.list_(pa.string()))),
+    lambda: pd.Series([1, 2, 3, 4])[::2],
+    lambda: pd.Series([pd.DateOffset(months=1, days=2, nanoseconds=3), None]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", SERIES, ids=range(len(SERIES)))
+def test_a_series_becomes_the_array_that_pyarrow_makes(make: Callable[[], pd.Series[Any]]) -> None:
+    series = make()
+    ours = bs.Array.from_pandas(series)
+    ours.validate(full=True)
+    theirs = pa.Array.from_pandas(series)
+    theirs = theirs.combine_chunks() if isinstance(theirs, pa.ChunkedArray) else theirs
+    if isinstance(series.dtype, pd.StringDtype) and series.dtype.storage == "python":
+        theirs = theirs.cast(pa.string())
+    assert pa.array(ours).type == theirs.type
+    assert pa.array(ours).equals(theirs)
+    assert bs.array(series) == ours
+    assert bs.ChunkedArray.from_pandas(series).combine_chunks() == ours
+
+
+def test_an_index_and_pandas_arrays_are_columns_too() -> None:
+    assert bs.array(pd.RangeIndex(3)).to_pylist() == [0, 1, 2]
+    assert bs.array(pd.CategoricalIndex(["a", "b"])).type == bs.dictionary(bs.int8(), bs.large_string())
+    assert bs.array(pd.array([1, None], dtype="Int8")) == bs.array([1, None], bs.int8())
+    assert bs.Array.from_pandas([1, None]).to_pylist() == [1.0, None]
+
+
+def test_chunks_of_an_arrow_backed_series_stay_apart() -> None:
+    series = pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([[1], [2, None]])))
+    ours = bs.ChunkedArray.from_pandas(series)
+    assert (ours.num_chunks, ours.to_pylist()) == (2, [1, 2, None])
+
+
+def test_a_type_may_be_given() -> None:
+    assert bs.Array.from_pandas(pd.Series([1.0, np.nan]), bs.int8()).to_pylist() == [1, None]
+    assert bs.Array.from_pandas(pd.Series(["a"]), bs.string_view()).type == bs.string_view()
+    pairs = pd.Series([[("a", 1)], None])
+    assert bs.Array.from_pandas(pairs, bs.map_(bs.string(), bs.int8())).to_pylist() == [[("a", 1)], None]
+    with pytest.raises(DataTypeError):
+        bs.Array.from_pandas(pd.Series([1.5]), bs.int8())
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        pd.Series(pd.period_range("2020", periods=2, freq="D")),
+        pd.Series(pd.interval_range(0, 2)),
+        pd.Series(pd.arrays.SparseArray([0, 1])),
+        pd.Series([1j]),
+        pd.Series([1, "a"], dtype=object),
+        pd.Series([object()]),
+        pd.Series([pd.DateOffset(hour=1)]),
+    ],
+    ids=lambda s: str(s.dtype),
+)
+def test_what_arrow_has_no_type_for_is_refused_with_its_column(series: pd.Series[Any]) -> None:
+    with pytest.raises(DataTypeError):
+        bs.Array.from_pandas(series)
+    with pytest.raises(DataTypeError, match="bad"):
+        bs.Table.from_pandas(pd.DataFrame({"good": [1] * len(series), "bad": series}))
+
+
+# Frames
+
+
+def kinds() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "i": [1, 2],
+            "s": ["a", None],
+            "f": [1.5, np.nan],
+            "c": pd.Categorical(["x", "y"], ordered=True),
+            "t": TIMES,
+            "tz": TIMES.tz_localize("Europe/Paris"),
+            "I": pd.array([1, None], "Int64"),
+            "st": pd.array(["a", None], "string"),
+            "o": [b"x", None],
+            "l": [[1], [2]],
+            "b": [True, False],
+            "ar": pd.array([1, None], "int8[pyarrow]"),
+            "td": pd.to_timedelta([1, 2]),
+            "bo": pd.array([True, None], "boolean"),
+            "d": [Decimal("1.5"), None],
+            "da": [dt.date(2020, 1, 1), None],
+        },
+        index=pd.Index([5, 6], name="k"),
+    )
+
+
+def with_attrs() -> pd.DataFrame:
+    frame = pd.DataFrame({"a": [1]})
+    frame.attrs["source"] = {"file": "x"}
+    return frame
+
+
+FRAMES: dict[str, Callable[[], pd.DataFrame]] = {
+    "kinds": kinds,
+    "plain": lambda: pd.DataFrame({"a": [1]}),
+    "nothing": pd.DataFrame,
+    "no columns": lambda: pd.DataFrame(index=range(3)),
+    "no rows": lambda: pd.DataFrame({"a": [], "b": pd.Series([], dtype="int8")}),
+    "numbers as labels": lambda: pd.DataFrame({0: [1], 1: [2]}),
+    "floats as labels": lambda: pd.DataFrame({1.5: [1]}),
+    "bytes as labels": lambda: pd.DataFrame({b"by": [1]}),
+    "days as labels": lambda: pd.DataFrame([[1]], columns=pd.to_datetime(["2020"])),
+    "moments as labels": lambda: pd.DataFrame([[1]], columns=pd.date_range("2020", periods=1, tz="Europe/Paris")),
+    "labels with a name": lambda: pd.DataFrame({"a": [1]}).rename_axis(columns="cols"),
+    "labels of two levels": lambda: pd.DataFrame(
+        [[1, 2]], columns=pd.MultiIndex.from_tuples([("a", 1), ("b", 2)], names=["u", "v"])
+    ),
+    "named range": lambda: pd.DataFrame({"a": [1, 2]}, index=pd.RangeIndex(5, 9, 2, name="r")),
+    "text as index": lambda: pd.DataFrame({"a": [1]}, index=["x"]),
+    "moments as index": lambda: pd.DataFrame({"a": [1]}, index=pd.date_range("2020", periods=1, tz="UTC", name="a")),
+    "categories as index": lambda: pd.DataFrame({"a": [1]}, index=pd.CategoricalIndex(["x"], name="c")),
+    "two levels": lambda: pd.DataFrame({"a": [1]}, index=pd.MultiIndex.from_tuples([(1, "x")], names=["p", None])),
+    "index and column of one name": lambda: pd.DataFrame({"a": [1]}, index=pd.Index([7], name="a")),
+    "attributes": with_attrs,
+    "one block": lambda: pd.DataFrame(np.arange(6.0).reshape(3, 2), columns=["x", "y"]),
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_a_frame_comes_and_goes_as_through_pyarrow(name: str) -> None:
+    frame = FRAMES[name]()
+    theirs = pa.Table.from_pandas(frame)
+    ours = bs.Table.from_pandas(frame)
+    ours.validate(full=True)
+    assert pa.table(ours).equals(theirs)
+    said, expected = (json.loads(t.schema.metadata[b"pandas"]) for t in (ours, theirs))
+    assert said.pop("creator")["library"] == "bowstring"
+    del expected["creator"]
+    assert said == expected
+    expected_frame = theirs.to_pandas()
+    for back in (ours.to_pandas(), bs.table(theirs).to_pandas(), pa.table(ours).to_pandas()):
+        assert_same(back, expected_frame)
+        assert back.attrs == expected_frame.attrs
+    assert_same(bs.table(frame).to_pandas(), expected_frame)
+    assert_same(bs.record_batch(frame).to_pandas(), expected_frame)
+    assert_same(bs.RecordBatch.from_pandas(frame).to_pandas(), expected_frame)
+
+
+@pytest.mark.parametrize("labels", [["a", None], [1.0, float("nan")], [pd.Timestamp("2020"), pd.NaT]], ids=str)
+def test_a_label_that_is_missing_is_missing_still(labels: list[Any]) -> None:
+    frame = pd.DataFrame([[1, 2]], columns=labels)
+    ours = bs.Table.from_pandas(frame)
+    assert b"NaN" not in ours.schema.metadata[b"pandas"], "which is no JSON, though pyarrow writes it"
+    assert frame.columns.isna().tolist() == [False, True]
+    for back in (ours.to_pandas(), bs.table(pa.Table.from_pandas(frame)).to_pandas(), pa.table(ours).to_pandas()):
+        assert_same(back, frame)
+
+
+@pytest.mark.parametrize("preserve", [None, True, False])
+@pytest.mark.parametrize("name", ["plain", "text as index", "named range", "no columns"])
+def test_the_index_is_kept_or_left_as_wanted(name: str, preserve: bool | None) -> None:
+    frame = FRAMES[name]()
+    theirs = pa.Table.from_pandas(frame, preserve_index=preserve)
+    ours = bs.Table.from_pandas(frame, preserve_index=preserve)
+    assert ours.column_names == theirs.column_names
+    if name != "no columns":
+        assert_same(ours.to_pandas(), theirs.to_pandas())
+
+
+def test_columns_of_the_same_name_stay_apart() -> None:
+    frame = pd.DataFrame([[1, "x"], [2, "y"]], columns=["a", "a"])
+    ours = bs.Table.from_pandas(frame)
+    assert ours.column_names == ["a", "a"]
+    assert_same(ours.to_pandas(), frame.infer_objects())
+    assert bs.Table.from_batches(ours.to_batches()).to_pandas(ignore_metadata=True).columns.tolist() == ["a", "a"]
+
+
+def test_a_schema_chooses_columns_and_types() -> None:
+    frame = pd.DataFrame({"a": [1, 2], "b": [1.0, np.nan], "c": ["x", None]}, index=pd.Index([5, 6], name="k"))
+    schema = bs.schema([("c", bs.string()), ("b", bs.int8()), ("k", bs.int16())]).with_metadata({"own": "1"})
+    ours = bs.Table.from_pandas(frame, schema)
+    assert ours.to_pydict() == {"c": ["x", None], "b": [1, None], "k": [5, 6]}
+    assert ours.schema.types == schema.types
+    assert ours.schema.metadata[b"own"] == b"1"
+    assert ours.to_pandas().index.name == "k"
+    assert bs.table(frame, schema) == ours
+    with pytest.raises(UsageError, match="'z'"):
+        bs.Table.from_pandas(frame, bs.schema([("z", bs.int8())]))
+    with pytest.raises(DataTypeError, match=r"column 'c'.*1 nulls"):
+        bs.Table.from_pandas(frame, bs.schema([bs.field("c", bs.string(), nullable=False)]))
+    with pytest.raises(DataTypeError, match="column 'a'"):
+        bs.Table.from_pandas(frame, bs.schema([("a", bs.list_(bs.int8()))]))
+
+
+def test_a_table_keeps_its_frame_through_selection_and_files(tmp_path: Any) -> None:
+    ours = bs.Table.from_pandas(kinds())
+    with bs.new_file(tmp_path / "f.arrow", ours.schema) as writer:
+        for batch in ours.to_batches():
+            writer.write(batch)
+    with bs.open_file(tmp_path / "f.arrow") as reader:
+        assert_same(bs.Table.from_batches(list(reader), reader.schema).to_pandas(), kinds())
+    without_index = ours.select(["i", "s"]).to_pandas()
+    assert without_index.index.tolist() == [0, 1]
+    assert_same(ours.slice(1).to_pandas(), pa.table(ours).slice(1).to_pandas())
+    ranged = bs.Table.from_pandas(pd.DataFrame({"a": [1, 2, 3]}, index=pd.RangeIndex(5, 8)))
+    assert ranged.slice(1).to_pandas().index.tolist() == [0, 1]
+
+
+def test_metadata_may_be_ignored() -> None:
+    made = bs.Table.from_pandas(kinds()).to_pandas(ignore_metadata=True)
+    assert_same(made, pa.Table.from_pandas(kinds()).to_pandas(ignore_metadata=True))
+    assert "k" in made.columns
+
+
+@pytest.mark.parametrize("offsets", [[0, 500, 2], [0, -1, 2], [2, 1, 2], [0, 1, 2]])
+def test_text_that_is_none_is_an_error_before_pandas_sees_it(offsets: list[int]) -> None:
+    broken = bs.Array.from_buffers(bs.string(), 2, [None, np.array(offsets, np.int32), b"\xff\xfe"])
+    for source in (broken, bs.ChunkedArray([broken, broken], broken.type), bs.table({"a": broken})):
+        with pytest.raises(InvalidDataError):
+            source.to_pandas()
+
+
+@pytest.mark.parametrize("type_", [bs.list_(bs.int8()), bs.large_list(bs.int8()), bs.list_view(bs.int8())], ids=str)
+def test_lists_that_leave_their_child_are_an_error(type_: bs.DataType) -> None:
+    whole = bs.array([[1, 2], [3]], type_)
+    wild = np.array([0, 99, 3], np.int64 if type_ == bs.large_list(bs.int8()) else np.int32)
+    buffers: list[Any] = [None, wild, *whole.buffers[2:]]
+    broken = bs.Array.from_buffers(type_, 2, buffers, whole.children)
+    with pytest.raises(InvalidDataError):
+        broken.to_pandas()
+
+
+def test_codes_that_leave_their_dictionary_are_an_error() -> None:
+    kind = bs.dictionary(bs.int8(), bs.string())
+    broken = bs.Array.from_buffers(kind, 2, [None, np.array([0, 7], np.int8)], dictionary=bs.array(["x"]))
+    with pytest.raises(InvalidDataError):
+        broken.to_pandas()
+
+
+def test_what_stands_for_too_many_values_is_refused() -> None:
+    values = bs.array([None], bs.null())
+    many = bs.Array.from_buffers(bs.null(), 1 << 50, [])
+    runs = bs.Array.from_buffers(bs.run_end_encoded(bs.int64(), bs.null()), 1 << 50, [], [bs.array([1 << 50]), values])
+    for source in (many, runs):
+        with pytest.raises(InvalidDataError):
+            source.to_pandas()
+
+
+GOOD = json.loads(bs.Table.from_pandas(pd.DataFrame({"a": [1]})).schema.metadata[b"pandas"])
+HOSTILE: list[bytes] = [
+    b"",
+    b"\xff",
+    b"[]",
+    b"{}",
+    b"7",
+    b"[" * 100_000,
+    json.dumps(GOOD | {"index_columns": [7]}).encode(),
+    json.dumps(GOOD | {"index_columns": [{"kind": "other"}]}).encode(),
+    json.dumps(GOOD | {"index_columns": [{"kind": "range", "start": 0, "stop": 1, "step": 0}]}).encode(),
+    json.dumps(GOOD | {"index_columns": [{"kind": "range", "start": "0", "stop": 1, "step": 1}]}).encode(),
+    json.dumps(GOOD | {"columns": [7]}).encode(),
+    json.dumps(GOOD | {"columns": [{"name": "a", "field_name": "a", "numpy_type": 7}]}).encode(),
+    json.dumps(GOOD | {"columns": 7}).encode(),
+    json.dumps(GOOD | {"column_indexes": [7]}).encode(),
+    json.dumps(GOOD | {"attributes": [7]}).encode(),
+    json.dumps(GOOD | {"column_indexes": [{"name": "u"}, {"name": "v"}]}).encode(),
+]
+
+
+@pytest.mark.parametrize("said", HOSTILE, ids=lambda said: said[:40].decode("ascii", "replace"))
+def test_metadata_that_is_not_as_it_should_be_is_an_error(said: bytes) -> None:
+    table = bs.table({"a": [1]}).replace_schema_metadata({b"pandas": said})
+    with pytest.raises(InvalidDataError):
+        table.to_pandas()
+    assert table.to_pandas(ignore_metadata=True)["a"].tolist() == [1]
+
+
+HARMLESS: list[dict[str, Any]] = [
+    {"index_columns": [{"kind": "range", "start": 0, "stop": 2**70, "step": 1}]},
+    {"index_columns": ["gone"]},
+    {"columns": []},
+    {"columns": [{"name": "a", "field_name": "a", "numpy_type": "nonsense[x]", "pandas_type": "nonsense"}]},
+    {"columns": [{"name": "a", "field_name": "a", "numpy_type": "nonsense[pyarrow]", "pandas_type": "nonsense"}]},
+    {"columns": [{"name": ["x"], "field_name": "a", "numpy_type": "int64"}]},
+    {"column_indexes": [{"name": None, "pandas_type": "int64", "numpy_type": "int64"}]},
+    {"column_indexes": [{"name": None, "pandas_type": "datetimetz", "numpy_type": "M8", "metadata": {}}]},
+    {"column_indexes": [{"name": None, "pandas_type": 7, "numpy_type": "nonsense"}]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", HARMLESS, ids=str)
+def test_metadata_that_does_not_fit_the_columns_changes_no_values(change: dict[str, Any]) -> None:
+    table = bs.table({"a": [1]}).replace_schema_metadata({b"pandas": json.dumps(GOOD | change)})
+    try:
+        made = table.to_pandas()
+    except InvalidDataError:
+        return
+    assert made.iloc[:, 0].tolist() == [1]
+    assert made.index.tolist() == [0]
+
+
+WITHOUT_PYARROW = """
+import sys
+sys.modules["pyarrow"] = None
+import numpy as np, pandas as pd, bowstring as bs
+frame = pd.DataFrame({"i": [1, 2], "f": [1.5, np.nan], "s": ["a", None], "t": pd.to_datetime(["2020", None]),
+                      "c": pd.Categorical(["x", None]), "I": pd.array([1, None], "Int64")}, index=["p", "q"])
+table = bs.table(frame)
+pd.testing.assert_frame_equal(table.to_pandas(), frame)
+assert bs.array(frame["s"]).to_pylist() == ["a", None]
+try:
+    table.to_pandas(dtype_backend="pyarrow")
+except ImportError as error:
+    assert "pyarrow" in str(error)
+    print("done")
+"""
+WITHOUT_PANDAS = """
+import sys
+sys.modules["pandas"] = None
+import bowstring as bs
+for attempt in (bs.array([1]).to_pandas, bs.table({"a": [1]}).to_pandas, lambda: bs.Array.from_pandas([1])):
+    try:
+        attempt()
+    except bs.errors.MissingExtraError as error:
+        assert "bowstring[pandas]" in str(error), error
+print("done")
+"""
+
+
+@pytest.mark.parametrize("program", [WITHOUT_PYARROW, WITHOUT_PANDAS], ids=["pyarrow", "pandas"])
+def test_without_the_other_package_what_needs_it_says_so(program: str) -> None:
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("done\n", "")
+
+
+@pytest.mark.parametrize(("size", "fits"), [(9_980, True), (10_000, False)])
+def test_labels_of_several_levels_are_taken_apart_up_to_a_length(size: int, fits: bool) -> None:
+    frame = pd.DataFrame([[1]], columns=pd.MultiIndex.from_tuples([("x" * size, "y")]))
+    made = bs.table(frame)
+    if fits:
+        pd.testing.assert_frame_equal(made.to_pandas(), frame)
+    else:
+        with pytest.raises(InvalidDataError, match="is no label of 2 levels"):
+            made.to_pandas()

@@ -1,0 +1,206 @@
+"""Errors of the operating system, web servers and stores: which class they are, and what they name."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import pickle
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+import bowstring as bs
+from bowstring.errors import (
+    AccessDeniedError,
+    BowstringError,
+    ConnectionLostError,
+    MissingFileError,
+    NotFoundError,
+    ResourceError,
+    UsageError,
+)
+from bowstring.ipc.format_detection import open_any
+from bowstring.ipc.tools.append import append_file
+from bowstring.memory.region import Region
+from tests.ipc.remote import serving
+
+_SCHEMA = bs.schema({"a": bs.int64()})
+_READERS: list[Callable[[Any], Any]] = [bs.open_file, bs.open_stream, open_any, bs.inspect, append_file]
+_readers = pytest.mark.parametrize("read", _READERS, ids=lambda function: function.__name__)
+
+
+def _raised(function: Callable[..., Any], *arguments: Any) -> BowstringError:
+    with pytest.raises(BowstringError) as caught:
+        function(*arguments)
+    error = caught.value
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    assert "Errno" not in str(error)
+    return error
+
+
+def _write(sink: Any) -> None:
+    with bs.new_file(sink, _SCHEMA):
+        pass
+
+
+@pytest.mark.parametrize("read", [*_READERS, Region.from_file], ids=lambda function: function.__name__)
+def test_a_missing_file_is_a_file_not_found_error(read: Callable[[Any], Any], tmp_path: Path) -> None:
+    path = str(tmp_path / "missing.arrow")
+    error = _raised(read, path)
+    assert isinstance(error, FileNotFoundError)
+    assert isinstance(error, NotFoundError)
+    assert (error.errno, error.strerror, error.filename) == (errno.ENOENT, "No such file or directory", path)
+
+
+@pytest.mark.parametrize("read", [*_READERS, Region.from_file], ids=lambda function: function.__name__)
+def test_a_directory_is_an_is_a_directory_error(read: Callable[[Any], Any], tmp_path: Path) -> None:
+    error = _raised(read, str(tmp_path))
+    assert isinstance(error, IsADirectoryError)
+    assert isinstance(error, UsageError)
+    assert (error.errno, error.filename) == (errno.EISDIR, str(tmp_path))
+
+
+@_readers
+def test_a_file_in_the_middle_of_a_path_is_a_not_a_directory_error(read: Callable[[Any], Any], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    path = str(tmp_path / "file" / "x.arrow")
+    for error in (_raised(read, path), _raised(_write, path)):
+        assert isinstance(error, NotADirectoryError)
+        assert (error.errno, error.filename) == (errno.ENOTDIR, path)
+
+
+@_readers
+def test_denied_permission_is_a_permission_error(read: Callable[[Any], Any], tmp_path: Path) -> None:
+    path = tmp_path / "x.arrow"
+    _write(path)
+    path.chmod(0)
+    tmp_path.chmod(0o500)
+    user = os.geteuid()
+    try:
+        if user == 0:  # root may do everything
+            os.seteuid(65534)
+        errors = [_raised(read, str(path)), _raised(_write, str(path)), _raised(_write, str(tmp_path / "new.arrow"))]
+    finally:
+        os.seteuid(user)
+    for error in errors:
+        assert isinstance(error, PermissionError)
+        assert isinstance(error, ResourceError)
+        assert error.errno == errno.EACCES
+        assert str(error.filename).endswith(".arrow")
+
+
+def test_what_is_in_the_way_of_a_new_file_keeps_its_built_in_class(tmp_path: Path) -> None:
+    assert isinstance(_raised(_write, str(tmp_path)), IsADirectoryError)
+    error = _raised(_write, str(tmp_path / "folder" / "x.arrow"))
+    assert isinstance(error, FileNotFoundError)
+    assert error.filename == str(tmp_path / "folder" / "x.arrow")
+    assert str(tmp_path / "folder") in str(error)
+
+
+def test_a_full_disk_is_an_os_error_with_its_number() -> None:
+    error = _raised(_write, "/dev/full")
+    assert isinstance(error, ResourceError)
+    assert (error.errno, error.strerror) == (errno.ENOSPC, "No space left on device")
+
+
+def test_a_peer_that_closed_is_a_broken_pipe_error() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    one, other = socket.socketpair()
+    other.close()
+    try:
+        for sink in (writer, one):
+            error = _raised(_write, sink)
+            assert isinstance(error, BrokenPipeError)
+            assert isinstance(error, ConnectionLostError)
+            assert error.errno == errno.EPIPE
+    finally:
+        os.close(writer)
+        one.close()
+
+
+def test_a_closed_descriptor_keeps_its_number() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    os.close(writer)
+    for error in (_raised(bs.open_file, reader), _raised(bs.open_stream, reader), _raised(_write, reader)):
+        assert isinstance(error, OSError)
+        assert error.errno == errno.EBADF
+
+
+class _Failing(io.RawIOBase):
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, _: object) -> int:
+        raise UsageError("of the file object")
+
+    def write(self, _: object) -> int:
+        raise UsageError("of the file object")
+
+
+@pytest.mark.parametrize("use", [bs.open_stream, _write])
+def test_an_error_of_ours_from_a_file_object_is_not_its_own_cause(use: Callable[[Any], Any]) -> None:
+    with pytest.raises(UsageError, match="of the file object") as caught:
+        use(_Failing())
+    assert caught.value.__cause__ is None
+
+
+_web_readers = pytest.mark.parametrize("read", [bs.open_file, bs.open_stream, open_any, bs.inspect])
+
+
+@_web_readers
+def test_the_status_of_a_web_server_becomes_the_class_of_the_error(read: Callable[[Any], Any]) -> None:
+    with serving(x=b"some bytes") as site:
+        error = _raised(read, f"{site.url}/missing")
+        assert isinstance(error, FileNotFoundError)
+        assert (error.errno, error.filename) == (errno.ENOENT, f"{site.url}/missing")
+        for status in (401, 403):
+            site.fails_with = status
+            error = _raised(read, f"{site.url}/x")
+            assert isinstance(error, PermissionError)
+            assert str(status) in str(error)
+            assert (error.errno, error.filename) == (errno.EACCES, f"{site.url}/x")
+        site.fails_with = 503
+        error = _raised(read, f"{site.url}/x")
+        assert isinstance(error, ResourceError)
+        assert not isinstance(error, AccessDeniedError)
+        assert "503 Service Unavailable" in str(error)
+        site.is_gone = True
+        assert isinstance(_raised(read, f"{site.url}/x"), ConnectionError)
+
+
+@_web_readers
+def test_a_web_server_that_is_not_there_is_not_a_missing_file(read: Callable[[Any], Any]) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        error = _raised(read, f"http://127.0.0.1:{unused.getsockname()[1]}/x.arrow")
+    assert isinstance(error, ConnectionRefusedError)
+    assert isinstance(error, ConnectionLostError)
+    assert error.errno == errno.ECONNREFUSED
+    error = _raised(read, "http://host.invalid/x.arrow")
+    assert isinstance(error, ConnectionError)
+    assert "host.invalid" in str(error)
+
+
+@_web_readers
+def test_a_missing_file_of_a_store_is_a_file_not_found_error(read: Callable[[Any], Any]) -> None:
+    for source in ("memory://missing.arrow", fsspec.open("memory://missing.arrow")):
+        error = _raised(read, source)
+        assert isinstance(error, FileNotFoundError)
+        assert isinstance(error, MissingFileError)
+        assert error.errno == errno.ENOENT
+
+
+@_readers
+@pytest.mark.parametrize("uri", ["unix:@name?want_data=1", "unix:/tmp/socket?want_data=1", "unix:///tmp/socket"])
+def test_a_uri_of_ours_that_is_read_as_a_path_names_connect(read: Callable[[Any], Any], uri: str) -> None:
+    error = _raised(read, uri)
+    assert isinstance(error, UsageError)
+    assert not isinstance(error, FileNotFoundError)
+    assert "bowstring.connect" in str(error)

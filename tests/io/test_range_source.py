@@ -1,0 +1,625 @@
+"""Files read by ranges: web servers, stores of fsspec's, file objects; few questions, and the same answers as from
+memory.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
+from hypothesis import given, settings, strategies as st
+
+import bowstring as bs
+from bowstring import errors
+from bowstring.io import range_source
+from bowstring.io.byte_ranges import Pieces, merged
+from bowstring.io.range_source import RangeSource
+from bowstring.ipc.format_detection import open_any
+from bowstring.ipc.range_reader import RangedReader
+from bowstring.testing import strategies
+from tests.ipc import samples
+from tests.ipc.remote import CountingFile, Site, SlowFileSystem, serving
+
+
+def wide_file(columns: int, batches: int, rows: int = 3, compression: str | None = None) -> bytes:
+    made = [pa.array(np.arange(rows) + i) if i % 2 else pa.array(["a", None, "b"][:rows]) for i in range(columns)]
+    held = pa.record_batch(made, names=[f"c{i}" for i in range(columns)])
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, held.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+        for _ in range(batches):
+            writer.write_batch(held)
+    return sink.getvalue()
+
+
+def far(data: bytes, **options: Any) -> RangedReader:
+    reader = bs.open_file(CountingFile(data), **options)
+    assert isinstance(reader, RangedReader)
+    return reader
+
+
+# How much is asked
+
+
+def test_one_column_of_many_batches_takes_four_questions(put: Callable[[bytes], str]) -> None:
+    data = wide_file(10_000, 12)
+    url = put(data)
+    with bs.open_file(url, columns=["c5001"]) as reader:
+        held = reader.read_all().column("c5001")
+    assert held.to_pylist() == [5001, 5002, 5003] * 12
+    assert SlowFileSystem.questions <= 4
+    assert SlowFileSystem.sent_bytes < len(data) // 4
+
+
+@pytest.mark.parametrize("ask", ["column", "columns", "one batch"])
+def test_each_way_to_ask_for_a_column_takes_four_questions(put: Callable[[bytes], str], ask: str) -> None:
+    url = put(wide_file(10_000, 3))
+    if ask == "column":
+        held = bs.open_file(url).column("c5000").to_pylist()
+    elif ask == "columns":
+        table = bs.open_file(url, columns=["c5000", "c9999", "c3"]).read_all()
+        held = table["c5000"].to_pylist()
+        assert table["c9999"].to_pylist() == [9999, 10000, 10001] * 3
+        assert table["c3"].to_pylist() == [3, 4, 5] * 3
+    else:
+        held = bs.open_file(url, columns=["c5000"])[1]["c5000"].to_pylist() * 3
+    assert held == ["a", None, "b"] * 3
+    assert SlowFileSystem.questions <= 4 + 1  # of a file this small, so few batches, the footer is a larger part
+
+
+def test_a_web_server_is_asked_for_one_column_in_four_rounds() -> None:
+    data = wide_file(10_000, 5)
+    with serving(wide=data) as site:
+        reader = bs.open_file(f"{site.url}/wide", columns=["c7001"])
+        assert isinstance(reader, RangedReader)
+        assert reader.column("c7001").to_pylist() == [7001, 7002, 7003] * 5
+        assert reader._far.rounds <= 4
+    assert all(asked for command, _, asked in site.requests if command == "GET")
+    assert len(site.requests) <= 3 + 2 + 5 * 5 + 5
+
+
+def test_a_small_file_comes_in_one_question() -> None:
+    with serving(small=samples.as_file(samples.batch(), samples.batch())) as site:
+        reader = bs.open_file(f"{site.url}/small")
+        assert [batch.equals(samples.batch()) for batch in reader] == [True, True]
+        assert sorted(command for command, _, _ in site.requests) == ["GET", "GET", "HEAD"]
+
+
+def test_a_file_object_is_read_in_part() -> None:
+    rows = 200_000
+    held = bs.table({name: np.arange(rows) for name in "abcdefgh"})
+    file = CountingFile(samples.as_file(*held.to_batches(), *held.to_batches()))
+    column = bs.open_file(file).column("c")
+    assert column.to_numpy().sum() == 2 * np.arange(rows).sum()
+    assert file.read_bytes < 3 * 8 * rows
+    assert file.reads < 12
+
+
+def test_what_lies_between_the_ranges_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(range_source, "_EDGE_BYTES", 256)
+    held = bs.table({name: np.arange(500) for name in "abcd"})
+    file = CountingFile(samples.as_file(*held.to_batches() * 50))
+    column = bs.open_file(file).column("b")
+    assert column.to_numpy().sum() == 50 * np.arange(500).sum()
+    assert file.reads < 10
+    kept = {id(chunk.buffers[1].memory): chunk.buffers[1].memory.size for chunk in column.chunks}  # type: ignore[union-attr]
+    assert sum(kept.values()) < 50 * (500 * 8 + 128) + (1 << 14)  # what was read at the end is larger
+
+
+def test_columns_that_are_asked_for_in_order_come_in_larger_and_larger_groups() -> None:
+    reader = far(wide_file(300, 15, compression="zstd"))
+    table = reader.read_all()
+    before = reader._far.rounds
+    assert [table.column(i).to_pylist()[:1] for i in range(300)][:2] == [["a"], [1]]
+    assert reader._far.rounds - before < 26
+
+
+def test_a_column_that_was_chosen_twice_is_there_twice() -> None:
+    reader = far(wide_file(600, 8), columns=["c1", "c4", "c1"])
+    assert [batch.columns[2].to_pylist() for batch in reader] == [[1, 2, 3]] * 8
+    table = far(wide_file(600, 8), columns=["c1", "c4", "c1"]).read_all()
+    assert table.column(0).equals(table.column(2))
+    assert table.column(1).to_pylist() == ["a", None, "b"] * 8
+
+
+def test_all_columns_of_a_wide_table_come_in_time_that_grows_with_their_number() -> None:
+    reader = far(wide_file(5000, 2))
+    start = time.perf_counter()
+    assert len(reader.read_all().columns) == 5000
+    assert time.perf_counter() - start < 20
+
+
+def test_iterating_fetches_many_batches_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(range_source, "_EDGE_BYTES", 256)
+    reader = far(wide_file(30, 100), columns=["c1"])
+    assert [batch["c1"].to_pylist() for batch in reader] == [[1, 2, 3]] * 100
+    assert reader._far.rounds <= 6
+
+
+def test_a_body_is_fetched_in_rounds_where_it_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(range_source, "ROUND_BYTES", 1 << 17)
+    monkeypatch.setattr(range_source, "_REQUEST_BYTES", 1 << 15)
+    numbers = bs.table({"x": np.arange(100_000)})
+    reader = far(samples.as_file(*numbers.to_batches()))
+    assert (reader.column("x").to_numpy() == np.arange(100_000)).all()
+    assert reader._far.rounds >= 5
+
+
+# The same as from memory
+
+
+@pytest.fixture
+def no_edges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little is read at the beginning and the end, and headers are fetched in part however small they are."""
+    monkeypatch.setattr(range_source, "_EDGE_BYTES", 16)
+    monkeypatch.setattr(range_source, "_WHOLE_AT_ONCE_BYTES", 64)
+    monkeypatch.setattr("bowstring.ipc.range_reader._WHOLE_BYTES", 64)
+    monkeypatch.setattr("bowstring.ipc.range_reader._SMALL_BODY_BYTES", 64)
+    monkeypatch.setattr(range_source, "GAP_BYTES", 0)
+
+
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+@pytest.mark.parametrize("form", [bs.WireForm(), bs.WireForm(byte_order="big"), bs.WireForm(is_legacy_framing=True)])
+@pytest.mark.usefixtures("no_edges")
+def test_every_form_is_read_alike(form: bs.WireForm, compression: str | None) -> None:
+    whole = samples.batch()
+    data = samples.as_file(whole, whole.slice(1), whole, form=form, compression=compression)
+    local, reader = bs.open_file(data), far(data)
+    assert reader.read_all().equals(local.read_all())
+    assert [batch.equals(other) for batch, other in zip(far(data), local, strict=True)] == [True] * 3
+    for name in local.schema.names:
+        assert far(data, columns=[name]).read_all().column(0).equals(local.column(name)), name
+        assert far(data)[2][name].equals(local[2][name])
+
+
+@given(st.data())
+@settings(max_examples=30)
+def test_every_type_is_read_alike(data: st.DataObject) -> None:
+    batch = data.draw(strategies.batches())
+    raw = samples.as_file(batch, batch.slice(batch.num_rows // 2))
+    reader = far(raw)
+    assert reader[1].equals(batch.slice(batch.num_rows // 2), nans_equal=True)
+    reader[0].validate(full=True)
+    assert reader.read_all().equals(bs.open_file(raw).read_all(), nans_equal=True)
+
+
+@pytest.mark.usefixtures("no_edges")
+def test_views_with_buffers_of_their_own_are_read_alike() -> None:
+    words = bs.array(["short", "longer than twelve bytes", None, "and another long one"] * 5, bs.string_view())
+    batch = bs.RecordBatch.from_arrays([words, bs.array(range(20)), words], ["a", "b", "c"])
+    reader = far(samples.as_file(batch, batch, batch))
+    assert reader.column("c").to_pylist() == words.to_pylist() * 3
+    assert reader.read_all().equals(bs.Table.from_batches([batch] * 3))
+
+
+@pytest.mark.usefixtures("no_edges")
+def test_dictionaries_are_fetched_for_the_columns_that_need_them() -> None:
+    words = bs.array(["x" * 50_000, "b", None] * 2, bs.dictionary(bs.int8(), bs.string()))
+    other = bs.array(["y" * 90_000, None] * 3, bs.dictionary(bs.int8(), bs.string()))
+    batch = bs.RecordBatch.from_arrays([words, bs.array(range(6)), other], ["w", "n", "o"])
+    file = CountingFile(samples.as_file(batch, batch))
+    reader = bs.open_file(file)
+    assert reader.column("n").to_pylist() == [*range(6)] * 2
+    assert file.read_bytes < 10_000
+    assert reader.column("o").to_pylist() == other.to_pylist() * 2
+    assert file.read_bytes < 160_000
+    assert reader.read_all().equals(bs.Table.from_batches([batch] * 2))
+
+
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_dictionaries_of_columns_are_fetched_with_few_questions(
+    put: Callable[[bytes], str], compression: str | None
+) -> None:
+    words = bs.array([f"word {i}" for i in range(40_000)] * 2, bs.dictionary(bs.int32(), bs.string()))
+    batch = bs.RecordBatch.from_arrays([words, bs.array(np.arange(80_000))], ["w", "n"])
+    url = put(samples.as_file(*[batch] * 4, compression=compression))
+    assert bs.open_file(url, columns=["w"]).read_all()["w"].chunks[3].equals(words)
+    assert SlowFileSystem.questions <= 7
+
+
+@pytest.mark.usefixtures("no_edges")
+def test_every_file_of_others_is_read_alike(shared_folder: Path) -> None:
+    corpus = shared_folder / "corpus"
+    files = [*sorted(corpus.glob("golden/**/*.arrow_file")), *sorted(corpus.glob("fuzz/file/*"))]
+    assert len(files) > 20
+    for path in files:
+        raw = path.read_bytes()
+        if len(raw) < 1 << 20:
+            assert outcome(partial(far, raw)) == outcome(partial(bs.open_file, raw)), path
+
+
+def test_batches_relayed_from_afar_are_written_whole(tmp_path: Path) -> None:
+    data = wide_file(40, 3)
+    reader = far(data)
+    with bs.new_file(tmp_path / "copy.arrow", reader.schema) as writer:
+        for batch in reader:
+            writer.write(batch)
+    assert bs.open_file(tmp_path / "copy.arrow").read_all().equals(bs.open_file(data).read_all())
+
+
+def test_one_batch_and_its_message_are_reached() -> None:
+    data = wide_file(20, 3)
+    local, reader = bs.open_file(data), far(data)
+    header, body = reader.batch_message(-1)
+    expected, there = local.batch_message(2)
+    assert (header.length, body.to_bytes()) == (expected.length, there.to_bytes())
+    assert reader.num_record_batches == 3
+    with pytest.raises(errors.NotFoundError, match="batch 3"):
+        reader[3]
+    with pytest.raises(errors.NotFoundError, match="'nope'"):
+        reader.column("nope")
+    with pytest.raises(errors.UsageError, match="by ranges"):
+        _ = reader.memory
+
+
+def test_arrays_outlive_the_reader_and_what_was_not_fetched_is_gone() -> None:
+    rows = 50_000
+    held = bs.table({name: np.arange(rows) for name in "ab"})
+    with far(samples.as_file(*held.to_batches())) as reader:
+        batch = reader[0]
+        column = batch["a"]
+    assert column.to_numpy()[-1] == rows - 1
+    with pytest.raises(errors.ClosedError):
+        _ = batch["b"]
+    with pytest.raises(errors.ClosedError):
+        reader.get_batch(0)
+
+
+def test_several_threads_may_ask_for_columns() -> None:
+    data = wide_file(60, 20, compression="lz4")
+    expected = bs.open_file(data).read_all()
+    for _ in range(5):
+        table = far(data).read_all()
+        with ThreadPoolExecutor(8) as pool:
+            columns = list(pool.map(table.column, [*range(60)] * 2))
+        assert all(column.equals(expected.column(i % 60)) for i, column in enumerate(columns))
+
+
+def test_members_of_an_archive_are_read(tmp_path: Path) -> None:
+    data = samples.as_file(samples.batch())
+    path = tmp_path / "packed.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("stored", data)
+        archive.writestr("deflated", data, zipfile.ZIP_DEFLATED)
+    with zipfile.ZipFile(path) as archive:
+        for name in ("stored", "deflated"):
+            with archive.open(name) as member:
+                assert bs.open_file(member)[0].equals(samples.batch())
+
+
+# Stores
+
+
+def test_urls_of_every_kind_are_opened(tmp_path: Path) -> None:
+    data = samples.as_file(samples.batch())
+    path = tmp_path / "x.arrow"
+    path.write_bytes(data)
+    fsspec.filesystem("memory").pipe_file("/kinds.arrow", data)
+    with serving(kinds=data) as site:
+        options = {"cache_storage": str(tmp_path / "cache")}
+        opened = fsspec.open(f"simplecache::{site.url}/kinds", simplecache=options)
+        urls = [f"file://{path}", "memory://kinds.arrow", f"{site.url}/kinds", opened, fsspec.open(f"{site.url}/kinds")]
+        for url in urls:
+            with bs.open_file(url) as reader:
+                assert reader[0].equals(samples.batch()), url
+        with fsspec.open(f"{site.url}/kinds") as held, bs.open_file(held) as reader:
+            assert reader[0].equals(samples.batch())
+            assert isinstance(reader, RangedReader)
+
+
+def test_what_fsspec_decompresses_is_read_whole() -> None:
+    batch = samples.batch()
+    for name, data in (("file", samples.as_file(batch)), ("stream", samples.as_stream(batch))):
+        fsspec.filesystem("memory").pipe_file(f"/{name}.gz", gzip.compress(data))
+        lazy = fsspec.open(f"memory://{name}.gz", compression="gzip")
+        opened = bs.open_file(lazy) if name == "file" else bs.open_stream(lazy)
+        assert next(iter(opened)).equals(batch)
+        opened.close()
+
+
+def test_without_the_packages_of_a_url_the_error_says_what_to_install() -> None:
+    code = (
+        "import sys\n"
+        "import bowstring as bs\n"
+        "bs.open_file\n"
+        "assert not {'fsspec', 'asyncio', 'aiohttp'} & set(sys.modules), 'imported before they are needed'\n"
+        "for package, url in (('aiohttp', 'http://localhost/x'), ('fsspec', 'memory://x')):\n"
+        "    sys.modules[package] = None\n"
+        "    if package == 'fsspec':\n"
+        "        sys.modules['fsspec.core'] = None\n"
+        "    for use in (bs.open_file, bs.open_stream, lambda url: bs.new_file(url, bs.schema({'a': bs.int8()}))):\n"
+        "        try:\n            use(url)\n"
+        "        except bs.errors.MissingExtraError as error:\n            print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("pip install 'bowstring[fsspec]'") == 3
+    assert done.stdout.count("aiohttp") == 3
+
+
+def test_streams_come_from_urls() -> None:
+    batch = samples.batch()
+    data = samples.as_stream(*[batch] * 3)
+    fsspec.filesystem("memory").pipe_file("/stream", data)
+    with serving(stream=data) as site:
+        for url in ("memory://stream", f"{site.url}/stream"):
+            with bs.open_stream(url) as reader:
+                assert [held.equals(batch) for held in reader] == [True] * 3
+
+
+def test_a_url_is_told_to_be_a_file_or_a_stream_by_its_bytes() -> None:
+    batch = samples.batch()
+    with serving(file=samples.as_file(batch), stream=samples.as_stream(*[batch] * 4000), other=b"a,b\n1,2\n") as site:
+        with open_any(f"{site.url}/file") as reader:
+            assert isinstance(reader, RangedReader)
+            assert next(iter(reader)).equals(batch)
+        site.requests.clear()
+        with open_any(f"{site.url}/stream") as reader:
+            assert sum(held.num_rows for held in reader) == 12_000
+        assert len(site.requests) < 30
+        with pytest.raises(errors.FormatMismatchError):
+            open_any(f"{site.url}/other")
+
+
+def test_a_server_without_ranges_is_read_whole() -> None:
+    data = wide_file(40, 300)
+    with serving(whole=data) as site:
+        site.knows_ranges = False
+        assert bs.open_file(f"{site.url}/whole").column("c1").to_pylist() == [1, 2, 3] * 300
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"fails_with": 500}, errors.ResourceError),
+        ({"fails_with": 403}, errors.ResourceError),
+        ({"cut_bytes": 7}, errors.ConnectionLostError),
+    ],
+)
+def test_what_a_server_does_wrong_is_an_error_of_ours(change: dict[str, Any], error: type[Exception]) -> None:
+    with serving(data=wide_file(40, 300)) as site:
+        for name, value in change.items():
+            setattr(site, name, value)
+        with pytest.raises(error, match=r"127\.0\.0\.1"):
+            bs.open_file(f"{site.url}/data").column("c1")
+
+
+def test_a_server_that_goes_silent_is_a_deadline_error() -> None:
+    import aiohttp
+
+    with serving(data=wide_file(40, 300)) as site:
+        site.gets_until_hanging = 2
+        options = {"timeout": aiohttp.ClientTimeout(total=0.5)}
+        reader = bs.open_file(fsspec.open(f"{site.url}/data", client_kwargs=options, skip_instance_cache=True))
+        with pytest.raises(errors.DeadlineError):
+            reader.column("c1")
+
+
+def test_a_server_that_goes_away_is_a_lost_connection() -> None:
+    with serving(data=wide_file(40, 300)) as site:
+        reader = bs.open_file(f"{site.url}/data")
+        site.is_gone = True
+        with pytest.raises(errors.ConnectionLostError):
+            reader.column("c1")
+
+
+def replaced(site: Site, data: bytes) -> None:
+    site.files["/data"] = data
+    if site.marks:
+        site.marks["/data"] = '"two"'
+
+
+@pytest.mark.parametrize("marks", [{}, {"/data": '"one"'}], ids=["no marks", "marks"])
+def test_a_file_that_is_replaced_by_a_shorter_one_is_told(marks: dict[str, str]) -> None:
+    data = wide_file(40, 300)
+    with serving(data=data) as site:
+        site.marks = marks
+        reader = bs.open_file(f"{site.url}/data")
+        replaced(site, data[: len(data) // 3])
+        with pytest.raises((errors.TruncatedError, errors.ResourceError), match=r"replaced|shorter|changed"):
+            reader.column("c1")
+
+
+def test_a_file_that_is_replaced_by_one_of_the_same_size_is_told_by_its_mark() -> None:
+    data = wide_file(40, 300)
+    with serving(data=data) as site:
+        site.marks["/data"] = '"one"'
+        reader = bs.open_file(f"{site.url}/data")
+        replaced(site, bytes(len(data)))
+        with pytest.raises(errors.ResourceError, match="replaced"):
+            reader.column("c1")
+
+
+def test_what_is_not_there_or_no_file_is_told() -> None:
+    with serving(data=b"") as site:
+        with pytest.raises(errors.NotFoundError):
+            bs.open_file(f"{site.url}/nowhere")
+        with pytest.raises(errors.TruncatedError):
+            bs.open_file(f"{site.url}/data")
+    fsspec.filesystem("memory").pipe_file("/folder/inside", b"ARROW1")
+    with pytest.raises(errors.NotFoundError, match="memory://nowhere"):
+        bs.open_file("memory://nowhere")
+    with pytest.raises(errors.UsageError, match="directory"):
+        bs.open_file("memory://folder")
+    with pytest.raises(errors.UsageError, match="nonsense"):
+        bs.open_file("nonsense://nowhere")
+
+
+class Broken(CountingFile):
+    """Raises, or says less or something else than was asked for, from some read on."""
+
+    def __init__(self, data: bytes, from_read: int, answer: Any) -> None:
+        super().__init__(data)
+        self._from_read, self._bad = from_read, answer
+
+    def read(self, size_bytes: int = -1) -> Any:
+        self.reads += 1
+        if self.reads < self._from_read:
+            return self._data.read(size_bytes)
+        if isinstance(self._bad, Exception):
+            raise self._bad
+        return self._bad(self._data.read(size_bytes))
+
+
+@pytest.mark.parametrize("from_read", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (TimeoutError(), errors.DeadlineError),
+        (ConnectionResetError("gone"), errors.ConnectionLostError),
+        (PermissionError("no"), errors.ResourceError),
+        (RuntimeError("odd"), errors.ResourceError),
+        (lambda held: b"", errors.TruncatedError),
+        (lambda held: held + b"more", errors.UsageError),
+        (lambda held: None, errors.DeadlineError),
+        (lambda held: "text", errors.UsageError),
+    ],
+    ids=["timeout", "reset", "denied", "odd", "short", "long", "none", "text"],
+)
+def test_what_a_file_object_does_wrong_is_an_error_of_ours(answer: Any, error: type[Exception], from_read: int) -> None:
+    with pytest.raises(error):
+        bs.open_file(Broken(wide_file(40, 300), from_read, answer)).column("c1")
+
+
+# Writing
+
+
+def test_files_and_streams_are_written_to_urls(tmp_path: Path) -> None:
+    batch = samples.batch()
+    for url in ("memory://made/x.arrow", f"file://{tmp_path}/x.arrow", fsspec.open("memory://made/y.arrow", "wb")):
+        with bs.new_file(url, batch.schema) as writer:
+            writer.write(batch)
+        assert bs.open_file(url).read_all().equals(bs.Table.from_batches([batch]))
+        with bs.new_stream(url, batch.schema) as writer:
+            writer.write(batch)
+        assert next(iter(bs.open_stream(url))).equals(batch)
+
+
+@pytest.mark.parametrize("url", ["memory://kept.arrow", "file://{}/kept.arrow", "parts://kept.arrow"])
+def test_a_file_of_a_store_appears_only_when_all_is_written(url: str, tmp_path: Path) -> None:
+    fsspec.register_implementation("parts", PartsFileSystem, clobber=True)
+    url = url.format(tmp_path)
+    files, path = fsspec.core.url_to_fs(url)
+    MemoryFileSystem.store.pop(path, None)
+    with files.open(path, "wb", autocommit=False) as held:
+        held.write(b"what was there before")
+    held.commit()
+    with pytest.raises(ZeroDivisionError), bs.new_file(url, samples.batch().schema) as writer:
+        writer.write(samples.batch())
+        _ = 1 // 0
+    assert files.cat_file(path) == b"what was there before"
+    with bs.new_file(url, samples.batch().schema) as writer:
+        writer.write(samples.batch())
+        assert files.cat_file(path) == b"what was there before"
+    assert bs.open_file(url)[0].equals(samples.batch())
+
+
+class PartsFileSystem(MemoryFileSystem):  # type: ignore[misc]
+    """A store whose uploads are dropped or committed as a whole."""
+
+    protocol = "parts"
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return str(MemoryFileSystem._strip_protocol(path.removeprefix("parts://")))
+
+    def _open(self, path: str, mode: str = "rb", autocommit: bool = True, **options: Any) -> Any:
+        if mode == "rb":
+            return super()._open(path, mode)
+        assert not autocommit
+        return MemoryFile(self, path)
+
+
+def test_a_store_that_does_not_take_files_says_so() -> None:
+    with serving() as site, pytest.raises(errors.UsageError, match="writing"):
+        bs.new_file(f"{site.url}/new", samples.batch().schema)
+
+
+# Hostile files
+
+
+@given(st.data())
+@settings(max_examples=150)
+def test_a_damaged_file_gives_what_it_gives_in_memory_or_an_error(data: st.DataObject) -> None:
+    raw = bytearray(DAMAGED)
+    for _ in range(data.draw(st.integers(1, 3))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    assert outcome(lambda: far(bytes(raw))) == outcome(lambda: bs.open_file(bytes(raw)))
+
+
+def outcome(open_: Callable[[], Any]) -> Any:
+    try:
+        reader = open_()
+        out: list[Any] = [repr(reader.schema)]
+        for index in range(reader.num_record_batches):
+            batch = reader[index]
+            batch.validate(full=True)
+            out += [repr(column.to_pylist()) for column in batch.columns]
+    except errors.InvalidDataError:  # which of them it is depends on what was met before, as schemas are kept
+        return errors.InvalidDataError
+    return out
+
+
+DAMAGED = samples.as_file(samples.batch(), samples.batch())
+
+
+@pytest.mark.usefixtures("no_edges")
+def test_headers_that_lie_otherwise_than_the_first_are_read_by_themselves() -> None:
+    whole = samples.batch()
+    marked = bs.RecordBatch(whole.schema, whole.num_rows, whole.columns, ((b"key", b"value"),))
+    reader = far(samples.as_file(whole, marked, whole, marked))
+    held = list(reader)
+    assert [batch.custom_metadata for batch in held] == [{}, {b"key": b"value"}] * 2
+    assert all(batch.equals(whole) for batch in held)
+
+
+def test_blocks_that_claim_bytes_beyond_the_file_are_refused() -> None:
+    data = bytearray(wide_file(4, 2))
+    local = bs.open_file(bytes(data))
+    at = data.rfind(local.blocks[1].tobytes())
+    data[at + 16 : at + 24] = (1 << 40).to_bytes(8, "little")
+    with pytest.raises(errors.InvalidDataError, match=r"blocks|record batch 1"):
+        far(bytes(data)).read_all()
+
+
+def test_a_body_above_the_limit_is_refused() -> None:
+    with pytest.raises(errors.LimitError, match="body"):
+        far(wide_file(4, 2), limits=bs.Limits(max_body_bytes=8)).read_all()
+
+
+@given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 60))), st.integers(0, 40))
+def test_merged_spans_cover_all_and_lie_apart(spans: list[tuple[int, int]], gap: int) -> None:
+    out = merged(spans, gap)
+    wanted = {at for start, length in spans for at in range(start, start + length)}
+    covered = [at for start, length in out for at in range(start, start + length)]
+    assert len(set(covered)) == len(covered)
+    assert wanted <= set(covered)
+    assert all(b[0] - (a[0] + a[1]) > gap for a, b in pairwise(out))
+
+
+@given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 100)), max_size=12), st.integers(0, 64))
+def test_fetched_pieces_hold_the_bytes_of_the_file(spans: list[tuple[int, int]], gap: int) -> None:
+    data = os.urandom(1000)
+    source = RangeSource(range_source.FileObject(CountingFile(data), "file"))
+    source._edges = Pieces()
+    found = source.fetch(spans, gap)
+    for start, length in spans:
+        held = found.find(start, length)
+        assert held is not None
+        assert held.to_bytes() == data[start : start + length]
+        assert not length or held.address % 64 == start % 64

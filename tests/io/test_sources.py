@@ -1,0 +1,230 @@
+"""What streams and files are read from: objects that are honest, odd, closed, cut off, or not what they seem."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bowstring as bs
+from bowstring import errors
+from bowstring.ipc import message
+from bowstring.ipc.format_detection import open_any
+from bowstring.testing.descriptors import no_descriptor_left
+from tests.ipc import samples
+
+OPEN: dict[str, Callable[..., Any]] = {"file": bs.open_file, "stream": bs.open_stream}
+MAKE = {"file": samples.as_file, "stream": samples.as_stream}
+FORMATS = pytest.mark.parametrize("format_", ["file", "stream"])
+COMPRESSIONS = pytest.mark.parametrize("compression", [gzip, bz2, lzma], ids=lambda module: module.__name__)
+
+
+def packed(compression: Any, data: bytes) -> io.BytesIO:
+    return io.BytesIO(compression.compress(data))
+
+
+@FORMATS
+@COMPRESSIONS
+def test_what_a_file_object_decompresses_is_read_and_not_the_file_beneath(
+    format_: str, compression: Any, tmp_path: Path
+) -> None:
+    batch = samples.batch()
+    path = tmp_path / "packed"
+    path.write_bytes(compression.compress(MAKE[format_](batch, batch)))
+    with compression.open(path, "rb") as opened:
+        assert [held.equals(batch) for held in OPEN[format_](opened)] == [True, True]
+
+
+@FORMATS
+@COMPRESSIONS
+def test_compressed_data_that_is_cut_off_is_told(format_: str, compression: Any) -> None:
+    whole = packed(compression, MAKE[format_](samples.batch())).getvalue()
+    with pytest.raises(errors.TruncatedError, match="File"):
+        list(OPEN[format_](compression.open(io.BytesIO(whole[: len(whole) // 2]), "rb")))
+
+
+@FORMATS
+@COMPRESSIONS
+def test_compressed_data_that_is_damaged_is_told(format_: str, compression: Any) -> None:
+    whole = bytearray(packed(compression, MAKE[format_](samples.batch())).getvalue())
+    whole[len(whole) // 2] ^= 0xFF
+    with pytest.raises(errors.BowstringError):
+        list(OPEN[format_](compression.open(io.BytesIO(bytes(whole)), "rb")))
+
+
+@FORMATS
+def test_a_text_file_object_that_nobody_else_holds_is_read_by_its_bytes(format_: str) -> None:
+    batch = samples.batch()
+    assert next(iter(OPEN[format_](io.TextIOWrapper(io.BytesIO(MAKE[format_](batch)), "latin-1")))).equals(batch)
+
+
+@FORMATS
+def test_a_closed_file_object_is_told(format_: str, tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(MAKE[format_](samples.batch()))
+    with path.open("rb") as opened:
+        pass
+    memory = io.BytesIO(path.read_bytes())
+    memory.close()
+    for closed in (opened, memory):
+        with pytest.raises(errors.ClosedError, match="closed"):
+            OPEN[format_](closed)
+
+
+class Generous:
+    """Gives more bytes than it was asked for."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = io.BytesIO(data)
+
+    def read(self, size_bytes: int = -1) -> bytes:
+        return self._data.read()
+
+
+@FORMATS
+@pytest.mark.parametrize(
+    "source",
+    ["a\0b", 987654, -1, True, memoryview(b"abcdef")[::2], [1], 1.5, None],
+    ids=["NUL in the name", "no descriptor", "negative", "truth", "strided", "list", "float", "None"],
+)
+def test_what_is_no_source_is_an_error_of_ours(format_: str, source: Any) -> None:
+    with pytest.raises(errors.BowstringError):
+        OPEN[format_](source)
+
+
+def test_a_file_object_that_gives_more_than_was_asked_for_is_told() -> None:
+    with pytest.raises(errors.UsageError, match="asked for"):
+        bs.open_stream(Generous(samples.as_stream(samples.batch())))
+
+
+def test_a_limit_on_bodies_is_a_limit_error() -> None:
+    stream = io.BytesIO(samples.as_stream(samples.batch()))
+    with pytest.raises(errors.LimitError, match="body"):
+        list(bs.open_stream(stream, limits=bs.Limits(max_body_bytes=8)))
+
+
+class Interrupted:
+    """Is interrupted once, in the middle of a message, and would go on behind it."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data = io.BytesIO(data)
+        self._at = at
+
+    def readinto(self, view: memoryview) -> int:
+        if self._data.tell() >= self._at >= 0:
+            self._at = -1
+            self._data.readinto(view)
+            raise KeyboardInterrupt
+        return self._data.readinto(view)
+
+
+def test_a_stream_that_was_interrupted_within_a_message_is_not_read_further() -> None:
+    data = samples.as_stream(*[samples.batch()] * 3)
+    reader = bs.open_stream(Interrupted(data, len(data) // 2))
+    with pytest.raises(KeyboardInterrupt):
+        list(reader)
+    with pytest.raises(errors.ClosedError):
+        next(reader)
+
+
+def test_headers_of_a_file_that_shrank_after_it_was_opened_are_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "shrinking.arrow"
+    numbers = bs.table({"a": np.arange(200_000)})
+    with bs.new_file(path, numbers.schema) as writer:
+        writer.write(numbers)
+        writer.write(numbers)
+    code = (
+        "import bowstring as bs, os, sys\n"
+        "reader = bs.open_file(sys.argv[1])\n"
+        "os.truncate(sys.argv[1], 5000)\n"
+        "try:\n    reader[1]\n"
+        "except bs.errors.TruncatedError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "5000" in done.stdout
+
+
+def test_the_dictionaries_of_a_batch_are_read_after_its_reader_was_closed(tmp_path: Path) -> None:
+    words = bs.array(["a", "b", "a", None], bs.dictionary(bs.int8(), bs.string()))
+    path = tmp_path / "words.arrow"
+    whole = bs.table({"w": words})
+    with bs.new_file(path, whole.schema) as writer:
+        writer.write(whole)
+    with bs.open_file(path) as reader:
+        held = reader.read_all()
+    assert held.to_pydict() == {"w": ["a", "b", "a", None]}
+    with pytest.raises(errors.ClosedError):
+        reader.get_batch(0)
+    assert os.path.exists(path)
+
+
+class Endless:
+    """A file object that never ends, and can't go back; how much was taken of it."""
+
+    def __init__(self, start: bytes) -> None:
+        self._start, self.taken = start, 0
+
+    def read(self, size: int) -> bytes:
+        part = self._start[self.taken : self.taken + size].ljust(size, b"\0")
+        self.taken += size
+        return part
+
+
+def test_of_an_endless_source_that_is_no_file_only_the_beginning_is_read() -> None:
+    for source, told in ((Endless(b""), "other bytes"), (Endless(message.CONTINUATION), "an Arrow stream")):
+        with pytest.raises(errors.FormatMismatchError, match=told):
+            bs.open_file(source)
+        assert source.taken <= 64
+    with pytest.raises(errors.FormatMismatchError):
+        bs.open_file("/dev/zero")
+
+
+def test_what_an_endless_source_gives_as_a_file_is_kept_up_to_a_limit_that_an_option_raises() -> None:
+    source = Endless(message.FILE_START)
+    with pytest.raises(errors.LimitError, match="max_piped_bytes"):
+        bs.open_file(source, max_piped_bytes=10_000)
+    assert source.taken <= 20_000
+    data = samples.as_file(samples.batch())
+
+    class Once(io.BytesIO):
+        getvalue = None  # type: ignore[assignment]  # a file object like others
+
+        def seekable(self) -> bool:
+            return False
+
+    with pytest.raises(errors.LimitError):
+        bs.open_file(Once(data), max_piped_bytes=len(data) - 1)
+    assert bs.open_file(Once(data), max_piped_bytes=len(data)).num_record_batches == 1
+
+
+@pytest.mark.parametrize("opened", [bs.open_file, open_any])
+def test_a_file_in_a_named_pipe_keeps_no_descriptor(tmp_path: Path, opened: Callable[[Path], Any]) -> None:
+    path, data = tmp_path / "pipe", samples.as_file(samples.batch())
+    os.mkfifo(path)
+    before = len(os.listdir("/proc/self/fd"))
+    writer = threading.Thread(target=path.write_bytes, args=(data,))
+    writer.start()
+    reader = opened(path)
+    writer.join(10)
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert reader[0] == samples.batch()
+
+
+def test_a_table_of_a_mapped_file_keeps_no_descriptor(tmp_path: Path) -> None:
+    path = tmp_path / "file.arrow"
+    path.write_bytes(samples.as_file(bs.record_batch({"a": [1, 2, 3]})))
+    with no_descriptor_left(), bs.open_file(path) as reader:
+        table = reader.read_all()
+    assert table.to_pydict() == {"a": [1, 2, 3]}

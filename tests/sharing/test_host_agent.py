@@ -1,0 +1,236 @@
+"""The host agent with few descriptors: many partitions, many readers, and many who connect and say nothing."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bowstring as bs
+from bowstring.errors import NotFoundError
+from bowstring.sharing.agent_client import Keeper, KeeperKey
+from bowstring.sharing.stored_dataset import store
+from bowstring.transports.unix_address import socket_name
+from tests.sharing.other_process import Other, run
+from tests.waiting import soon
+
+AGENT = """
+import resource, socket
+from bowstring.sharing import host_agent
+from bowstring.transports.unix_address import socket_name
+for name, limit in limits.items():
+    resource.setrlimit(getattr(resource, name), (limit, limit))
+for name, value in settings.items():
+    setattr(host_agent, name, value)
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+listener.bind(socket_name(address))
+listener.listen()
+say("ready")
+host_agent.main(listener.detach())
+"""
+MANY = """
+import os, resource, subprocess, sys
+import numpy as np
+import bowstring as bs
+from bowstring.memory.region import Region
+from bowstring.sharing.agent_client import Keeper, KeeperKey
+from bowstring.sharing.stored_dataset import store, stored
+resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
+template = store(bs.table({"a": np.array([0])}))[0]
+at = stored(template).messages[0].body_offset
+content = bytearray(template.memory)
+uris = []
+with Keeper.open(KeeperKey.new()) as keeper:
+    for number in range(partitions):
+        content[at : at + 8] = number.to_bytes(8, "little")
+        with Region.copy_of([content]) as region:
+            uris.append(keeper.put("many", (number, 7), region, rows=1))
+    missing = keeper.commit("many", dict.fromkeys(range(partitions), 7))
+    agent = keeper.status()
+    children = [
+        subprocess.Popen([sys.executable, "-c", reader], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(readers)
+    ]
+    for child in children:
+        child.stdin.write("\\n".join([*uris, "", ""]).encode())
+        child.stdin.flush()
+    answers = [child.stdout.readline() for child in children]
+    agent_descriptors = len(os.listdir(f"/proc/{agent['pid']}/fd"))
+    os.kill(agent["pid"], 9)
+    answers += [child.communicate(b"\\n", timeout=600)[0] for child in children]
+say((missing, agent["datasets"]["many"], agent_descriptors, answers, [child.returncode for child in children]))
+"""
+READER = """
+import os, sys
+import numpy as np
+import bowstring as bs
+uris = []
+while line := sys.stdin.readline().strip():
+    uris.append(line)
+with bs.connect(uris, timeout_s=600) as data:
+    table = data.read_all()
+assert np.array_equal(table["a"].to_numpy(), np.arange(len(uris)))
+print(len(os.listdir("/proc/self/fd")), flush=True)
+sys.stdin.readline()
+assert np.array_equal(table["a"].to_numpy(), np.arange(len(uris)))
+print("still there")
+"""
+
+
+@pytest.fixture
+def key() -> KeeperKey:
+    return KeeperKey.new()
+
+
+@contextmanager
+def running(key: KeeperKey, limits: dict[str, int], **settings: Any) -> Iterator[int]:
+    """An agent with other limits; its process."""
+    with Other(AGENT, address=key.address, limits=limits, settings=settings) as other:
+        assert other.hear() == "ready"
+        yield other.process.pid
+
+
+def put(keeper: Keeper, number: int, attempt: int = 0, values: int = 100, dataset: str = "d") -> str:
+    region, rows = store(bs.table({"a": np.full(values, number)}))
+    with region:
+        return keeper.put(dataset, (number, attempt), region, rows=rows)
+
+
+def numbers(uris: list[str]) -> list[int]:
+    with bs.connect(uris) as data:
+        return [int(batch["a"].to_numpy()[0]) for batch in data]
+
+
+def descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def test_eight_processes_read_ten_thousand_partitions_with_1024_descriptors_each() -> None:
+    names = set(os.listdir("/dev/shm"))
+    missing, kept, agent_descriptors, answers, codes = run(MANY, reader=READER, partitions=10_000, readers=8)
+    assert missing == []
+    assert (kept["partitions"], kept["rows"]) == (10_000, 10_000)
+    assert agent_descriptors < 100
+    assert all(int(answer) < 20 for answer in answers[:8])
+    assert (answers[8:], codes) == ([b"still there\n"] * 8, [0] * 8)  # the agent was killed in between
+    assert set(os.listdir("/dev/shm")) <= names
+
+
+def test_an_agent_keeps_more_partitions_than_it_has_descriptors_before_anything_is_confirmed(key: KeeperKey) -> None:
+    with running(key, {"RLIMIT_NOFILE": 64}, _SMALL_BYTES=0) as pid, Keeper.open(key, start=False) as keeper:
+        uris = [put(keeper, number) for number in range(200)]
+        assert descriptors(pid) < 40
+        keeper.commit("d", dict.fromkeys(range(200), 0))
+        assert numbers(uris) == list(range(200))
+        assert numbers([uris[170]]) == [170]
+
+
+def test_many_data_sets_of_few_partitions_share_no_memory_and_take_few_descriptors(key: KeeperKey) -> None:
+    with running(key, {"RLIMIT_NOFILE": 64}, _SMALL_BYTES=0) as pid, Keeper.open(key, start=False) as keeper:
+        names = [f"d{number}" for number in range(15)]
+        uris = [[put(keeper, number, dataset=name) for number in range(5)] for name in names]
+        assert descriptors(pid) < 40
+        for name in names:
+            keeper.commit(name, dict.fromkeys(range(5), 0))
+        keeper.drop(names.pop())
+        assert [numbers(parts) for parts in uris[:-1]] == [list(range(5))] * 14
+        for name in names:
+            keeper.drop(name)
+        assert soon(lambda: "memfd" not in Path(f"/proc/{pid}/maps").read_text())
+
+
+def test_attempts_that_do_not_count_take_no_memory_once_that_is_known(key: KeeperKey) -> None:
+    with running(key, {"RLIMIT_NOFILE": 64}, _SMALL_BYTES=0) as pid, Keeper.open(key, start=False) as keeper:
+        uris = [[put(keeper, number, attempt, 2000) for attempt in range(3)] for number in range(40)]
+        before = keeper.status()["datasets"]["d"]
+        assert keeper.commit("d", {number: number % 3 for number in range(40)}) == []
+        after = keeper.status()["datasets"]["d"]
+        assert (before["partitions"], after["partitions"]) == (120, 40)
+        assert after["bytes"] * 3 == before["bytes"]
+        assert after["memory_bytes"] < after["bytes"] + 40 * 64
+        assert soon(lambda: Path(f"/proc/{pid}/maps").read_text().count("memfd") <= after["regions"])
+        assert numbers([tries[number % 3] for number, tries in enumerate(uris)]) == list(range(40))
+        with pytest.raises(NotFoundError):
+            bs.connect(uris[0][1])
+
+
+def test_partitions_that_are_read_while_others_arrive_stay_where_they_are_for_their_readers(key: KeeperKey) -> None:
+    elsewhere = replace(key, owner=replace(key.owner, host="another"))  # where nothing is confirmed
+    with running(key, {"RLIMIT_NOFILE": 64}), Keeper.open(elsewhere, start=False) as keeper:
+        uris = [put(keeper, number) for number in range(12)]
+        with bs.connect(uris) as data:
+            table = data.read_all()
+            uris += [put(keeper, number) for number in range(12, 120)]
+            assert table["a"].to_numpy().tolist() == [number for number in range(12) for _ in range(100)]
+            assert data.read_all() == table
+        assert numbers(uris) == list(range(120))
+
+
+def test_small_partitions_are_one_region_and_go_with_their_data_set(key: KeeperKey) -> None:
+    with running(key, {}) as pid, Keeper.open(key, start=False) as keeper:
+        uris = [put(keeper, number) for number in range(20)]
+        uris.append(put(keeper, 20, values=100_000))
+        keeper.commit("d", dict.fromkeys(range(21), 0))
+        assert keeper.status()["datasets"]["d"]["regions"] == 2
+        assert numbers(uris) == list(range(21))
+        keeper.drop("d")
+        assert soon(lambda: "memfd" not in Path(f"/proc/{pid}/maps").read_text())
+
+
+def test_partitions_stay_where_they_are_if_there_is_no_memory_to_pack_them(key: KeeperKey) -> None:
+    limits = {"RLIMIT_NOFILE": 256, "RLIMIT_FSIZE": 20_000}
+    with running(key, limits) as pid, Keeper.open(key, start=False) as keeper:
+        uris = [put(keeper, number) for number in range(100)]
+        assert keeper.commit("d", dict.fromkeys(range(100), 0)) == []
+        assert keeper.status()["datasets"]["d"]["regions"] == 100
+        assert descriptors(pid) > 100
+        assert numbers(uris) == list(range(100))
+
+
+def test_connections_that_ask_for_nothing_give_way_to_those_that_do(key: KeeperKey) -> None:
+    with running(key, {"RLIMIT_NOFILE": 256}, _FIRST_REQUEST_S=3600.0) as pid, ExitStack() as stack:
+        silent = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(300)]
+        for number, one in enumerate(silent):
+            one.settimeout(20)
+            one.connect(socket_name(key.address))
+            if number % 50 == 0:
+                with Keeper.open(key, start=False) as keeper:
+                    assert keeper.status()["pid"] == pid
+        assert descriptors(pid) < 60
+        assert len(os.listdir(f"/proc/{pid}/task")) < 5
+        with Keeper.open(key, start=False) as keeper:
+            put(keeper, 1)
+            assert [one.recv(1) for one in silent[:200]] == [b""] * 200  # closed by the agent
+
+
+def test_connections_that_asked_once_are_kept_while_others_come(key: KeeperKey) -> None:
+    with running(key, {"RLIMIT_NOFILE": 256}), ExitStack() as stack:
+        first = [stack.enter_context(Keeper.open(key, start=False)) for _ in range(32)]  # all that are allowed
+        late = stack.enter_context(socket.socket(socket.AF_UNIX))
+        late.connect(socket_name(key.address))  # waits in the queue
+        assert len({keeper.status()["pid"] for keeper in first}) == 1
+        first[0].close()
+        with Keeper.open(key, start=False) as keeper:
+            assert keeper.status()["datasets"] == {}
+
+
+@pytest.mark.parametrize("setting", ["_FIRST_REQUEST_S", "_NEXT_REQUEST_S"])
+@pytest.mark.parametrize("beginning", [b"", b"BWS1"])
+def test_a_connection_that_falls_silent_is_closed(key: KeeperKey, setting: str, beginning: bytes) -> None:
+    with running(key, {}, **{setting: 0.05}), ExitStack() as stack:
+        if setting == "_FIRST_REQUEST_S":
+            connection = stack.enter_context(socket.socket(socket.AF_UNIX))
+            connection.connect(socket_name(key.address))
+        else:
+            keeper = stack.enter_context(Keeper.open(key, start=False))
+            connection = keeper._transport._channel._socket
+        connection.settimeout(20)
+        connection.sendall(beginning)
+        assert connection.recv(1) == b""

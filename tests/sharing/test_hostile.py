@@ -1,0 +1,285 @@
+"""Peers that break the protocol: clear errors, no foreign byte, and the server goes on."""
+
+from __future__ import annotations
+
+import io
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bowstring as bs
+from bowstring.dissociated.server import ServerConnection
+from bowstring.dissociated.wire import AddressBody, Message, PackedBody
+from bowstring.errors import (
+    BowstringError,
+    ConnectionLostError,
+    DeadlineError,
+    InvalidDataError,
+    LimitError,
+    ProtocolError,
+    ResourceError,
+)
+from bowstring.memory.region import Region
+from bowstring.sharing.server import ServerOptions
+from bowstring.sharing.stored_dataset import Stored, store, stored
+from bowstring.sharing.uris import FREE_DATA, WANT_DATA, uri_for
+from bowstring.transports.regions import addresses_of
+from bowstring.transports.unix import UnixTransport
+from bowstring.transports.unix_address import socket_name
+from bowstring.transports.unix_listener import UnixListener
+from tests.waiting import soon
+
+TABLE = bs.table({"a": np.arange(100), "s": [str(i) for i in range(100)]})
+
+
+@contextmanager
+def false_server(act: Callable[[UnixTransport, ServerConnection, Stored], object]) -> Iterator[str]:
+    """A server that takes one client's request and then does what `act` says; its URI."""
+    held = stored(store(TABLE)[0])
+    with UnixListener() as listener:
+
+        def serve() -> None:
+            try:
+                with listener.accept(timeout_s=10) as transport:
+                    connection = ServerConnection(WANT_DATA, FREE_DATA)
+                    connection.receive(*transport.receive())
+                    act(transport, connection, held)
+                    transport.receive(timeout_s=10)
+            except BowstringError:
+                pass
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield uri_for(listener.address, "t")
+        finally:
+            thread.join(20)
+
+
+def send(transport: UnixTransport, messages: list[Message]) -> None:
+    for message in messages:
+        transport.send_message(message)
+
+
+def honest(
+    transport: UnixTransport,
+    connection: ServerConnection,
+    held: Stored,
+    change: Callable[[AddressBody], AddressBody] = lambda body: body,
+) -> None:
+    send(transport, connection.send(held.schema))
+    transport.send_region(held.region)
+    for message in held.messages:
+        send(transport, connection.send(message.metadata, change(message.buffers)))
+    send(transport, connection.end())
+
+
+def lie(change: Callable[[AddressBody], AddressBody]) -> BaseException:
+    """What a client says to a server that changes the addresses."""
+    with false_server(partial(honest, change=change)) as uri:
+        with pytest.raises(BowstringError) as caught, bs.connect(uri, timeout_s=5) as data:
+            data.read_all().validate(full=True)
+        return caught.value
+
+
+def test_a_server_written_by_somebody_else_is_read() -> None:
+    with false_server(honest) as uri, bs.connect(uri) as data:
+        assert data.read_all() == TABLE
+
+
+def test_buffers_scattered_over_a_region_are_read_in_place() -> None:
+    def scattered(transport: UnixTransport, connection: ServerConnection, held: Stored) -> None:
+        (message,) = held.messages
+        memory, places, parts, at = held.region.memory, [], [], 0
+        for start, length in zip(message.buffers.addresses.tolist(), message.buffers.lengths.tolist(), strict=True):
+            parts.append(bytes(64) + bytes(memory[start : start + length]) + bytes(-length % 64))
+            places.append(at + 64)
+            at += len(parts[-1])
+        send(transport, connection.send(held.schema))
+        order = [Region.copy_of(parts)]
+        transport.send_region(order[0])
+        send(transport, connection.send(message.metadata, AddressBody.of(places, message.buffers.lengths)))
+        send(transport, connection.end())
+
+    with false_server(scattered) as uri, bs.connect(uri) as data:
+        assert data.read_all() == TABLE
+
+
+def test_buffers_of_several_regions_are_gathered() -> None:
+    def several(transport: UnixTransport, connection: ServerConnection, held: Stored) -> None:
+        (message,) = held.messages
+        memory, addresses = held.region.memory, []
+        send(transport, connection.send(held.schema))
+        for start, length in zip(message.buffers.addresses.tolist(), message.buffers.lengths.tolist(), strict=True):
+            index = transport.send_region(Region.copy_of([bytes(memory[start : start + length])]))
+            addresses.append(index << 48)
+        send(transport, connection.send(message.metadata, AddressBody.of(addresses, message.buffers.lengths)))
+        send(transport, connection.end())
+
+    with false_server(several) as uri, bs.connect(uri) as data:
+        assert data.read_all() == TABLE
+
+
+def test_more_bytes_at_addresses_than_all_regions_have_are_not_gathered() -> None:
+    def overlapping(transport: UnixTransport, connection: ServerConnection, held: Stored) -> None:
+        (message,) = held.messages
+        send(transport, connection.send(held.schema))
+        size = int(message.buffers.lengths.max())
+        indexes = [transport.send_region(Region.copy_of([bytes(size)])) for _ in range(2)]
+        count = message.buffers.lengths.size
+        assert count * size > len(indexes) * size
+        addresses = [indexes[number % 2] << 48 for number in range(count)]
+        send(transport, connection.send(message.metadata, AddressBody.of(addresses, [size] * count)))
+        send(transport, connection.end())
+
+    limit = pytest.raises(LimitError, match="more than all regions have")
+    with false_server(overlapping) as uri, bs.connect(uri, timeout_s=5) as data, limit:
+        data.read_all()
+
+
+def test_bodies_in_several_regions_that_no_memory_takes_are_a_shortage(tmp_path: Path) -> None:
+    def sparse(transport: UnixTransport, connection: ServerConnection, held: Stored) -> None:
+        (message,) = held.messages
+        send(transport, connection.send(held.schema))
+        path = tmp_path / "sparse"
+        path.touch()
+        os.truncate(path, 1 << 43)
+        indexes = [transport.send_region(region) for region in (Region.from_file(path), held.region)]
+        addresses = addresses_of(indexes[1], message.buffers.addresses)
+        addresses[-1] = 0
+        lengths = message.buffers.lengths.copy()
+        lengths[-1] = 1 << 42
+        send(transport, connection.send(message.metadata, AddressBody.of(addresses, lengths)))
+        send(transport, connection.end())
+
+    shortage = pytest.raises(ResourceError, match="asked for")
+    with false_server(sparse) as uri, bs.connect(uri, timeout_s=5) as data, shortage:
+        data.read_all()
+
+
+@pytest.mark.parametrize("beyond", [1 << 20, 1 << 47, 1 << 48, 7 << 48])
+def test_addresses_outside_what_was_passed_are_refused(beyond: int) -> None:
+    error = lie(lambda body: AddressBody.of(body.addresses + np.uint64(beyond), body.lengths))
+    assert isinstance(error, ProtocolError)
+    assert "region" in str(error)
+
+
+def test_lengths_shorter_than_the_header_says_are_refused() -> None:
+    error = lie(lambda body: AddressBody.of(body.addresses, body.lengths // np.uint64(2)))
+    assert isinstance(error, ProtocolError)
+    assert "the header says" in str(error)
+
+
+def test_too_few_addresses_are_refused() -> None:
+    error = lie(lambda body: AddressBody.of(body.addresses[1:], body.lengths[1:]))
+    assert isinstance(error, ProtocolError)
+    assert "addresses" in str(error)
+
+
+def test_offsets_that_lead_elsewhere_in_the_region_are_found_by_validation() -> None:
+    error = lie(lambda body: AddressBody.of(np.zeros_like(body.addresses), body.lengths))
+    assert isinstance(error, InvalidDataError)
+
+
+@pytest.mark.parametrize("header", [b"", b"\0", b"garbage" * 9, b"\xff" * 64])
+def test_a_schema_of_garbage_is_refused(header: bytes) -> None:
+    with false_server(lambda t, c, h: send(t, c.send(header))) as uri, pytest.raises(InvalidDataError):
+        bs.connect(uri, timeout_s=5)
+
+
+def test_a_batch_of_another_schema_is_refused() -> None:
+    other = stored(store(bs.table({"x": [1.5]}))[0])
+
+    def mixed(transport: UnixTransport, connection: ServerConnection, held: Stored) -> None:
+        send(transport, connection.send(held.schema))
+        message = other.messages[0]
+        memory = other.region.memory[message.body_offset : message.body_offset + message.body_bytes]
+        send(transport, connection.send(message.metadata, PackedBody.of(memory)))
+        send(transport, connection.end())
+
+    with false_server(mixed) as uri, bs.connect(uri, timeout_s=5) as data, pytest.raises(InvalidDataError):
+        data.read_all()
+
+
+def test_a_server_that_says_nothing_is_a_deadline() -> None:
+    with false_server(lambda t, c, h: None) as uri, pytest.raises(DeadlineError, match="sends nothing"):
+        bs.connect(uri, timeout_s=0.2)
+
+
+def test_a_server_that_goes_in_the_middle_is_a_lost_connection() -> None:
+    def half(transport: UnixTransport, connection: ServerConnection, held: Stored) -> None:
+        send(transport, connection.send(held.schema))
+        transport.close()
+
+    lost = pytest.raises(ConnectionLostError, match="gone before the end")
+    with false_server(half) as uri, bs.connect(uri) as data, lost:
+        data.read_all()
+
+
+def test_a_stream_that_ends_within_a_batch_is_not_served() -> None:
+    sink = io.BytesIO()
+    with bs.new_stream(sink, TABLE.schema) as writer:
+        writer.write_table(TABLE)
+    whole = sink.getvalue()
+    with Region.copy_of([whole]) as region, bs.serve({"t": region}) as server:
+        assert bs.connect(server.uri("t")).read_all() == TABLE
+    cut = Region.copy_of([whole[:-72]])
+    with cut, pytest.raises(InvalidDataError, match="no batch that ends within the stream"):
+        bs.serve({"t": cut})
+
+
+@pytest.mark.parametrize("copy", [False, True], ids=["shared", "copied"])
+def test_a_file_that_became_shorter_while_it_is_served_is_told_and_not_touched(tmp_path: Path, copy: bool) -> None:
+    path = tmp_path / os.fsdecode(b"\xff.arrow")  # the error names it
+    with bs.new_file(path, TABLE.schema) as writer:
+        writer.write_table(TABLE)
+    with bs.serve({"file": path, "other": TABLE}) as server:
+        os.truncate(path, 100)
+        with pytest.raises(InvalidDataError, match="its file has 100 now"):
+            bs.connect(server.uri("file"), copy=copy)
+        assert bs.connect(server.uri("other"), copy=copy).read_all() == TABLE
+
+
+def raw(address: str) -> socket.socket:
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connected.connect(socket_name(address))
+    return connected
+
+
+def test_a_server_survives_all_sorts_of_clients() -> None:
+    options = ServerOptions(timeout_s=0.5)
+    with bs.serve({"t": TABLE}, options=options) as server:
+        for data in (b"", b"GET / HTTP/1.1\r\n\r\n", b"BWS1", b"BWS1" + b"\xff" * 20, bytes(100)):
+            with raw(server.address) as connected:
+                connected.sendall(data)
+        silent, half = raw(server.address), raw(server.address)
+        half.sendall(b"BWS1\x01")
+        requests: list[tuple[int | None, bytes]] = [
+            (None, b"plain"),
+            (77, b"unknown tag"),
+            (FREE_DATA, b"\0" * 8),
+            (FREE_DATA, b"odd"),
+            (WANT_DATA, b"\xff\xfe"),
+            (WANT_DATA, b""),
+            (WANT_DATA, b"x" * 60_000),
+        ]
+        for tag, data in requests:
+            with UnixTransport.connect(server.address) as transport:
+                transport.send((data,), tag=tag)
+                while transport.receive(timeout_s=10).tag is None:
+                    pass
+        with UnixTransport.connect(server.address) as transport, pytest.raises(ConnectionLostError):
+            transport.send_region(Region.copy_of([b"x"]))
+            assert b"limit" in bytes(transport.receive(timeout_s=10).data)
+            transport.receive(timeout_s=10)
+        assert bs.connect(server.uri("t")).read_all() == TABLE
+        assert soon(lambda: not server.num_clients), "a silent client keeps its place"
+        silent.close()
+        half.close()

@@ -1,0 +1,58 @@
+"""Who a process is, whether it is there still, and which Java it descends from."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bowstring.errors import ConnectionLostError
+from bowstring.sharing.processes import Process, has_ended, start_time
+from tests.sharing.other_process import run
+
+NAMED_JAVA = """
+import os, subprocess, sys
+open("/proc/self/comm", "w").write("java")
+below = "from bowstring.sharing.processes import java_above; print(java_above().pid)"
+between = [sys.executable, "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {below!r}])"]
+say((os.getpid(), int(subprocess.run(between, capture_output=True, check=True).stdout)))
+"""
+
+
+def test_a_process_that_ended_and_that_nobody_asked_for_its_status_is_gone() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        process = Process.of(child.pid)
+        watched = process.watch()
+        assert watched is not None
+        assert process.is_alive()
+        assert not has_ended(watched)
+        assert child.stdin is not None
+        child.stdin.close()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert ") Z " in Path(f"/proc/{child.pid}/stat").read_text()
+        assert has_ended(watched)
+        assert start_time(child.pid) == -1
+        assert not process.is_alive()
+        assert process.watch() is None
+        os.close(watched)
+
+
+def test_a_number_that_was_used_again_is_another_process() -> None:
+    own = Process.current()
+    other = replace(own, start_time=own.start_time - 1)
+    assert own.is_alive()
+    assert not other.is_alive()
+    assert other.watch() is None
+    with pytest.raises(ConnectionLostError, match="is gone"):
+        other.check_reachable("this")
+    with pytest.raises(ConnectionLostError, match="of another machine"):
+        replace(own, host="elsewhere").check_reachable("this")
+
+
+def test_the_java_above_is_the_nearest_one_however_far_up() -> None:
+    java, found = run(NAMED_JAVA)
+    assert found == java

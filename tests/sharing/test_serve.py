@@ -1,0 +1,656 @@
+"""Serving and connecting: two processes, one memory."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import select
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import bowstring as bs
+from bowstring.dissociated.uri import parse_uri
+from bowstring.errors import (
+    ClosedError,
+    ConnectionLostError,
+    DeadlineError,
+    FormatMismatchError,
+    InvalidDataError,
+    NotFoundError,
+    ProtocolError,
+    UsageError,
+)
+from bowstring.memory.region import Region
+from bowstring.sharing import stored_dataset
+from bowstring.sharing.connection import Link
+from bowstring.sharing.server import ServerOptions
+from bowstring.sharing.stored_dataset import store
+from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, Ticket
+from bowstring.testing.descriptors import open_descriptors
+from bowstring.transports import base
+from bowstring.transports.unix import UnixTransport
+from tests.sharing.other_process import Other, run
+from tests.waiting import soon
+
+READ = "import bowstring as bs\nwith bs.connect(uri) as data: say(data.read_all().to_pydict())"
+SERVE = (
+    "import bowstring as bs; server = bs.serve({'t': bs.table({'a': list(range(1000))})}); say(server.uri('t')); hear()"
+)
+
+
+def example() -> bs.Table:
+    batches = [
+        bs.record_batch({"n": [1, None, 3], "s": ["x", "yy", None], "l": [[1], None, []]}),
+        bs.record_batch({"n": [4, 5, 6], "s": ["", "é", "zz"], "l": [[1, 2], [3], [None]]}),
+    ]
+    return bs.Table.from_batches(batches)
+
+
+@pytest.fixture
+def server() -> Iterator[bs.Server]:
+    with bs.serve({"t": example()}) as made:
+        yield made
+
+
+def lent(data: bs.Dataset) -> int:
+    return sum(link.num_lent for link in data._links)
+
+
+def test_another_process_reads_a_table(server: bs.Server) -> None:
+    assert run(READ, uri=server.uri("t")) == example().to_pydict()
+
+
+@pytest.mark.parametrize("copy", [False, True])
+def test_batches_keep_their_borders_types_and_nulls(server: bs.Server, copy: bool) -> None:
+    with bs.connect(server.uri("t"), copy=copy) as data:
+        batches = list(data)
+    assert [batch.num_rows for batch in batches] == [3, 3]
+    assert bs.Table.from_batches(batches) == example()
+    for batch in batches:
+        batch.validate(full=True)
+
+
+def test_a_data_set_can_be_read_again_and_again(server: bs.Server) -> None:
+    with bs.connect(server.uri("t")) as data:
+        assert [data.read_all().num_rows for _ in range(3)] == [6, 6, 6]
+        assert len(data._links) == 1
+
+
+def test_reading_goes_on_where_a_connection_has_no_number_left_for_a_region(
+    server: bs.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "MAX_REGIONS", 3)  # it is 65,536: one for each region and reading
+    with bs.connect(server.uri("t")) as data:
+        assert [data.read_all().num_rows for _ in range(8)] == [6] * 8
+        assert len(data._links) == 1
+
+
+def test_reading_that_was_left_halfway_begins_anew(server: bs.Server) -> None:
+    with bs.connect(server.uri("t")) as data:
+        for _ in data:
+            break
+        assert data.read_all() == example()
+
+
+def test_two_threads_read_one_data_set_at_once(server: bs.Server) -> None:
+    found = []
+    with bs.connect(server.uri("t")) as data:
+        threads = [threading.Thread(target=lambda: found.append(data.read_all())) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+    assert found == [example()] * 4
+
+
+def test_several_parts_are_one_data_set(server: bs.Server) -> None:
+    uris = [server.add(f"part {i}", bs.table({"a": [i, i + 10]})) for i in range(3)]
+    with bs.connect(uris) as data:
+        assert data.read_all().to_pydict() == {"a": [0, 10, 1, 11, 2, 12]}
+        assert len(data._links) == 1
+
+
+def test_many_parts_are_asked_for_together(server: bs.Server) -> None:
+    uris = [server.add(f"part {i}", bs.table({"a": [i]})) for i in range(600)]
+    uris.insert(300, server.uri("part 7"))
+    with bs.connect(uris) as data:
+        assert data.read_all()["a"].to_pylist() == [*range(300), 7, *range(300, 600)]
+        assert [len(request.uris) for request in data._requests] == [256, 256, 89]
+        assert data.uris == tuple(uris)
+    with bs.connect(uris, copy=True) as data:
+        assert data.read_all()["a"].to_pylist() == [*range(300), 7, *range(300, 600)]
+
+
+def test_parts_of_several_servers_and_of_servers_of_before_are_one_data_set(server: bs.Server) -> None:
+    uris = [server.add(f"part {i}", bs.table({"a": [i]})) for i in range(6)]
+    old = [re.sub("max_tickets=[0-9]+&", "", uri) for uri in uris]
+    with (
+        bs.serve({"b": bs.table({"a": [6]})}) as other,
+        bs.connect([uris[0], uris[1], other.uri("b"), uris[2], *old[3:]]) as data,
+    ):
+        assert data.read_all()["a"].to_pylist() == [0, 1, 6, 2, 3, 4, 5]
+        assert [len(request.uris) for request in data._requests] == [2, 1, 1, 1, 1, 1]
+        assert len(data._links) == 3
+
+
+def test_a_part_that_is_missing_among_many_is_named_and_those_before_it_are_read(server: bs.Server) -> None:
+    uris = [server.add(f"part {i}", bs.table({"a": [i]})) for i in range(6)]
+    server.remove("part 4")
+    with bs.connect(uris) as data:
+        batches = iter(data)
+        assert [next(batches)["a"].to_pylist() for _ in range(4)] == [[0], [1], [2], [3]]
+        with pytest.raises(NotFoundError, match="part 4"):
+            next(batches)
+    with pytest.raises(NotFoundError, match="part 4"):
+        bs.connect(uris[4:])
+
+
+def test_parts_whose_equal_schemas_are_encoded_differently_are_one_data_set(server: bs.Server, tmp_path: Path) -> None:
+    uris = [server.add(f"part {i}", bs.table({"a": [i]})) for i in range(3)]
+    with (
+        pa.OSFile(str(tmp_path / "file.arrow"), "wb") as file,
+        pa.ipc.new_file(file, pa.schema({"a": pa.int64()})) as writer,
+    ):
+        writer.write(pa.record_batch({"a": [3]}))
+    uris.insert(1, server.add("of pyarrow", tmp_path / "file.arrow"))
+    assert server._find("of pyarrow")[0].schema != server._find("part 0")[0].schema
+    with bs.connect(uris) as data:
+        assert data.read_all()["a"].to_pylist() == [0, 3, 1, 2]
+
+
+def test_more_parts_in_a_request_than_the_server_offers_are_refused(server: bs.Server) -> None:
+    link = Link(parse_uri(server.uri("t")), 10)
+    with pytest.raises(UsageError, match="at most 256"):
+        link.stream(Ticket(("t",) * 257))
+
+
+def test_parts_with_different_schemas_are_refused(server: bs.Server) -> None:
+    uris = [server.uri("t"), server.add("other", bs.table({"a": [1]}))]
+    with bs.connect(uris) as data, pytest.raises(bs.errors.InvalidDataError, match="expected"):
+        data.read_all()
+
+
+def test_arrays_lie_in_the_servers_memory_and_cannot_be_written() -> None:
+    table = bs.table({"a": np.arange(100_000)})
+    with bs.serve({"t": table}) as server, bs.connect(server.uri("t")) as data:
+        values = data.read_all().column("a").chunks[0].to_numpy()
+        assert not values.flags.writeable
+        address = values.__array_interface__["data"][0]
+        where = [line for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:bowstring" in line]
+        ranges = [[int(edge, 16) for edge in line.split()[0].split("-")] for line in where]
+        assert any(start <= address < end for start, end in ranges)
+
+
+def test_tables_that_were_read_keep_no_descriptor(server: bs.Server) -> None:
+    uris = [server.add(f"part {i}", bs.table({"a": [i]})) for i in range(20)]
+    before = open_descriptors()
+    with bs.connect(uris) as data:
+        table = data.read_all()
+        assert soon(lambda: open_descriptors() == before + 2)  # both ends of the connection
+    assert table["a"].to_pylist() == list(range(20))
+
+
+def test_a_copy_is_memory_of_our_own() -> None:
+    with bs.serve({"t": bs.table({"a": np.arange(10)})}) as server:
+        with bs.connect(server.uri("t"), copy=True) as data:
+            table = data.read_all()
+            assert lent(data) == 0
+        assert table.to_pydict() == {"a": list(range(10))}
+
+
+def test_an_arrow_file_is_served_by_its_own_descriptor(tmp_path: Path) -> None:
+    path = tmp_path / "file.arrow"
+    with bs.new_file(path, example().schema) as writer:
+        writer.write(example())
+    with bs.serve({"f": path}) as server, bs.connect(server.uri("f")) as data:
+        table = data.read_all()
+        assert table == example()
+        assert str(path) in Path("/proc/self/maps").read_text()
+
+
+SERVE_FILES = """
+import resource
+import bowstring as bs
+resource.setrlimit(resource.RLIMIT_NOFILE, (640, 640))
+server = bs.serve({f"file {number}": path for number, path in enumerate(paths)})
+say([server.uri(f"file {number}") for number in range(len(paths))])
+hear()
+"""
+READ_FILES = """
+import resource
+import bowstring as bs
+resource.setrlimit(resource.RLIMIT_NOFILE, (640, 640))
+with bs.connect(uris) as data:
+    table = data.read_all()
+    say(table["a"].to_pylist())
+"""
+
+
+def test_more_files_are_served_and_read_than_there_are_descriptors(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.arrow" for number in range(1000)]
+    for number, path in enumerate(paths):
+        with bs.new_file(path, bs.schema([("a", bs.int64())])) as writer:
+            writer.write(bs.record_batch({"a": [number]}))
+    with Other(SERVE_FILES, paths=paths) as server:
+        uris = server.hear()
+        assert run(READ_FILES, uris=uris) == list(range(1000))
+        paths[2].rename(tmp_path / "moved")  # whose descriptor the server has
+        paths[998].rename(tmp_path / "elsewhere")
+        paths[998].hardlink_to(paths[0])
+        assert run(READ_FILES, uris=uris[:3]) == [0, 1, 2]
+        for number, kind in ((998, InvalidDataError), (999, NotFoundError)):
+            paths[999].unlink(missing_ok=True)
+            with pytest.raises(kind, match=f"{number}.arrow"):
+                bs.connect(uris[number])
+
+
+def test_an_arrow_stream_in_a_file_is_served_too(tmp_path: Path) -> None:
+    path = tmp_path / "file.arrows"
+    with bs.new_stream(path, example().schema) as writer:
+        writer.write(example())
+    with bs.serve({"f": path}) as server:
+        assert run(READ, uri=server.uri("f")) == example().to_pydict()
+
+
+def test_regions_handles_readers_and_batches_are_served(tmp_path: Path) -> None:
+    region, _ = store(example())
+    path = tmp_path / "file.arrow"
+    with bs.new_file(path, example().schema) as writer:
+        writer.write(example())
+    with region, bs.share(example()) as handle, bs.open_file(path) as reader:
+        sources: dict[str, Any] = {
+            "region": region,
+            "handle": handle,
+            "reader": reader,
+            "batch": example().to_batches()[0],
+        }
+        with bs.serve(sources) as server:
+            rows = {name: bs.connect(uri).read_all().num_rows for name, uri in server.uris.items()}
+    assert rows == {"region": 6, "handle": 6, "reader": 6, "batch": 3}
+
+
+def test_dictionaries_that_change_between_batches_arrive_with_their_batch() -> None:
+    kind = bs.dictionary(bs.int8(), bs.string())
+    table = bs.Table.from_batches(
+        [bs.RecordBatch.from_arrays([bs.array(values, kind)], ["d"]) for values in (["a", "b"], ["c"], ["c", None])]
+    )
+    with bs.serve({"t": table}) as server:
+        for copy in (False, True):
+            assert bs.connect(server.uri("t"), copy=copy).read_all().to_pydict() == table.to_pydict()
+
+
+def test_tables_without_rows_or_columns_are_served() -> None:
+    empty = bs.table({"a": [1]}).slice(0, 0)
+    bare = bs.Table(bs.schema([]), [bs.RecordBatch(bs.schema([]), 5, [])])
+    with bs.serve({"empty": empty, "bare": bare}) as server:
+        for copy in (False, True):
+            assert bs.connect(server.uri("empty"), copy=copy).read_all().schema == empty.schema
+            assert bs.connect(server.uri("bare"), copy=copy).read_all().num_rows == 5
+
+
+def test_batches_are_lent_until_no_array_of_them_is_left(server: bs.Server) -> None:
+    with bs.connect(server.uri("t")) as data:
+        batches = list(data)
+        assert lent(data) == 2
+        view = batches[0].column("n").buffers[-1]
+        del batches
+        gc.collect()
+        assert lent(data) == 1
+        del view
+        gc.collect()
+        assert lent(data) == 0
+
+
+def test_the_memory_of_a_removed_data_set_stays_until_clients_let_go() -> None:
+    def kept() -> list[str]:
+        return [line for line in Path("/proc/self/maps").read_text().splitlines() if "bowstring:leased" in line]
+
+    with bs.serve({"leased": bs.table({"a": np.arange(1000)})}) as server:
+        with Other("import bowstring as bs; t = bs.connect(uri).read_all(); say(1); hear(); del t; say(2); hear()",
+                   uri=server.uri("leased")) as other:  # fmt: skip
+            other.hear()
+            server.remove("leased")
+            gc.collect()
+            assert kept()
+            other.tell(1)
+            other.hear()
+            assert soon(lambda: not kept())
+        with pytest.raises(NotFoundError):
+            server.uri("leased")
+
+
+def test_a_dropped_data_set_keeps_its_connection_only_while_something_is_lent(server: bs.Server) -> None:
+    table = bs.connect(server.uri("t")).read_all()
+    gc.collect()
+    assert soon(lambda: server.num_clients == 1)
+    assert table == example()
+    del table
+    gc.collect()
+    assert soon(lambda: server.num_clients == 0)
+
+
+def test_a_wrong_ticket_is_told_by_name(server: bs.Server) -> None:
+    with pytest.raises(NotFoundError, match="no data set 'wrong'"):
+        bs.connect(server.uri("t"), ticket="wrong")
+    assert bs.connect(server.uri("t")).read_all() == example()
+
+
+@pytest.mark.parametrize("uri", ["unix:@nobody?want_data=1", "unix:@nobody-listens-here?want_data=1&ticket=t"])
+def test_a_uri_that_leads_nowhere_is_refused(uri: str) -> None:
+    with pytest.raises((UsageError, ConnectionLostError)):
+        bs.connect(uri)
+
+
+def test_what_is_no_uri_is_a_protocol_error() -> None:
+    with pytest.raises(ProtocolError, match="want_data"):
+        bs.connect("unix:@x")
+    with pytest.raises(UsageError, match="scheme"):
+        bs.connect("tcp:host?want_data=1&ticket=t")
+    wrong: list[Any] = [[], None, 3, b"unix:@x", {"t": "unix:@x"}]
+    for target in wrong:
+        with pytest.raises(UsageError):
+            bs.connect(target)
+    tickets: list[Any] = [3, b"t", "\udc80"]
+    for ticket in tickets:
+        with pytest.raises(UsageError, match="ticket"):
+            bs.connect("unix:@x?want_data=1", ticket=ticket)
+
+
+def test_a_uri_with_a_tag_of_many_digits_for_errors_has_none(server: bs.Server) -> None:
+    uri = server.uri("t").replace(f"error_data={ERROR_DATA}", "error_data=" + "9" * 5000)
+    with bs.connect(uri) as data:
+        assert data.read_all() == example()
+
+
+def test_a_connection_is_used_again_only_for_the_same_tags(server: bs.Server) -> None:
+    other = server.add("other", example())
+    wrong = other.replace("want_data=1", "want_data=9").replace("free_data=2", "free_data=8")
+    with bs.connect([server.uri("t"), other]) as data:
+        assert data.read_all().num_rows == 12
+        assert len(data._links) == 1
+    with bs.connect([server.uri("t"), wrong]) as data, pytest.raises(bs.BowstringError, match="found 9"):
+        data.read_all()
+
+
+def test_the_addresses_of_empty_buffers_are_at_the_end_of_their_region(server: bs.Server) -> None:
+    """A client in as few lines as a reader of the protocol would write, which frees what it read."""
+    with UnixTransport.connect(server.address) as client:
+        client.send((b"t",), tag=WANT_DATA)
+        freed: list[int] = []
+        while (received := client.receive(timeout_s=10)).tag is not None or received.data[0] != 0:
+            if received.tag is not None:
+                words = np.frombuffer(received.data, "<u8")
+                pairs = zip(words[2::2].tolist(), words[3::2].tolist(), strict=True)
+                for address, length in pairs:
+                    assert len(client.regions[address >> 48].memory[address % (1 << 48) :][:length]) == length
+                    freed += [address] * (length > 0)
+        client.send((struct.pack(f"<{len(freed)}Q", *freed),), tag=FREE_DATA)
+        with pytest.raises(DeadlineError):
+            client.receive(timeout_s=0.3)
+        assert not len(client.regions), "the region is not retired: the server takes something for lent"
+
+
+def test_a_connection_with_a_message_that_nobody_asked_for_is_not_used_again(server: bs.Server) -> None:
+    with bs.connect(server.uri("t")) as data:
+        data.read_all()
+        (session,) = server._clients
+        server._loop.call(lambda: session._channel.submit((b"unasked",)))
+        server._loop.call(lambda: server._loop.handle(session, 0))
+        (link,) = data._links
+        assert soon(lambda: select.select([link.transport], [], [], 0)[0])
+        assert data.read_all() == example()
+        assert link not in data._links
+
+
+def test_a_server_that_left_is_a_connection_that_is_refused(server: bs.Server, tmp_path: Path) -> None:
+    uri = server.uri("t")
+    server.close()
+    with pytest.raises(ConnectionRefusedError, match="nobody answers there") as caught:
+        bs.connect(uri)
+    assert isinstance(caught.value, ConnectionLostError)
+    with pytest.raises(ConnectionLostError, match="nobody answers there"):
+        bs.connect(f"unix:{tmp_path}/missing?want_data=1&ticket=t")
+
+
+def test_a_deadline_is_positive(server: bs.Server) -> None:
+    for timeout_s in (0, -1, float("nan")):
+        with pytest.raises(UsageError, match="timeout_s"):
+            bs.connect(server.uri("t"), timeout_s=timeout_s)
+
+
+def test_servers_and_data_sets_say_what_they_are(server: bs.Server) -> None:
+    assert repr(server) == f"<bowstring.Server at {server.address}: {', '.join(map(repr, server.names))}>"
+    with bs.connect(server.uri("t")) as data:
+        assert repr(data).startswith("<bowstring.Dataset 1 part>")
+    with bs.serve({}) as empty:
+        assert "nothing yet" in repr(empty)
+    assert repr(empty) == "<bowstring.Server closed>"
+
+
+def test_bad_sources_and_names_are_refused_and_leave_no_server(tmp_path: Path) -> None:
+    threads = threading.active_count()
+    garbage = tmp_path / "garbage"
+    garbage.write_bytes(b"PAR1" * 100)
+    with pytest.raises(NotFoundError, match=r"nothing\.arrow"):
+        bs.serve({"f": tmp_path / "nothing.arrow"})
+    with pytest.raises(FormatMismatchError, match="Parquet"):
+        bs.serve({"f": garbage})
+    with pytest.raises(UsageError, match="table"):
+        bs.serve({"f": 7})  # type: ignore[dict-item]
+    for name in ("", "a\0b", "\udc80"):
+        with pytest.raises(UsageError, match="name"):
+            bs.serve({name: example()})
+    addresses: list[Any] = ["", "@", "a\0b", "\ud800", b"@x", 3]
+    for address in addresses:
+        with pytest.raises(UsageError, match="address"):
+            bs.serve({}, address)
+    odd: list[Any] = [{3: example()}, [example()], example()]
+    for sources in odd:
+        with pytest.raises(UsageError):
+            bs.serve(sources)
+    with bs.serve({"t": example()}) as server, pytest.raises(UsageError, match="already"):
+        server.add("t", example())
+    assert soon(lambda: threading.active_count() == threads)
+
+
+def test_use_after_close_is_refused(server: bs.Server) -> None:
+    data = bs.connect(server.uri("t"))
+    data.close()
+    with pytest.raises(ClosedError):
+        data.read_all()
+    uri = server.uri("t")
+    server.close()
+    with pytest.raises(ClosedError):
+        server.uri("t")
+    with pytest.raises(ClosedError):
+        server.add("u", example())
+    with pytest.raises(ConnectionLostError):
+        bs.connect(uri)
+
+
+def test_closing_ends_all_threads_and_connections() -> None:
+    threads = threading.active_count()
+    with bs.serve({"t": example()}) as server:
+        clients = [bs.connect(server.uri("t")) for _ in range(5)]
+        assert server.num_clients == 5
+    assert threading.active_count() == threads
+    assert clients[0].read_all() == example()  # it was on its way already
+    with pytest.raises(ConnectionLostError):
+        clients[0].read_all()
+
+
+def test_a_server_that_is_killed_is_a_lost_connection_and_what_was_read_stays() -> None:
+    with Other(SERVE) as other:
+        uri = other.hear()
+        data = bs.connect(uri)
+        table = data.read_all()
+        waiting = bs.connect(uri)
+        other.kill()
+        assert table.to_pydict() == {"a": list(range(1000))}
+        with pytest.raises(ConnectionLostError):
+            data.read_all()
+        waiting.close()
+        with pytest.raises(ConnectionLostError):
+            bs.connect(uri)
+
+
+def test_a_client_that_is_killed_gives_everything_back(server: bs.Server) -> None:
+    hold = "import bowstring as bs; data = bs.connect(uri); table = data.read_all(); say(1); hear()"
+    with Other(hold, uri=server.uri("t")) as other:
+        other.hear()
+        assert server.num_clients == 1
+        other.kill()
+        assert soon(lambda: server.num_clients == 0)
+
+
+def test_a_stopped_server_is_a_deadline() -> None:
+    import signal
+
+    with Other(SERVE) as other:
+        uri = other.hear()
+        os.kill(other.process.pid, signal.SIGSTOP)
+        assert soon(lambda: " T " in Path(f"/proc/{other.process.pid}/stat").read_text())
+        began = time.monotonic()
+        with pytest.raises(DeadlineError):
+            bs.connect(uri, timeout_s=0.5)
+        assert time.monotonic() - began < 5
+
+
+def test_beyond_the_limit_of_clients_the_next_one_is_told() -> None:
+    with bs.serve({"t": example()}, options=ServerOptions(max_clients=2)) as server:
+        held = [bs.connect(server.uri("t")) for _ in range(2)]
+        with pytest.raises(ConnectionLostError, match="2 clients"):
+            bs.connect(server.uri("t"))
+        held[0].close()
+        assert soon(lambda: server.num_clients == 1)
+        assert bs.connect(server.uri("t")).read_all() == example()
+
+
+def test_the_path_of_a_socket_may_be_no_utf_8(tmp_path: Path) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
+    with bs.serve({"t": example()}, path) as server:
+        assert bs.connect(server.uri("t")).read_all() == example()
+
+
+def test_a_path_may_be_the_address(tmp_path: Path) -> None:
+    address = str(tmp_path / "socket")
+    with bs.serve({"t": example()}, address=address) as server:
+        assert run(READ, uri=server.uri("t")) == example().to_pydict()
+    assert not Path(address).exists()
+
+
+def test_many_batches_arrive_while_the_reader_drops_them_one_by_one() -> None:
+    batch = bs.record_batch({"a": [1, 2, 3], "s": ["x", "y", "z"]})
+    with bs.serve({"t": bs.Table.from_batches([batch] * 3000)}) as server, bs.connect(server.uri("t")) as data:
+        assert sum(found.num_rows for found in data) == 9000
+        assert lent(data) <= 1
+        everything = data.read_all()
+        assert everything.num_rows == 9000
+        del everything
+        gc.collect()
+        assert lent(data) == 0
+
+
+def test_a_slow_reader_of_bytes_holds_the_server_back_and_gets_all() -> None:
+    batch = bs.record_batch({"a": np.arange(100_000)})
+    with bs.serve({"t": bs.Table.from_batches([batch] * 30)}) as server, bs.connect(server.uri("t"), copy=True) as data:
+        rows = 0
+        for found in data:
+            rows += found.num_rows
+            time.sleep(0.01)
+        assert rows == 3_000_000
+
+
+def test_a_forked_child_does_not_hold_the_address() -> None:
+    code = """
+import os, time, warnings
+import bowstring as bs
+warnings.simplefilter("ignore")
+server = bs.serve({"t": bs.table({"a": [1]})})
+if not (pid := os.fork()):
+    time.sleep(60)
+    os._exit(0)
+say((server.uri("t"), pid))
+hear()
+"""
+    with Other(code) as other:
+        uri, child = other.hear()
+        assert bs.connect(uri).read_all().num_rows == 1
+        try:
+            other.kill()
+            with pytest.raises(ConnectionLostError):
+                bs.connect(uri, timeout_s=5)
+        finally:
+            os.kill(child, 9)
+
+
+def test_what_a_forked_child_drops_is_still_lent_to_its_parent(server: bs.Server) -> None:
+    code = """
+import gc, os, warnings
+import bowstring as bs
+warnings.simplefilter("ignore")
+data = bs.connect(uri)
+table = data.read_all()
+if not (pid := os.fork()):
+    before = table.num_rows
+    del table
+    gc.collect()
+    again = data.read_all().num_rows
+    data.close()
+    os._exit(0 if (before, again) == (6, 6) else 1)
+code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+say((code, sum(link.num_lent for link in data._links), data.read_all().num_rows, table.num_rows))
+"""
+    assert run(code, uri=server.uri("t")) == (0, 2, 6, 6)
+
+
+def test_a_process_that_ends_with_everything_open_says_nothing(server: bs.Server) -> None:
+    code = (
+        "import sys, bowstring as bs; data = bs.connect(sys.argv[1]); all = data.read_all(); it = iter(data); next(it)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, server.uri("t")], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stderr == ""
+    assert soon(lambda: server.num_clients == 0)
+
+
+def test_regions_of_memory_that_is_not_sealed_are_still_files_to_a_client(tmp_path: Path) -> None:
+    path = tmp_path / "file.arrow"
+    with bs.new_file(path, example().schema) as writer:
+        writer.write(example())
+    with Region.from_file(path) as region, bs.serve({"t": region}) as server:
+        path.write_bytes(b"short")
+        with pytest.raises(bs.BowstringError, match=r"bytes|short"):
+            bs.connect(server.uri("t")).read_all()
+
+
+@pytest.mark.parametrize("copy", [False, True])
+def test_a_large_table_is_served_from_the_regions_that_two_threads_wrote(
+    monkeypatch: pytest.MonkeyPatch, copy: bool
+) -> None:
+    monkeypatch.setattr(stored_dataset, "_PART_BYTES", 1 << 12)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    table = bs.Table.from_batches([bs.record_batch({"a": np.arange(i * 1000, (i + 1) * 1000)}) for i in range(4)])
+    with bs.share(table) as handle, bs.serve({"table": table, "handle": handle}) as server:
+        for name in server.names:
+            with bs.connect(server.uri(name), copy=copy) as data:
+                assert [batch.num_rows for batch in data] == [1000] * 4
+                assert data.read_all() == data.read_all() == table
+
+
+def test_regions_with_different_schemas_are_no_data_set() -> None:
+    parts = [stored_dataset.stored(stored_dataset.store(bs.table({name: [1]}))[0]) for name in "ab"]
+    with bs.serve({}) as server, pytest.raises(InvalidDataError, match="different schemas"):
+        server.add_stored("t", *parts)

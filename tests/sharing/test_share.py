@@ -1,0 +1,403 @@
+"""A table for another process without any server."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import pickle
+import resource
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bowstring as bs
+from bowstring.errors import ClosedError, ConnectionLostError, InvalidDataError, ResourceError, UsageError
+from bowstring.sharing import stored_dataset
+from bowstring.testing.descriptors import no_descriptor_left
+from tests.sharing.other_process import Other, run
+
+ATTACH = "import bowstring as bs; table = bs.attach(handle); say(table.to_pydict())"
+ATTACH_OR_SAY_WHY = """
+import bowstring as bs
+try:
+    say(bs.attach(handle).to_pydict())
+except bs.BowstringError as error:
+    say((type(error).__name__, str(error)))
+"""
+CODED = bs.dictionary(bs.int8(), bs.string())
+SHARE = "import bowstring as bs; handle = bs.share(bs.table({'a': [1, 2, 3]})); say(handle); hear()"
+
+
+def example() -> bs.Table:
+    return bs.table(
+        {
+            "number": [1, None, 3],
+            "text": ["x", "yy", None],
+            "list": [[1, 2], None, []],
+            "struct": [{"p": 1.5, "q": "z"}, {"p": None, "q": None}, None],
+        }
+    )
+
+
+def memfds(pid: int | str = "self") -> list[str]:
+    found = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            name = os.readlink(entry)
+        except OSError:
+            continue
+        if "memfd:bowstring" in name:
+            found.append(name)
+    return found
+
+
+def test_another_process_reads_what_was_shared() -> None:
+    with bs.share(example()) as handle:
+        assert run(ATTACH, handle=handle) == example().to_pydict()
+
+
+def test_the_same_process_attaches_too() -> None:
+    with bs.share(example()) as handle:
+        assert bs.attach(handle) == example()
+
+
+def test_a_handle_tells_rows_bytes_and_schema_and_is_small_when_pickled() -> None:
+    table = bs.table({"a": np.arange(100_000)})
+    with bs.share(table) as handle:
+        assert handle.num_rows == 100_000
+        assert 800_000 < handle.nbytes < 810_000
+        assert handle.schema == table.schema
+        assert len(pickle.dumps(handle)) < 1000
+        copy = pickle.loads(pickle.dumps(handle))
+        assert (copy.num_rows, copy.nbytes) == (handle.num_rows, handle.nbytes)
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_a_handle_travels_as_an_argument_of_multiprocessing(method: str) -> None:
+    if method == "fork" and sys.version_info >= (3, 12):
+        pytest.skip("Python warns of forking where threads run")
+    context = multiprocessing.get_context(method)
+    with bs.share(example()) as handle, context.Pool(1) as pool:
+        assert pool.apply(_rows, (handle,)) == 3
+
+
+def _rows(handle: bs.Handle) -> int:
+    return bs.attach(handle).num_rows
+
+
+def test_record_batches_readers_and_generators_are_shared_as_well(tmp_path: Path) -> None:
+    batch = bs.record_batch({"a": [1, 2]})
+    path = tmp_path / "file.arrow"
+    with bs.new_file(path, batch.schema) as writer:
+        writer.write(batch)
+        writer.write(batch)
+    with bs.open_file(path) as reader, bs.share(reader) as handle:
+        assert bs.attach(handle).to_pydict() == {"a": [1, 2, 1, 2]}
+    with bs.share(batch) as handle:
+        assert bs.attach(handle).to_pydict() == {"a": [1, 2]}
+    with bs.share(batch for _ in range(3)) as handle:
+        assert (handle.num_rows, bs.attach(handle).num_rows) == (6, 6)
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
+def test_tables_of_other_libraries_are_shared_and_served_as_they_are(library: str) -> None:
+    module = pytest.importorskip(library)
+    theirs = getattr(module, "table", None) or module.DataFrame
+    with bs.share(theirs({"a": [1, 2]})) as handle, bs.serve({"t": theirs({"a": [1, 2]})}) as server:
+        assert bs.attach(handle).to_pydict() == bs.connect(server.uri("t")).read_all().to_pydict() == {"a": [1, 2]}
+
+
+def test_an_empty_table_is_shared_with_its_schema() -> None:
+    table = bs.table({"a": [1]}).slice(0, 0)
+    with bs.share(table) as handle:
+        assert bs.attach(handle).schema == table.schema
+        assert bs.attach(handle).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (CODED, ["a", "b", "c"]),
+        (bs.opaque(CODED, "colour", "us"), ["a", "b", "c"]),
+        (bs.struct({"in": CODED}), [{"in": "a"}, {"in": "b"}, {"in": "c"}]),
+    ],
+    ids=["column", "extension", "struct"],
+)
+def test_dictionaries_that_change_between_batches_are_kept(kind: bs.DataType, values: list[Any]) -> None:
+    made = [bs.array(values[:2], kind), bs.array(values[2:], kind)]
+    table = bs.Table.from_batches([bs.RecordBatch.from_arrays([array], ["d"]) for array in made])
+    with bs.share(table) as handle:
+        assert run(ATTACH, handle=handle) == {"d": values}
+
+
+def test_attached_arrays_lie_in_the_shared_memory_and_cannot_be_written() -> None:
+    with bs.share(bs.table({"a": np.arange(1000)})) as handle:
+        values = bs.attach(handle).column("a").chunks[0].to_numpy()
+    assert not values.flags.writeable
+    with pytest.raises(ValueError):
+        values.flags.writeable = True
+    assert values.sum() == 499_500
+
+
+def test_attached_tables_keep_no_descriptor() -> None:
+    with bs.share(example()) as handle, no_descriptor_left():
+        tables = [bs.attach(handle) for _ in range(20)]
+    assert tables == [example()] * 20
+
+
+def test_an_array_stays_valid_after_both_sides_closed() -> None:
+    handle = bs.share(example())
+    table = bs.attach(handle)
+    handle.close()
+    assert table == example()
+
+
+def test_an_attached_table_outlives_the_killed_sharer() -> None:
+    with Other(SHARE) as other:
+        table = bs.attach(other.hear())
+        other.kill()
+        assert table.to_pydict() == {"a": [1, 2, 3]}
+
+
+def test_a_handle_of_a_process_that_is_gone_is_a_lost_connection() -> None:
+    with Other(SHARE) as other:
+        handle = other.hear()
+        other.kill()
+    with pytest.raises(ConnectionLostError, match=f"process {other.process.pid}.* is gone"):
+        bs.attach(handle)
+
+
+def test_a_handle_of_another_machine_or_container_says_so() -> None:
+    from dataclasses import replace
+
+    with bs.share(example()) as handle:
+        elsewhere = pickle.loads(pickle.dumps(handle))
+        elsewhere._process = replace(elsewhere._process, host="another")
+        with pytest.raises(ConnectionLostError, match="another machine"):
+            bs.attach(elsewhere)
+
+
+def test_a_closed_handle_is_refused_on_either_side() -> None:
+    handle = bs.share(example())
+    copy = pickle.loads(pickle.dumps(handle))
+    handle.close()
+    handle.close()
+    for use in (lambda: bs.attach(handle), lambda: handle.schema, lambda: pickle.dumps(handle)):
+        with pytest.raises(ClosedError, match="closed"):
+            use()
+    kind, text = run(ATTACH_OR_SAY_WHY, handle=copy)
+    assert kind == "ClosedError"
+    assert "keep that handle" in text
+
+
+def test_a_descriptor_that_was_used_again_never_gives_foreign_bytes() -> None:
+    handle = bs.share(example())
+    copy = pickle.loads(pickle.dumps(handle))
+    number = copy._places[0].descriptor
+    handle.close()
+    with bs.share(bs.table({"secret": [42]})) as other:
+        assert other._places[0].descriptor == number
+        kind, _ = run(ATTACH_OR_SAY_WHY, handle=copy)
+        assert kind == "ClosedError"
+    read, write = os.pipe()
+    try:
+        assert number in (read, write)
+        assert run(ATTACH_OR_SAY_WHY, handle=copy)[0] == "ClosedError"
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+def test_a_handle_that_claims_another_size_is_refused() -> None:
+    with bs.share(example()) as handle:
+        copy = pickle.loads(pickle.dumps(handle))
+        place = copy._places[0]
+        copy._places = (replace(place, size_bytes=place.size_bytes + 4096),)
+        with pytest.raises(InvalidDataError, match="promised"):
+            bs.attach(copy)
+
+
+def test_what_is_no_table_is_refused() -> None:
+    wrong: list[Any] = [{"a": [1]}, 7, "path", [1, 2], []]
+    for data in wrong:
+        with pytest.raises(UsageError):
+            bs.share(data)
+    with pytest.raises(UsageError, match="handle"):
+        bs.attach(wrong[0])
+
+
+def test_memory_goes_with_the_last_holder() -> None:
+    gc.collect()
+    before = len(memfds())
+    handle = bs.share(example())
+    assert len(memfds()) == before + 1
+    handle.close()
+    assert len(memfds()) == before
+    dropped = bs.share(example())
+    del dropped
+    gc.collect()
+    assert len(memfds()) == before
+
+
+def test_a_source_that_fails_halfway_leaves_nothing_behind() -> None:
+    def batches() -> Any:
+        yield bs.record_batch({"a": [1]})
+        raise RuntimeError("the source failed")
+
+    before = len(memfds())
+    with pytest.raises(RuntimeError, match="the source failed"):
+        bs.share(batches())
+    gc.collect()
+    assert len(memfds()) == before
+
+
+def test_a_shortage_is_a_resource_error_and_leaves_nothing_behind() -> None:
+    code = """
+import os, resource, signal
+import numpy as np
+import bowstring as bs
+table = bs.table({"a": np.arange(1 << 18)})
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+try:
+    bs.share(table)
+except bs.errors.ResourceError as error:
+    numbers = [n for n in os.listdir("/proc/self/fd") if os.path.islink(f"/proc/self/fd/{n}")]
+    names = [os.readlink(f"/proc/self/fd/{n}") for n in numbers]
+    say((str(error), [name for name in names if "memfd" in name]))
+else:
+    say("no error")
+"""
+    text, left = run(code)
+    assert "written" in text or "write" in text
+    assert left == []
+
+
+def test_a_shortage_of_descriptors_is_a_resource_error() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    table = example()
+    with bs.share(table):  # everything that is imported on the way has been
+        pass
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+    try:
+        with pytest.raises(ResourceError):
+            bs.share(table)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.fixture
+def parted(monkeypatch: pytest.MonkeyPatch) -> bs.Table:
+    """A table that is large enough to be copied by two threads, as what is large is little here."""
+    monkeypatch.setattr(stored_dataset, "_PART_BYTES", 1 << 12)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    batches = [bs.record_batch({"a": np.arange(i * 1000, (i + 1) * 1000)}) for i in range(5)]
+    return bs.Table.from_batches(batches)
+
+
+def test_a_large_table_lies_in_a_region_for_each_processor_and_is_attached_in_order(parted: bs.Table) -> None:
+    with bs.share(parted) as handle:
+        regions = handle.regions()
+        rows = [stored_dataset.open_region(region).read_all().num_rows for region in regions]
+        for region in regions:
+            region.close()
+        assert rows == [2000, 3000]
+        assert handle.num_rows == 5000
+        assert handle.nbytes == sum(region.size_bytes for region in regions)
+        assert handle.schema == parted.schema
+        assert len(pickle.dumps(handle)) < 1000
+        assert bs.attach(handle) == parted
+        assert run("import bowstring as bs; say(bs.attach(handle)['a'].to_pylist())", handle=handle) == list(
+            range(5000)
+        )
+
+
+def test_all_regions_of_a_large_table_go_with_their_last_holder(parted: bs.Table) -> None:
+    gc.collect()
+    before = len(memfds())
+    handle = bs.share(parted)
+    assert len(memfds()) == before + 2
+    table = bs.attach(handle)
+    handle.close()
+    assert table == parted
+    del table
+    gc.collect()
+    assert len(memfds()) == before
+
+
+def test_a_region_that_is_gone_lets_go_of_those_that_were_opened(parted: bs.Table) -> None:
+    handle = bs.share(parted)
+    copy = pickle.loads(pickle.dumps(handle))
+    regions = handle._regions
+    assert regions is not None
+    regions[1].close()
+    before = len(memfds())
+    with pytest.raises(ClosedError):
+        bs.attach(copy)
+    assert len(memfds()) == before
+
+
+def test_a_thread_that_runs_short_leaves_nothing_of_the_others(parted: bs.Table) -> None:
+    for _ in range(2):  # what is imported on the way has been
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        gc.collect()
+        before = len(memfds())
+        lowest_free = os.dup(0)
+        os.close(lowest_free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free + 2, hard))
+        try:
+            with pytest.raises(ResourceError):
+                bs.share(parted)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert len(memfds()) == before
+
+
+def test_dictionaries_and_single_batches_stay_in_one_region(parted: bs.Table) -> None:
+    words = bs.array(["a", "b"] * 5000).dictionary_encode()
+    coded = bs.Table.from_batches([bs.record_batch({"d": words})] * 2)
+    for table in (coded, bs.table({"a": np.arange(10_000)})):
+        with bs.share(table) as handle:
+            assert len(handle._places) == 1
+            assert bs.attach(handle) == table
+
+
+def test_a_handle_that_was_altered_on_its_way_is_refused() -> None:
+    with bs.share(example()) as handle:
+        process, places, token, rows = handle.__getstate__()
+        place = places[0]
+        altered: list[Any] = [
+            None,
+            (),
+            (process, places, token),
+            (None, places, token, rows),
+            (process, None, token, rows),
+            (process, (), token, rows),
+            (process, (7,), token, rows),
+            (process, places * 10_000, token, rows),
+            (process, (replace(place, descriptor="../../../../etc/passwd"),), token, rows),
+            (process, (replace(place, descriptor=-1),), token, rows),
+            (process, (replace(place, size_bytes=1 << 70),), token, rows),
+            (process, places, "", rows),
+            (process, places, 5, rows),
+            (process, places, "/", rows),
+            (process, places, token, -1),
+            (process, places, token, "3"),
+            (replace(process, pid="1/../self"), places, token, rows),
+            (replace(process, pid=0), places, token, rows),
+        ]
+        for state in altered:
+            copy = bs.Handle.__new__(bs.Handle)
+            with pytest.raises((InvalidDataError, ConnectionLostError)):
+                copy.__setstate__(state)
+                bs.attach(copy)
+        copy = bs.Handle.__new__(bs.Handle)
+        copy.__setstate__((process, places, token, rows))
+        assert bs.attach(copy) == example()
