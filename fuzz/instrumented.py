@@ -12,8 +12,8 @@ import pkgutil
 from typing import Any
 
 _PACKAGES = (
-    "arrays", "compute", "datatypes", "dissociated", "flatbuf", "inspection", "integration_json", "interop", "io", "ipc",
-    "layouts", "memory", "tensors",
+    "arrays", "compute", "datatypes", "dissociated", "flatbuf", "inspection", "integration_json", "interop", "io",
+    "ipc", "layouts", "memory", "tensors",
 )  # fmt: skip
 
 
