@@ -23,6 +23,7 @@ class Site:
     marks: dict[str, str] = field(default_factory=dict)
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
     knows_ranges: bool = True
+    has_lengths: bool = True
     delay_s: float = 0.0
     cut_bytes: int = 0
     fails_with: int = 0
@@ -80,7 +81,11 @@ def _handler(site: Site) -> type[BaseHTTPRequestHandler]:
                 self.send_header("ETag", mark)
             if site.knows_ranges:
                 self.send_header("Accept-Ranges", "bytes")
-            self.send_header("Content-Length", str(len(body)))
+            if site.has_lengths:
+                self.send_header("Content-Length", str(len(body)))
+            else:
+                self.send_header("Transfer-Encoding", "chunked")
+                body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if body else b"0\r\n\r\n"
             self.end_headers()
             if with_body:
                 cut = site.cut_bytes if asked and not asked.startswith("bytes=-") else 0

@@ -17,6 +17,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import ConnectionLostError, LimitError, MissingFileError
+from bowstring.ipc.format_detection import open_any
 from bowstring.ipc.input_files import open_input_file, open_input_stream
 from tests.ipc.remote import Site, serving
 
@@ -123,3 +124,23 @@ def test_a_stream_is_read_from_a_web_server_without_ranges_by_one_request(site: 
         assert [batch.num_rows for batch in reader] == [_LARGE_BYTES // 8]
         reader.close()
         assert [(verb, span) for verb, _, span in site.requests] == [("GET", None)]
+
+
+def test_files_and_streams_of_a_web_server_that_sends_no_lengths_are_read_in_order(tmp_path: Path) -> None:
+    table = bs.table({"a": [1, 2, 3]})
+    written = {"file": io.BytesIO(), "stream": io.BytesIO()}
+    for kind, make in (("file", bs.new_file), ("stream", bs.new_stream)):
+        with make(written[kind], table.schema) as writer:
+            writer.write(table)
+    with serving(**{kind: sink.getvalue() for kind, sink in written.items()}) as site:
+        site.knows_ranges = site.has_lengths = False
+        assert bs.open_file(site.url + "/file").read_all().equals(table)
+        with pytest.raises(LimitError, match="max_piped_bytes"):
+            bs.open_file(site.url + "/file", max_piped_bytes=100)
+        for kind in written:
+            url = f"{site.url}/{kind}"
+            assert open_any(url).read_all().equals(table)
+            assert bs.inspect(url).format == kind
+            assert bs.recover(url, tmp_path / kind).rows == 3
+            assert bs.concat_files([url, url], tmp_path / kind).rows == 6
+            assert "int64" in bs.anatomy_page(url)

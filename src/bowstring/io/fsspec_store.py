@@ -155,6 +155,10 @@ class Upload:
                 return
 
 
+class UnknownSizeError(ResourceError):
+    """The store does not give the size of a file, as web servers that make it on the fly: it can be read in order."""
+
+
 class FsspecStore:
     """One file of an fsspec file system."""
 
@@ -178,7 +182,7 @@ class FsspecStore:
             raise IsDirectoryError(f"{self.name}: is a directory", filename=self.name)
         size = info.get("size")
         if not isinstance(size, int) or size < 0:
-            raise ResourceError(f"{self.name}: its size is not known, so it can't be read by ranges: use open_stream")
+            raise UnknownSizeError(f"{self.name}: its size is not known, so it can't be read by ranges")
         mark = info.get("ETag")
         if is_web and isinstance(mark, str) and mark.startswith('"'):
             self._options["headers"]["If-Match"] = mark  # a file that was replaced since is refused by the server

@@ -60,7 +60,8 @@ def by_ranges(source: Any) -> MemorySource | PulledSource | RangeSource:
     """A source for the file format, as `random_access`; but URLs, and file objects that can seek and are no regular
     files, are read by ranges.
 
-    File objects that decompress are read in order, as they can't go back without beginning anew.
+    File objects that decompress are read in order, as they can't go back without beginning anew, and so are URLs of
+    unknown size.
     """
     if isinstance(source, RangeSource):
         return source
@@ -72,7 +73,10 @@ def by_ranges(source: Any) -> MemorySource | PulledSource | RangeSource:
         return random_access(local)
     found = found or fsspec_store.place_of_opened(source)
     if found:
-        return RangeSource(fsspec_store.FsspecStore(*found, source if isinstance(source, str) else found[1]))
+        try:
+            return RangeSource(fsspec_store.FsspecStore(*found, source if isinstance(source, str) else found[1]))
+        except fsspec_store.UnknownSizeError:
+            return in_order(source)
     if isinstance(source, str) or _as_memory(source) is not None or _descriptor_of(source) is not None:
         return random_access(source)
     held = _binary(source)
