@@ -14,6 +14,7 @@ from pyspark.sql import types as spark
 from bowstring.errors import NotFoundError, UnsupportedTypeError, UsageError
 from bowstring.spark.compatibility import (
     check_conversions,
+    check_field_names,
     check_inferred,
     check_names,
     merge_schemas,
@@ -109,5 +110,9 @@ def test_a_struct_field_that_a_file_lacks_or_repeats_is_named() -> None:
     requested = struct(("s", struct(("z", LONG))))
     with pytest.raises(NotFoundError, match=r"/a\.arrow: column s: no field is called 'z'; there are 'a'"):
         check_conversions(A, struct(("s", struct(("a", LONG)))), requested)
+    repeated = spark.ArrayType(struct(("z", LONG), ("z", STRING)))
+    for check in (check_field_names, lambda path, schema: merge_schemas([(path, schema)])):
+        with pytest.raises(UsageError, match=r"/a\.arrow: column s\[\]: several fields are called 'z'"):
+            check(A, struct(("s", repeated)))
     with pytest.raises(UsageError, match=r"/a\.arrow: column s: several fields are called 'z'"):
         check_conversions(A, struct(("s", struct(("z", LONG), ("z", LONG)))), requested)

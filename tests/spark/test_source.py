@@ -116,6 +116,11 @@ def test_repeated_column_names_are_refused_unless_others_are_read(spark: SparkSe
     assert repeated in planning_error(lambda: reader(spark).load(str(tmp_path)))
     assert repeated in planning_error(lambda: reader(spark).schema("x long").load(str(tmp_path)).collect())
     assert rows(reader(spark).schema("y long").load(str(tmp_path))) == [{"y": 3}]
+    repeated_fields = pa.StructArray.from_arrays(columns, names=["z", "z", "w"])
+    path = write_file(tmp_path / "nested.arrow", pa.table({"s": repeated_fields}))
+    repeated = f"{path}: column s: several fields are called 'z'"
+    assert repeated in planning_error(lambda: reader(spark).load(str(path)))
+    assert rows(reader(spark).schema("s struct<w: long>").load(str(path))) == [{"s": (3,)}]
 
 
 def test_a_conversion_that_would_lose_something_is_refused(spark: SparkSession, tmp_path: Path) -> None:

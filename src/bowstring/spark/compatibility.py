@@ -41,6 +41,7 @@ def merge_schemas(schemas: Iterable[tuple[Path, StructType]]) -> StructType:
     columns: dict[str, tuple[Path, Any]] = {}
     for path, schema in schemas:
         check_names(path, schema, schema.names)
+        check_field_names(path, schema)
         for field in schema.fields:
             first_path, first = columns.setdefault(field.name, (path, field))
             if not _is_same(first.dataType, field.dataType):
@@ -76,6 +77,11 @@ def check_inferred(path: Path, schema: StructType, inferred: StructType) -> None
                 f"{path}: column {field.name} is {field.dataType.simpleString()}, but "
                 f"{types[field.name].simpleString()} in the first file: choose one with .schema()"
             )
+
+
+def check_field_names(path: Path, schema: StructType) -> None:
+    """Raise `UsageError` if a struct of the file at `path` has several fields of one name: Spark can't read it."""
+    check_conversions(path, schema, schema)
 
 
 def missing_columns(path: Path, schema: StructType, requested: StructType, *, allow: bool) -> tuple[str, ...]:

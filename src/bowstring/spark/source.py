@@ -19,6 +19,7 @@ from bowstring.spark.batches import describe, read_batches
 from bowstring.spark.casting import cast_batch
 from bowstring.spark.compatibility import (
     check_conversions,
+    check_field_names,
     check_inferred,
     check_names,
     merge_schemas,
@@ -105,6 +106,7 @@ class ArrowDataSource(DataSource):
             return merge_schemas((group.path, group.schema) for group in groups)
         first = next(groups)
         check_names(first.path, first.schema, first.schema.names)
+        check_field_names(first.path, first.schema)
         return first.schema
 
     @hide_traceback()
