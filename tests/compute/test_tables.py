@@ -68,6 +68,8 @@ def test_rows_are_filtered(make: Maker, mask: list[bool | None]) -> None:
     chunked = bs.ChunkedArray([bs.array(mask[:1], bs.bool_()), bs.array(mask[1:], bs.bool_())], bs.bool_())
     assert rows(make().filter(chunked)) == wanted
     assert table()["s"].filter(chunked).to_pylist() == wanted["s"]
+    for other in (pa.array(mask, pa.bool_()), pa.chunked_array([mask], pa.bool_()), np.array(mask, object)):
+        assert rows(make().filter(other)) == wanted
 
 
 @BOTH

@@ -33,9 +33,12 @@ def _truths(mask: Any) -> Values:
             raise UsageError(f"filter: a mask is boolean, not {mask.type}")
         bits, valid = layout.bits(mask.storage), mask.mask()
         return bits if valid is None else bits & valid
-    if isinstance(mask, np.ndarray) and mask.dtype == np.bool_:
-        return mask
-    items = np.asarray(mask).tolist() if isinstance(mask, np.ndarray) else mask
+    items = mask
+    if hasattr(mask, "__array__"):  # NumPy's, pyarrow's, pandas', Polars'
+        values = np.asarray(mask)
+        if values.dtype == np.bool_:
+            return values
+        items = values.tolist()
     if isinstance(items, (str, bytes)) or not isinstance(items, Sequence):
         raise UsageError(f"filter: a mask is a sequence of truth values, not {mask!r:.100}")
     for index, item in enumerate(items):
