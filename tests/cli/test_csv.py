@@ -118,6 +118,16 @@ def test_compressed_csv_is_recognised_by_its_first_bytes(
     assert f"{name}: can't be decompressed as {codec}: " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["y.csv.gz", "y.parquet.zst", "y.arrow.lz4"])
+def test_a_target_whose_name_promises_compression_is_refused(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x.csv").write_text("a\n1\n")
+    assert main(["convert", str(tmp_path / "x.csv"), str(tmp_path / name)]) == 2
+    assert f"/{name}': compressed files can be read, but not written" in capsys.readouterr().err
+    assert not (tmp_path / name).exists()
+
+
 HINT = "(types are inferred from the first block: --column-type 'b=TYPE' or a larger --block-size)"
 REFUSALS: dict[str, tuple[str | bytes, list[str], str]] = {
     "a row with too few values": ("a,b\n1,2\n3\n", [], "x.csv: row 3: Expected 2 columns, got 1: 3"),

@@ -222,6 +222,8 @@ def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> 
     under its name when it is complete.
     """
     target_kind = options["target_kind"] or _ENDINGS.get(_suffix(target))
+    if options["target_kind"] is None and PurePosixPath(target).suffix.lower() in _COMPRESSED_ENDINGS:
+        raise click.UsageError(f"{target!r}: compressed files can be read, but not written: leave out the ending")
     if target_kind is None:
         raise click.UsageError(f"unknown format of {target!r}: give --to {'|'.join(TARGETS)}")
     source_kind = options["source_kind"] or _source_kind(source)
