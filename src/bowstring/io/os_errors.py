@@ -4,7 +4,9 @@ are.
 
 from __future__ import annotations
 
+import os
 import sys
+from socket import gaierror
 from typing import Any
 
 from bowstring.errors import (
@@ -51,7 +53,7 @@ def fault(error: Exception, name: str, doing: str = "read", path: object = None)
     kinds = [kind.__name__ for kind in type(error).__mro__]
     cause = error if isinstance(error, OSError) else None
     is_plain = cause is not None and type(cause).__str__ is OSError.__str__  # its text begins with "[Errno 32]"
-    text = (cause.strerror if cause is not None and is_plain else None) or str(error) or kinds[0]
+    text = (cause.strerror if cause is not None and is_plain else _reason(error)) or str(error) or kinds[0]
     status = getattr(error, "status", None)
     if isinstance(status, int) and status >= 400:
         return _http_fault(status, str(getattr(error, "message", "")), name, path)
@@ -77,6 +79,14 @@ def fault(error: Exception, name: str, doing: str = "read", path: object = None)
     if isinstance(error, ValueError) and "closed" in text:
         return ClosedError(f"{name}: {error}")
     return ResourceError(f"{name}: cannot be {doing}: {kinds[0]}: {error}")
+
+
+def _reason(error: Exception) -> str | None:
+    """Why no connection was made, where aiohttp's text has the address and the settings of TLS around it."""
+    reason = getattr(error, "os_error", None)
+    if isinstance(reason, ConnectionError) and reason.errno:
+        return os.strerror(reason.errno)
+    return reason.strerror if isinstance(reason, gaierror) else None
 
 
 def missing(name: str, error: FileNotFoundError | None = None, path: object = None) -> UsageError:
