@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import random
-import resource
 import struct
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from bowstring.errors import BowstringError, InvalidDataError, LimitError, Trunc
 from bowstring.flatbuf.tables import HEADERS, SPARSE_INDEXES, SPECS, TYPES
 from bowstring.flatbuf.writer import Built, build
 from bowstring.ipc.message import framed
+from tests.peak_memory import peak_bytes, reset_peak
 
 INT64 = Built("Int", {"bitWidth": 64, "is_signed": True})
 LONG = {"bitWidth": 64, "is_signed": True}
@@ -154,7 +154,8 @@ def test_fibers_by_the_words_of_the_specification_are_read_too() -> None:
 
 
 def test_lengths_that_claim_too_much_cost_nothing() -> None:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    reset_peak()
+    before = peak_bytes()
     with pytest.raises(TruncatedError, match="expected 4294967296 bytes of a body"):
         bs.read_tensor(io.BufferedReader(io.BytesIO(message("Tensor", {}, body_bytes=1 << 32))))
     with pytest.raises(LimitError, match="more than the limit"):
@@ -163,7 +164,7 @@ def test_lengths_that_claim_too_much_cost_nothing() -> None:
         bs.read_tensor(message("Tensor", {}, body_bytes=-1))
     with pytest.raises(LimitError, match="bytes of metadata"):
         bs.read_tensor(b"\xff\xff\xff\xff" + struct.pack("<i", 0x7FFFFFF0))
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10
+    assert peak_bytes() - before < 200 << 20
 
 
 def samples() -> dict[str, bytes]:

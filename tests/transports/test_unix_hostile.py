@@ -30,6 +30,7 @@ from bowstring.testing.descriptors import no_descriptor_left, open_descriptors
 from bowstring.testing.protocol_conformance import in_thread
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.unix import UnixTransport
+from tests.peak_memory import peak_bytes, reset_peak
 
 OPTIONS = TransportOptions(timeout_s=10)
 
@@ -137,10 +138,11 @@ def test_an_announced_length_takes_no_memory_before_its_bytes_arrive() -> None:
     hostile, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with hostile, UnixTransport(ours, OPTIONS) as transport:
         send(hostile, struct.pack("<4sBBHQQ", b"BWS1", 1, 0, 0, 5, 4 << 30) + b"only this")
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        reset_peak()
+        before = peak_bytes()
         with pytest.raises((DeadlineError, BowstringError)):
             transport.receive(timeout_s=0.1)
-        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
+        assert peak_bytes() - before < 100 << 20
 
 
 def memfd(sealed: bool = True) -> int:
