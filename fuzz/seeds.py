@@ -132,7 +132,7 @@ def _tensors() -> Iterator[Input]:
 
 def _texts() -> Iterator[Input]:
     for case in CASES:
-        document = integration_json.document(_column(case).schema, [_column(case)])
+        document = integration_json.build_document(_column(case).schema, [_column(case)])
         yield Input("json", json.dumps(document).encode())
     for kind, known in (("format", FORMATS), ("uri", URIS)):
         yield from (Input(kind, text) for text in known)

@@ -160,7 +160,7 @@ def _by_ipc(batch: bs.RecordBatch, form: bs.WireForm) -> bs.RecordBatch:
 
 
 def _by_json(batch: bs.RecordBatch) -> None:
-    text = json.dumps(integration_json.document(batch.schema, [batch])).encode()
+    text = json.dumps(integration_json.build_document(batch.schema, [batch])).encode()
     again = integration_json.read(text)
-    found = next(integration_json.differences(batch.schema, [batch], again.schema, again.batches), None)
+    found = next(integration_json.find_differences(batch.schema, [batch], again.schema, again.batches), None)
     promise(found is None, f"integration JSON: {found}")

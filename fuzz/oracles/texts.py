@@ -28,7 +28,7 @@ STORAGES = (
 def check_json(data: bytes) -> bool:
     """The oracle of integration JSON."""
     try:
-        held = integration_json.read(data, integration_json.Limits(max_bytes=1 << 20))
+        held = integration_json.read(data, integration_json.DocumentLimits(max_bytes=1 << 20))
         for batch in held.batches:
             batch.validate(full=True)
     except InvalidDataError:

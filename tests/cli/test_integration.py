@@ -33,7 +33,7 @@ def batch() -> bs.RecordBatch:
 @pytest.fixture
 def truth(tmp_path: Path, batch: bs.RecordBatch) -> Path:
     path = tmp_path / "truth.json"
-    integration_json.write(path, integration_json.document(SCHEMA, [batch, batch.slice(1)]))
+    integration_json.write(path, integration_json.build_document(SCHEMA, [batch, batch.slice(1)]))
     return path
 
 
@@ -126,7 +126,7 @@ def test_a_difference_is_named_and_the_status_is_1(
 
 def test_decimals_beyond_their_precision_are_judged_only_when_asked(tmp_path: Path) -> None:
     column = bs.array([Decimal("1.5")], bs.decimal128(2, 1))
-    wide = integration_json.document(bs.schema({"d": column.type}), [bs.record_batch({"d": column})])
+    wide = integration_json.build_document(bs.schema({"d": column.type}), [bs.record_batch({"d": column})])
     wide["batches"][0]["columns"][0]["DATA"] = ["12345"]
     truth, made = tmp_path / "wide.json", tmp_path / "wide.arrow"
     truth.write_text(json.dumps(wide))
@@ -161,7 +161,7 @@ def test_dates_in_days_are_judged_whatever_is_said_of_those_in_milliseconds(
     kind = bs.struct({"day": bs.date32(), "word": bs.string()})
     made = bs.RecordBatch.from_arrays([bs.array([{"day": None, "word": "xxyyzz"}], kind)], ["s"])
     truth, path = tmp_path / "truth.json", tmp_path / "broken.arrow"
-    integration_json.write(truth, integration_json.document(made.schema, [made]))
+    integration_json.write(truth, integration_json.build_document(made.schema, [made]))
     with bs.new_file(path, made.schema) as writer:
         writer.write_batch(made)
     path.write_bytes(path.read_bytes().replace(b"xxyyzz", b"xx\xffyzz"))

@@ -62,7 +62,7 @@ def test_a_case_is_the_same_in_every_form(tmp_path: Path, case: str, form: str) 
             for batch in held.batches:
                 writer.write_batch(batch)
         with read(path) as found:
-            assert list(integration_json.differences(held.schema, held.batches, found.schema, list(found))) == []
+            assert list(integration_json.find_differences(held.schema, held.batches, found.schema, list(found))) == []
         if TOOL.exists():
             try:
                 theirs = read_by_pyarrow(path.read_bytes(), kind)

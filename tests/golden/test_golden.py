@@ -43,7 +43,7 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 
 
 @lru_cache(maxsize=4)
-def expected(truth: Path) -> integration_json.DataSet:
+def expected(truth: Path) -> integration_json.Dataset:
     return integration_json.read(truth)
 
 
@@ -66,7 +66,7 @@ def written(schema: bs.Schema, batches: list[bs.RecordBatch], kind: str, form: W
 
 def differences(truth: Path, schema: bs.Schema, batches: list[bs.RecordBatch]) -> list[str]:
     want = expected(truth)
-    return list(integration_json.differences(want.schema, want.batches, schema, batches))
+    return list(integration_json.find_differences(want.schema, want.batches, schema, batches))
 
 
 @cases
@@ -100,7 +100,7 @@ def test_a_golden_file_that_is_written_in_another_form_is_still_what_its_json_sa
 @cases
 def test_the_json_that_we_write_is_what_the_json_says(truth: Path, tmp_path: Path) -> None:
     schema, batches = golden(truth, ".arrow_file")
-    integration_json.write(tmp_path / "again.json", integration_json.document(schema, batches))
+    integration_json.write(tmp_path / "again.json", integration_json.build_document(schema, batches))
     again = integration_json.read(tmp_path / "again.json")
     assert differences(truth, again.schema, list(again.batches)) == []
 
@@ -117,7 +117,7 @@ def test_pyarrow_agrees_with_what_we_write(truth: Path, kind: str) -> None:
 def test_pyarrow_agrees_with_the_json_that_we_write(truth: Path, tmp_path: Path) -> None:
     schema, batches = golden(truth, ".stream")
     path = tmp_path / "ours.json"
-    integration_json.write(path, integration_json.document(schema, batches))
+    integration_json.write(path, integration_json.build_document(schema, batches))
     theirs = read_by_pyarrow(path_of(truth, ".stream").read_bytes(), ".stream")
     assert peer().validate(json.loads(path.read_bytes()), *theirs) == []
 

@@ -45,13 +45,13 @@ def agree(document: Document) -> None:
     theirs = read_by_pyarrow(written(held.schema, list(held.batches)), ".stream")
     assert peer().validate(document, *theirs) == []
     with bs.open_stream(written_by_pyarrow(document)) as ours:
-        assert list(integration_json.differences(held.schema, held.batches, ours.schema, list(ours))) == []
+        assert list(integration_json.find_differences(held.schema, held.batches, ours.schema, list(ours))) == []
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_pyarrow_reads_the_json_of_every_type_as_we_do(case: Case) -> None:
     whole = bs.record_batch({"x": case.array()})
-    agree(integration_json.document(whole.schema, [whole, whole.slice(1), whole.slice(0, 0)]))
+    agree(integration_json.build_document(whole.schema, [whole, whole.slice(1), whole.slice(0, 0)]))
 
 
 def column(type_: Document, data: Document, children: list[Document]) -> Document:

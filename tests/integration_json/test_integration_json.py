@@ -22,12 +22,12 @@ from bowstring.testing.cases import CASES, LONG, Case
 Document = dict[str, Any]
 
 
-def read(document: Document) -> integration_json.DataSet:
+def read(document: Document) -> integration_json.Dataset:
     return integration_json.read(json.dumps(document).encode())
 
 
-def differences(schema: bs.Schema, batches: list[bs.RecordBatch], found: integration_json.DataSet) -> list[str]:
-    return list(integration_json.differences(schema, batches, found.schema, found.batches))
+def differences(schema: bs.Schema, batches: list[bs.RecordBatch], found: integration_json.Dataset) -> list[str]:
+    return list(integration_json.find_differences(schema, batches, found.schema, found.batches))
 
 
 def batch_of(*columns: bs.Array) -> bs.RecordBatch:
@@ -37,7 +37,7 @@ def batch_of(*columns: bs.Array) -> bs.RecordBatch:
 def there_and_back(*batches: bs.RecordBatch) -> Document:
     """The document of these batches, which reads as they are."""
     schema = batches[0].schema
-    document = integration_json.document(schema, batches)
+    document = integration_json.build_document(schema, batches)
     assert differences(schema, list(batches), read(document)) == []
     return document
 
@@ -66,7 +66,7 @@ def test_any_batch_goes_there_and_back(batch: bs.RecordBatch) -> None:
 
 def test_a_schema_without_batches_goes_there_and_back() -> None:
     schema = bs.schema({f"c{number}": case.type for number, case in enumerate(CASES)})
-    assert differences(schema, [], read(integration_json.document(schema, []))) == []
+    assert differences(schema, [], read(integration_json.build_document(schema, []))) == []
 
 
 def test_rows_without_columns_go_there_and_back() -> None:
@@ -84,13 +84,13 @@ def test_names_nullability_and_metadata_survive_at_every_level() -> None:
 
 def test_a_key_that_comes_twice_in_the_metadata_is_kept_twice() -> None:
     schema = bs.schema({"x": bs.null()}, metadata=[("k", "1"), ("k", "2")])
-    assert read(integration_json.document(schema, [])).schema.pairs == ((b"k", b"1"), (b"k", b"2"))
+    assert read(integration_json.build_document(schema, [])).schema.pairs == ((b"k", b"1"), (b"k", b"2"))
 
 
 def test_a_document_is_read_from_a_path_a_file_object_and_gzip(tmp_path: Path) -> None:
     batch = batch_of(bs.array(["ü", None]))
     path = tmp_path / "truth.json"
-    integration_json.write(path, integration_json.document(batch.schema, [batch]))
+    integration_json.write(path, integration_json.build_document(batch.schema, [batch]))
     for source in (path, str(path), io.BytesIO(path.read_bytes()), gzip.compress(path.read_bytes())):
         assert differences(batch.schema, [batch], integration_json.read(source)) == []
 
@@ -111,7 +111,7 @@ class Narrow(io.RawIOBase):
 
 def test_a_file_object_that_takes_parts_gets_all_of_them() -> None:
     batch = batch_of(bs.array(["ü", None]))
-    document = integration_json.document(batch.schema, [batch])
+    document = integration_json.build_document(batch.schema, [batch])
     sink = Narrow(100_000)
     integration_json.write(sink, document)
     assert json.loads(sink.taken) == document
@@ -148,7 +148,7 @@ def test_a_number_that_would_be_rounded_to_infinity_is_refused(precision: str, s
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_members_that_would_be_empty_may_be_left_out(case: Case) -> None:
     empty = batch_of(case.array().slice(0, 0))
-    document = integration_json.document(empty.schema, [empty])
+    document = integration_json.build_document(empty.schema, [empty])
 
     def leave_out(column: Document) -> None:
         for key in ("VALIDITY", "OFFSET", "SIZE", "TYPE_ID", "VIEWS", "DATA", "VARIADIC_DATA_BUFFERS"):
@@ -270,8 +270,8 @@ def test_names_inside_a_map_do_not_count() -> None:
 
     left, right = made("entries", "key", "value"), made("pairs", "k", "v")
     assert left.schema != right.schema
-    assert list(integration_json.differences(left.schema, [left], right.schema, [right])) == []
-    assert read(integration_json.document(right.schema, [right])).schema == right.schema
+    assert list(integration_json.find_differences(left.schema, [left], right.schema, [right])) == []
+    assert read(integration_json.build_document(right.schema, [right])).schema == right.schema
 
 
 # Dictionaries
@@ -310,7 +310,7 @@ def test_a_dictionary_inside_a_dictionary_comes_before_it() -> None:
 
 
 def test_a_dictionary_may_come_in_several_batches_and_in_any_order() -> None:
-    document = integration_json.document(
+    document = integration_json.build_document(
         bs.schema({"c0": WORDS}), [batch_of(coded([0, 1], ["a", "b"])), batch_of(coded([1], ["a", "b"]))]
     )
     held = document["dictionaries"][0]
@@ -340,7 +340,7 @@ def nested_document() -> Document:
         bs.array([[1], None], bs.large_list_view(bs.uint64())),
         bs.array([None, None], bs.null()),
     )
-    return integration_json.document(batch_of(*columns).schema, [batch_of(*columns)])
+    return integration_json.build_document(batch_of(*columns).schema, [batch_of(*columns)])
 
 
 def put(document: Document, path: str, value: Any) -> Document:
@@ -453,7 +453,7 @@ def test_what_is_no_file_is_told_in_our_words(tmp_path: Path) -> None:
 def test_metadata_that_is_no_text_has_no_place_in_json() -> None:
     schema = bs.schema([bs.field("x", bs.struct([bs.field("y", bs.null(), metadata={b"k": b"\xff"})]))])
     with pytest.raises(errors.UnsupportedTypeError, match=r"column x\.y: custom metadata"):
-        integration_json.document(schema, [])
+        integration_json.build_document(schema, [])
 
 
 # Limits
@@ -461,31 +461,30 @@ def test_metadata_that_is_no_text_has_no_place_in_json() -> None:
 
 def test_a_document_beyond_the_limit_is_refused_unless_the_option_raises_it() -> None:
     batch = batch_of(bs.array([1, 2]))
-    raw = json.dumps(integration_json.document(batch.schema, [batch])).encode()
-    limits = integration_json.Limits(max_bytes=len(raw) - 1)
+    raw = json.dumps(integration_json.build_document(batch.schema, [batch])).encode()
+    limits = integration_json.DocumentLimits(max_bytes=len(raw) - 1)
     for source in (raw, gzip.compress(raw), io.BytesIO(raw)):
         with pytest.raises(errors.LimitError, match="longer than"):
             integration_json.read(source, limits)
-    assert (
-        integration_json.read(gzip.compress(raw), integration_json.Limits(max_bytes=len(raw))).batches[0].num_rows == 2
-    )
+    limits = integration_json.DocumentLimits(max_bytes=len(raw))
+    assert integration_json.read(gzip.compress(raw), limits).batches[0].num_rows == 2
 
 
 def test_a_bomb_of_gzip_is_not_unpacked() -> None:
     bomb = gzip.compress(bytes(1 << 24))
     with pytest.raises(errors.LimitError, match="longer than 1048576 bytes"):
-        integration_json.read(bomb, integration_json.Limits(max_bytes=1 << 20))
+        integration_json.read(bomb, integration_json.DocumentLimits(max_bytes=1 << 20))
 
 
 def test_types_nested_beyond_the_limit_are_refused_unless_the_option_raises_it() -> None:
     type_: bs.DataType = bs.int8()
     for _ in range(70):
         type_ = bs.list_(type_)
-    document = integration_json.document(bs.schema({"x": type_}), [])
+    document = integration_json.build_document(bs.schema({"x": type_}), [])
     with pytest.raises(errors.LimitError, match="nested deeper than 64"):
         read(document)
     raw = json.dumps(document).encode()
-    assert integration_json.read(raw, integration_json.Limits(max_nesting=100)).schema.field("x").type == type_
+    assert integration_json.read(raw, integration_json.DocumentLimits(max_nesting=100)).schema.field("x").type == type_
 
 
 def test_json_of_ten_thousand_levels_is_refused() -> None:
@@ -524,7 +523,7 @@ def test_a_damaged_document_is_a_clean_error_or_data(data: st.DataObject) -> Non
         for batch in found.batches:
             batch.validate(full=True)
             batch.to_pydict()
-        integration_json.document(found.schema, found.batches)
+        integration_json.build_document(found.schema, found.batches)
     except errors.BowstringError:
         pass
 
@@ -535,16 +534,16 @@ DAMAGED = nested_document()
 def test_differences_name_what_differs() -> None:
     left = batch_of(bs.array([1, 2, 3]), bs.array(["a", "b", "c"]))
     right = batch_of(bs.array([1, 2, 4]), bs.array(["a", "b", "c"]))
-    assert list(integration_json.differences(left.schema, [left], right.schema, [right])) == [
+    assert list(integration_json.find_differences(left.schema, [left], right.schema, [right])) == [
         "record batch 0: column 0 ('c0') differs from row 2 on"
     ]
     strict = bs.schema([bs.field("c0", bs.int64(), nullable=False), bs.field("c1", bs.string(), metadata={"k": "v"})])
-    assert list(integration_json.differences(strict, [], left.schema, [])) == [
+    assert list(integration_json.find_differences(strict, [], left.schema, [])) == [
         "field 0 ('c0'): expected it not to be nullable",
         "field 1 ('c1'): expected custom metadata ((b'k', b'v'),), found ()",
     ]
     other = batch_of(bs.array(np.array([1], np.int8)))
-    assert list(integration_json.differences(left.schema, [left], other.schema, [other])) == [
+    assert list(integration_json.find_differences(left.schema, [left], other.schema, [other])) == [
         "schema: expected 2 fields, found 1",
         "field 0 ('c0'): expected type int64, found int8",
     ]

@@ -167,7 +167,7 @@ def test_coalesced_batches_and_documents_hold_the_same_rows(block: int) -> None:
         rows = bs.open_stream(sink.getvalue()).read_all()
         assert rows.num_rows == whole.num_rows
         assert shown(rows.combine_chunks().to_batches()[0]) == shown(whole.combine_chunks().to_batches()[0])
-        document = json.dumps(integration_json.document(one.schema, one.batches)).encode()
+        document = json.dumps(integration_json.build_document(one.schema, one.batches)).encode()
         found = integration_json.read(document)
         assert [shown(batch) for batch in found.batches] == [shown(batch) for batch in one.batches]
-        assert list(integration_json.differences(one.schema, one.batches, found.schema, found.batches)) == []
+        assert list(integration_json.find_differences(one.schema, one.batches, found.schema, found.batches)) == []

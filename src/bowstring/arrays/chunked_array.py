@@ -27,7 +27,7 @@ from bowstring.layouts.numpy_conversion import converted
 from bowstring.layouts.registry import layout_of
 
 if TYPE_CHECKING:
-    from bowstring.interop.pandas.to_pandas import ToPandas
+    from bowstring.interop.pandas.to_pandas import ToPandasOptions
 
 
 class ChunkedArray:
@@ -74,18 +74,18 @@ class ChunkedArray:
             raise WouldCopyError(f"{len(self.chunks)} chunks do not make one NumPy array without copying")
         return joined(self).to_numpy(zero_copy_only=False)
 
-    def to_pandas(self, **options: Unpack[ToPandas]) -> Any:
+    def to_pandas(self, **options: Unpack[ToPandasOptions]) -> Any:
         """The values as a pandas series, as `Array.to_pandas`; several chunks are joined."""
-        from bowstring.interop.pandas import to_pandas as leaving
+        from bowstring.interop.pandas.to_pandas import to_series
 
-        return leaving.series(self, options)
+        return to_series(self, options)
 
     @classmethod
     def from_pandas(cls, values: Any, type: TypeLike | None = None) -> ChunkedArray:
         """The column of a pandas series, as `Array.from_pandas`, in as many chunks as pandas has it."""
-        from bowstring.interop.pandas import from_pandas as arriving
+        from bowstring.interop.pandas.from_pandas import column_from_series
 
-        return arriving.chunked(values, type)
+        return column_from_series(values, type)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
         """The values as one NumPy array, as `Array.__array__`; several chunks have to be copied."""

@@ -16,7 +16,7 @@ from bowstring.layouts.base import Values, objects
 
 if TYPE_CHECKING:
     from bowstring.arrays.chunked_array import ChunkedArray
-    from bowstring.interop.pandas.to_pandas import ToPandas
+    from bowstring.interop.pandas.to_pandas import ToPandasOptions
 
 
 class Columns(ABC):
@@ -48,7 +48,7 @@ class Columns(ABC):
         """Whether there is a column of this name."""
         return isinstance(name, str) and name in self.schema
 
-    def to_pandas(self, **options: Unpack[ToPandas]) -> Any:
+    def to_pandas(self, **options: Unpack[ToPandasOptions]) -> Any:
         """The columns as a pandas frame (`bowstring.interop.pandas.to_pandas`, where the options are).
 
         Index, labels and dtypes are restored where the schema's metadata describes them. The frame has memory of its
@@ -56,9 +56,9 @@ class Columns(ABC):
         `Array.to_pandas`. Raises `MissingExtraError` where pandas is not installed,
         `InvalidDataError` for metadata that is not as it should be.
         """
-        from bowstring.interop.pandas import to_pandas as leaving
+        from bowstring.interop.pandas.to_pandas import to_frame
 
-        return leaving.frame(self.schema, self.columns, self.num_rows, options)
+        return to_frame(self.schema, self.columns, self.num_rows, options)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
         """The values in a NumPy array of shape (rows, columns), copied, of the type that NumPy finds for all columns

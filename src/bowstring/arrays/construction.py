@@ -96,7 +96,7 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
     elif not isinstance(values, (np.ndarray, Array)) and hasattr(values, "__dlpack__"):
         from bowstring.interop import dlpack
 
-        values = dlpack.taken(values)
+        values = dlpack.numpy_from_dlpack(values)
     if isinstance(values, np.ndarray):
         valid = own_valid if mask is None else ~np.asarray(mask, np.bool_)
         if mask is not None and valid is not None and valid.shape != values.shape[:1]:

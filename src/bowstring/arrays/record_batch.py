@@ -69,9 +69,9 @@ class RecordBatch(Columns):
         memory of numbers and moments. Raises `DataTypeError`, naming the column, for values that do not fit one type,
         `UsageError` where the schema wants other columns.
         """
-        from bowstring.interop.pandas import from_pandas as arriving
+        from bowstring.interop.pandas.from_pandas import batch_from_frame
 
-        return arriving.batch(df, schema, preserve_index)
+        return batch_from_frame(df, schema, preserve_index)
 
     @property
     def num_columns(self) -> int:

@@ -87,9 +87,9 @@ class Table(Columns):
         memory of numbers and moments. Raises `DataTypeError`, naming the column, for values that do not fit one type,
         `UsageError` where the schema wants other columns.
         """
-        from bowstring.interop.pandas import from_pandas as arriving
+        from bowstring.interop.pandas.from_pandas import table_from_frame
 
-        return arriving.table(df, schema, preserve_index)
+        return table_from_frame(df, schema, preserve_index)
 
     @property
     def num_columns(self) -> int:

@@ -211,7 +211,7 @@ def _json_to_arrow(json_path: str, arrow_path: str, kind: str) -> int:
 
 def _arrow_to_json(arrow_path: str, json_path: str) -> int:
     with open_any(given(arrow_path)) as reader:
-        document = exchange.document(reader.schema, reader)
+        document = exchange.build_document(reader.schema, reader)
     with binary_output(json_path, arrow_path) as out, sink_to(out) as sink:
         exchange.write(SinkFile(sink), document)
     return 0
@@ -247,7 +247,7 @@ def _validate(json_path: str, arrow_path: str, quirks: _Quirks) -> int:
         for name, data in ((json_path, expected.batches), (arrow_path, batches)):
             with place(name):
                 _validate_batches(data, quirks)
-        found = exchange.differences(expected.schema, expected.batches, reader.schema, batches)
+        found = exchange.find_differences(expected.schema, expected.batches, reader.schema, batches)
         shown = list(islice(found, _DIFFERENCES_SHOWN + 1))
     for difference in shown[:_DIFFERENCES_SHOWN]:
         click.echo(f"{arrow_path}: {printable(difference)}", err=True)

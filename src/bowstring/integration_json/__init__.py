@@ -1,10 +1,14 @@
 """Arrow's integration JSON («JSON test data format»): data sets as text that implementations share.
 
-`read` turns such a document into a schema and record batches, `document` and `write` are the way back, and
-`differences` says where two data sets part.
+`read` turns such a document into a schema and record batches, `build_document` and `write` are the way back, and
+`find_differences` says where two data sets part.
 """
 
-from bowstring.integration_json.compare import differences as differences
-from bowstring.integration_json.dataset import DEFAULT_LIMITS as DEFAULT_LIMITS, DataSet as DataSet, Limits as Limits
+from bowstring.integration_json.compare import find_differences as find_differences
+from bowstring.integration_json.dataset import (
+    DEFAULT_LIMITS as DEFAULT_LIMITS,
+    Dataset as Dataset,
+    DocumentLimits as DocumentLimits,
+)
 from bowstring.integration_json.reader import read as read
-from bowstring.integration_json.writer import document as document, write as write
+from bowstring.integration_json.writer import build_document as build_document, write as write

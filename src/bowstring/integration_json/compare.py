@@ -19,7 +19,7 @@ from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
 
 
-def differences(
+def find_differences(
     expected_schema: Schema, expected: Iterable[RecordBatch], schema: Schema, batches: Iterable[RecordBatch]
 ) -> Iterator[str]:
     """A sentence for each difference: fields with nullability and custom metadata at every level, batches, columns.

@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class DocumentLimits:
     """Bounds on what is read; each has a default that honest test data stays within.
 
     - `max_bytes`: the document, uncompressed; as Python objects it takes up some twenty times as much
@@ -39,11 +39,11 @@ class Limits:
             raise UsageError(f"limits are not negative: {self}")
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = DocumentLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class DataSet:
+class Dataset:
     """A schema and the record batches that have it."""
 
     schema: Schema

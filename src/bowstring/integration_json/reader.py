@@ -21,7 +21,7 @@ from bowstring.errors import (
     translate_os_error,
 )
 from bowstring.integration_json.columns import read_column, read_values
-from bowstring.integration_json.dataset import DEFAULT_LIMITS, DataSet, Json, Limits, count_of, expect, member
+from bowstring.integration_json.dataset import DEFAULT_LIMITS, Dataset, DocumentLimits, Json, count_of, expect, member
 from bowstring.integration_json.schema import Node, read_schema
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import place
@@ -30,7 +30,7 @@ from bowstring.layouts.registry import layout_of
 _GZIP = b"\x1f\x8b"
 
 
-def read(source: Any, limits: Limits = DEFAULT_LIMITS) -> DataSet:
+def read(source: Any, limits: DocumentLimits = DEFAULT_LIMITS) -> Dataset:
     """The data set of an integration JSON document, with a structure that is checked and values as they are written.
 
     `source` is a path, bytes, or a binary file object (read whole); the document may be compressed with gzip. Values
@@ -47,10 +47,10 @@ def read(source: Any, limits: Limits = DEFAULT_LIMITS) -> DataSet:
         for number, batch in enumerate(member(holder, "batches", list)):
             with place(f"batch {number}"):
                 batches.append(_read_batch(schema, nodes, batch, dictionaries))
-        return DataSet(schema, tuple(batches))
+        return Dataset(schema, tuple(batches))
 
 
-def _bytes_of(source: Any, limits: Limits) -> tuple[str, bytes]:
+def _bytes_of(source: Any, limits: DocumentLimits) -> tuple[str, bytes]:
     name = "integration JSON"
     most = limits.max_bytes + 1
     if isinstance(source, (str, os.PathLike)):

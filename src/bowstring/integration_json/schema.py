@@ -13,7 +13,7 @@ from typing import Any
 from bowstring.datatypes import extension, types as t
 from bowstring.datatypes.field import Field, Metadata, Schema
 from bowstring.errors import InvalidDataError, LimitError, UnsupportedTypeError, UsageError
-from bowstring.integration_json.dataset import Json, Limits, expect, member
+from bowstring.integration_json.dataset import DocumentLimits, Json, expect, member
 from bowstring.layouts.base import place
 
 _UNITS: dict[str, t.TimeUnit] = {"SECOND": "s", "MILLISECOND": "ms", "MICROSECOND": "us", "NANOSECOND": "ns"}
@@ -153,7 +153,7 @@ def _read_pairs(holder: Json) -> Metadata:
     return tuple(pairs)
 
 
-def read_schema(holder: Json, limits: Limits) -> tuple[Schema, tuple[Node, ...], dict[int, Node]]:
+def read_schema(holder: Json, limits: DocumentLimits) -> tuple[Schema, tuple[Node, ...], dict[int, Node]]:
     """The schema of a «Schema» object, the node of each field, and for each dictionary id a node that carries it.
 
     Extension types that are registered are resolved. Raises `InvalidDataError` naming the field, `LimitError` for types
@@ -187,7 +187,7 @@ def _value_type(node: Node) -> t.DataType:
     return encoded.value_type
 
 
-def _read_node(value: Any, depth: int, limits: Limits) -> Node:
+def _read_node(value: Any, depth: int, limits: DocumentLimits) -> Node:
     holder = expect(value, dict, "a field")
     name = member(holder, "name", str, "")
     with place(f"field {name!r}"):

@@ -23,7 +23,7 @@ from bowstring.layouts.array import Array
 from bowstring.layouts.registry import layout_of
 
 
-def document(schema: Schema, batches: Iterable[RecordBatch]) -> Json:
+def build_document(schema: Schema, batches: Iterable[RecordBatch]) -> Json:
     """The integration JSON document of these batches, as Python objects for `json.dumps`.
 
     Copies everything. Raises `UnsupportedTypeError` naming the column path for what JSON cannot say,

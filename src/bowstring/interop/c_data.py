@@ -181,7 +181,7 @@ def import_array(source: object) -> Array:
     are several. Raises `DataTypeError` for any other object, `InvalidDataError` or one of its kinds for what is not
     well formed, `UnsupportedError` where the data is on a device whose memory the processor does not read.
     """
-    if gives_array(source) or isinstance(source, tuple):
+    if has_c_array(source) or isinstance(source, tuple):
         return _take(source)[1]
     return import_chunked(source).combine_chunks()
 
@@ -213,7 +213,7 @@ def import_stream(source: object) -> tuple[Schema, Iterator[RecordBatch]]:
 
 def import_table(source: object) -> Table:
     """The table behind an object that gives a stream or an array of structs, or a capsule; nothing is copied."""
-    if gives_array(source) and not gives_stream(source):
+    if has_c_array(source) and not has_c_stream(source):
         batch = import_batch(source)
         return Table(batch.schema, [batch])
     schema, batches = import_stream(source)
@@ -226,12 +226,12 @@ def import_chunked(source: object) -> ChunkedArray:
         return ChunkedArray(list(stream), stream.field.type)
 
 
-def gives_array(source: object) -> bool:
+def has_c_array(source: object) -> bool:
     """Whether an object hands out arrays, of the CPU or of a device it names."""
     return hasattr(source, "__arrow_c_array__") or hasattr(source, "__arrow_c_device_array__")
 
 
-def gives_stream(source: object) -> bool:
+def has_c_stream(source: object) -> bool:
     """Whether an object hands out streams of arrays, of the CPU or of a device it names."""
     return hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_device_stream__")
 

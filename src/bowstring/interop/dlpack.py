@@ -91,13 +91,13 @@ def from_dlpack(source: Any, copy: bool | None = None) -> Array:
     `UnsupportedError` for memory of another device, `DataTypeError` for elements that have no data type or no dimension
     at all, `NotShareableError` for what DLPack does not carry.
     """
-    values = taken(source, copy)
+    values = numpy_from_dlpack(source, copy)
     if copy is False and not (values.flags.c_contiguous and values.dtype.kind != "b"):
         raise WouldCopyError("booleans and elements with gaps between them do not become an array without copying")
     return construction.array(values.copy() if copy else values)
 
 
-def taken(source: Any, copy: bool | None = None) -> Values:
+def numpy_from_dlpack(source: Any, copy: bool | None = None) -> Values:
     """The NumPy array of an object with `__dlpack__`, over memory that it shares or copies; with `copy=False` it is
     asked to share it. Errors as `from_dlpack`.
     """

@@ -27,7 +27,7 @@ from bowstring.memory.buffer import Buffer
 if TYPE_CHECKING:
     from bowstring.datatypes.base import TypeLike
     from bowstring.datatypes.types import DataType
-    from bowstring.interop.pandas.to_pandas import ToPandas
+    from bowstring.interop.pandas.to_pandas import ToPandasOptions
 
 
 class Array:
@@ -193,16 +193,16 @@ class Array:
             check_length(self)
         return self.layout.to_numpy(self, not zero_copy_only)
 
-    def to_pandas(self, **options: Unpack[ToPandas]) -> Any:
+    def to_pandas(self, **options: Unpack[ToPandasOptions]) -> Any:
         """The values as a pandas series (`bowstring.interop.pandas.to_pandas`, where the options are).
 
         The series has memory of its own and can be edited; with `copy=False` or `zero_copy_only=True` it shares the
         memory, read-only, where there are no nulls and NumPy has the type. Raises `MissingExtraError` where pandas is
         not installed, `WouldCopyError` where `zero_copy_only` is impossible.
         """
-        from bowstring.interop.pandas import to_pandas as leaving
+        from bowstring.interop.pandas.to_pandas import to_series
 
-        return leaving.series(self, options)
+        return to_series(self, options)
 
     @classmethod
     def from_pandas(cls, values: Any, type: TypeLike | None = None) -> Array:
@@ -211,9 +211,9 @@ class Array:
         Shares the memory of numbers and moments. Raises `DataTypeError` where values do not fit one type, or the one
         that is given, and for periods, intervals and sparse values.
         """
-        from bowstring.interop.pandas import from_pandas as arriving
+        from bowstring.interop.pandas.from_pandas import column_from_series
 
-        return arriving.chunked(values, type).combine_chunks()
+        return column_from_series(values, type).combine_chunks()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
         """The values as `to_numpy` gives them, copied only where they have to be; `copy=False` raises `WouldCopyError`

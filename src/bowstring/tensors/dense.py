@@ -66,7 +66,7 @@ class Tensor(Shaped):
         moments of one width.
         """
         if not isinstance(values, np.ndarray) and hasattr(values, "__dlpack__") and not hasattr(values, "__array__"):
-            values = dlpack.taken(values)
+            values = dlpack.numpy_from_dlpack(values)
         array = native(unmasked(values))
         type_ = element_type(array.dtype)
         if min(array.strides, default=0) < 0 or not is_packed(array.shape, array.strides, array.itemsize):

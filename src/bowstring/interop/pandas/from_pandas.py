@@ -30,7 +30,7 @@ from bowstring.layouts.registry import layout_of
 from bowstring.layouts.scalars.intervals import MonthDayNano
 
 
-def chunked(values: Any, type_: TypeLike | None = None) -> ChunkedArray:
+def column_from_series(values: Any, type_: TypeLike | None = None) -> ChunkedArray:
     """The column of a series, an index or one of pandas' arrays; in one chunk but where pandas has several.
 
     Raises `DataTypeError` where values do not fit one type, or the type given, and for periods, intervals and sparse
@@ -42,12 +42,12 @@ def chunked(values: Any, type_: TypeLike | None = None) -> ChunkedArray:
     return made if type_ is None or made.type == type_ else made.cast(type_)
 
 
-def table(frame: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None) -> Table:
+def table_from_frame(frame: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None) -> Table:
     """The columns of a frame as a table whose metadata `pandas` describes index, labels and dtypes.
 
     The index goes along as columns behind the others, or as a mere description where it is a range and `preserve_index`
     is not True; with False it is left out. A `schema` says which columns are taken, in which order, and their types.
-    Raises `UsageError` where it names others, and as `chunked`, naming the column.
+    Raises `UsageError` where it names others, and as `column_from_series`, naming the column.
     """
     pd = pandas()
     if not isinstance(frame, pd.DataFrame):
@@ -74,7 +74,7 @@ def table(frame: Any, schema: SchemaLike | None = None, preserve_index: bool | N
     for number, (name, values) in enumerate(zip(names, series, strict=True)):
         wanted = None if schema is None else schema.fields[number]
         with place(f"column {name!r}"):
-            column = chunked(values, None if wanted is None else wanted.type)
+            column = column_from_series(values, None if wanted is None else wanted.type)
             if wanted is not None and not wanted.nullable and column.null_count:
                 raise DataTypeError(f"has {column.null_count} nulls, its field allows none")
         columns.append(column)
@@ -89,9 +89,9 @@ def table(frame: Any, schema: SchemaLike | None = None, preserve_index: bool | N
     return Table.from_arrays(columns, schema=said)
 
 
-def batch(frame: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None) -> RecordBatch:
-    """As `table`, in one record batch."""
-    made = table(frame, schema, preserve_index).combine_chunks().to_batches()
+def batch_from_frame(frame: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None) -> RecordBatch:
+    """As `table_from_frame`, in one record batch."""
+    made = table_from_frame(frame, schema, preserve_index).combine_chunks().to_batches()
     return made[0]
 
 
@@ -173,7 +173,7 @@ def _array(series: Any, type_: t.DataType | None) -> Array:
 def _categories(series: Any) -> Array:
     values = series.array if hasattr(series, "cat") or not hasattr(series, "codes") else series
     codes = np.asarray(values.codes)
-    words = chunked(values.categories).combine_chunks()
+    words = column_from_series(values.categories).combine_chunks()
     kind = t.Dictionary(t.Int(codes.dtype.itemsize * 8), words.type, bool(values.ordered))
     layout = layout_of(kind)
     assert isinstance(layout, DictionaryLayout)

@@ -39,7 +39,7 @@ _EXACT = 1 << 53
 """Integers up to this one are exact as float64."""
 
 
-class ToPandas(TypedDict, total=False):
+class ToPandasOptions(TypedDict, total=False):
     """The options of every `to_pandas`; each has a default."""
 
     types_mapper: Mapper | None
@@ -64,7 +64,7 @@ class ToPandas(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """As `ToPandas`, with the defaults."""
+    """As `ToPandasOptions`, with the defaults."""
 
     types_mapper: Mapper | None = None
     dtype_backend: str = "numpy"
@@ -75,7 +75,7 @@ class Options:
     zero_copy_only: bool = False
 
 
-def options_of(given: ToPandas) -> Options:
+def options_of(given: ToPandasOptions) -> Options:
     """The options with their defaults; raises `UsageError` for one that does not exist."""
     unknown = sorted(set(given) - set(Options.__slots__))
     if unknown:
@@ -90,13 +90,13 @@ def options_of(given: ToPandas) -> Options:
     return made
 
 
-def series(column: Array | ChunkedArray, given: ToPandas) -> Any:
+def to_series(column: Array | ChunkedArray, given: ToPandasOptions) -> Any:
     """A column as a series without a name."""
     options = options_of(given)
     return _named(_column(_chunked(column), options))
 
 
-def frame(schema: Schema, columns: Sequence[Array | ChunkedArray], num_rows: int, given: ToPandas) -> Any:
+def to_frame(schema: Schema, columns: Sequence[Array | ChunkedArray], num_rows: int, given: ToPandasOptions) -> Any:
     """A table as a frame, with the index and the labels that the schema's metadata `pandas` describes."""
     options = options_of(given)
     pd = pandas()
