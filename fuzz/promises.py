@@ -5,7 +5,7 @@ from __future__ import annotations
 import bowstring as bs
 from bowstring.errors import LimitError, UnsupportedError, UnsupportedTypeError
 
-LIMITS = bs.Limits(max_metadata_bytes=1 << 20, max_body_bytes=1 << 26, max_decompressed_bytes=1 << 26)
+LIMITS = bs.ReadLimits(max_metadata_bytes=1 << 20, max_body_bytes=1 << 26, max_decompressed_bytes=1 << 26)
 TOO_MUCH = (LimitError, UnsupportedError, UnsupportedTypeError)
 """Sound data may meet these: few bytes stand for many values, and a time zone need not be known here."""
 MOST_ROWS = 2000

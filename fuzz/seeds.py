@@ -53,7 +53,7 @@ def written(batches: list[bs.RecordBatch], **form: Any) -> Iterator[Input]:
     for kind, opened in (("stream", bs.new_stream), ("file", bs.new_file)):
         sink = io.BytesIO()
         try:
-            with opened(sink, batches[0].schema, form=bs.WireForm(**form)) as writer:
+            with opened(sink, batches[0].schema, options=bs.IpcWriteOptions(**form)) as writer:
                 for batch in batches:
                     writer.write(batch)
         except bs.errors.UsageError:

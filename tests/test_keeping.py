@@ -18,8 +18,8 @@ from tests import keeping
 from tests.ipc.samples import as_file, as_stream
 from tests.ipc.test_version_4_compression import stream as compressed_under_v4
 
-BIG = bs.WireForm(byte_order="big")
-V4 = bs.WireForm(metadata_version="V4")
+BIG = bs.IpcWriteOptions(byte_order="big")
+V4 = bs.IpcWriteOptions(metadata_version="V4")
 NUMBERS = bs.record_batch({"n": [1, None, 3]})
 VIEWS = bs.record_batch({"v": bs.array(["a", None], bs.string_view())})
 UUIDS = bs.array([uuid.UUID(int=1)], bs.uuid())
@@ -32,9 +32,9 @@ def nested(*rows: list[str]) -> bs.RecordBatch:
     return bs.RecordBatch.from_arrays([bs.array(list(rows), WORDS)], ["w"])
 
 
-def as_file_without_batches(schema: bs.Schema, form: bs.WireForm | None = None) -> bytes:
+def as_file_without_batches(schema: bs.Schema, options: bs.IpcWriteOptions | None = None) -> bytes:
     sink = io.BytesIO()
-    with bs.new_file(sink, schema, form=form or bs.WireForm()):
+    with bs.new_file(sink, schema, options=options or bs.IpcWriteOptions()):
         pass
     return sink.getvalue()
 
@@ -49,13 +49,13 @@ WRITTEN: dict[str, tuple[Callable[[], bytes], tuple[str, ...]]] = {
     "stream": (lambda: as_stream(NUMBERS), keeping.READERS),
     "file": (lambda: as_file(NUMBERS), keeping.READERS),
     "names twice": (lambda: as_file(TWINS), keeping.READERS),
-    "V4": (lambda: as_stream(NUMBERS, form=V4), keeping.READERS),
-    "big-endian file": (lambda: as_file(NUMBERS, form=BIG), keeping.READERS),
-    "big-endian stream": (lambda: as_stream(NUMBERS, form=BIG), ("pyarrow", "polars", "nanoarrow")),
-    "big-endian views": (lambda: as_file(VIEWS, form=BIG), BEYOND_PYARROW),
+    "V4": (lambda: as_stream(NUMBERS, options=V4), keeping.READERS),
+    "big-endian file": (lambda: as_file(NUMBERS, options=BIG), keeping.READERS),
+    "big-endian stream": (lambda: as_stream(NUMBERS, options=BIG), ("pyarrow", "polars", "nanoarrow")),
+    "big-endian views": (lambda: as_file(VIEWS, options=BIG), BEYOND_PYARROW),
     "no big-endian views": (lambda: as_file_without_batches(VIEWS.schema, BIG), keeping.READERS),
     "views": (lambda: as_file(VIEWS), keeping.READERS),
-    "V4 with metadata": (lambda: as_stream(NUMBERS.with_metadata({"k": "v"}), form=V4), BEYOND_PYARROW),
+    "V4 with metadata": (lambda: as_stream(NUMBERS.with_metadata({"k": "v"}), options=V4), BEYOND_PYARROW),
     "V4 with metadata, as Arrow 0.17 compressed it": (
         lambda: compressed_under_v4("zstd", None, b"ZSTD"),
         keeping.READERS,
@@ -106,10 +106,10 @@ TESTS = """
 import io
 import bowstring as bs
 
-def write(values, **form):
+def write(values, **options):
     batch = bs.record_batch({"c": values})
     sink = io.BytesIO()
-    with bs.new_stream(sink, batch.schema, form=bs.WireForm(**form)) as writer:
+    with bs.new_stream(sink, batch.schema, options=bs.IpcWriteOptions(**options)) as writer:
         writer.write(batch)
 
 def test_all():

@@ -31,11 +31,11 @@ from fuzz.oracles.verbs import check_verbs
 from fuzz.promises import LIMITS, MOST_ROWS, SOME_ROWS, TOO_MUCH, promise
 
 FORMS = (
-    bs.WireForm(),
-    bs.WireForm(byte_order="big"),
-    bs.WireForm(metadata_version="V4", is_legacy_framing=True),
-    bs.WireForm(compression="lz4"),
-    bs.WireForm(compression="zstd"),
+    bs.IpcWriteOptions(),
+    bs.IpcWriteOptions(byte_order="big"),
+    bs.IpcWriteOptions(metadata_version="V4", is_legacy_framing=True),
+    bs.IpcWriteOptions(compression="lz4"),
+    bs.IpcWriteOptions(compression="zstd"),
 )
 field_tables._WORTH_FIELDS = 1  # what is read at once is always read so here
 gather.MAX_VALUES, gather.MAX_BYTES = 1 << 22, 1 << 27
@@ -112,7 +112,7 @@ def _inspect(data: bytes, problem: str | None) -> None:
         pass  # it reads headers that no reader needs
 
 
-def check_batch(batch: bs.RecordBatch, form: bs.WireForm = FORMS[0]) -> None:
+def check_batch(batch: bs.RecordBatch, form: bs.IpcWriteOptions = FORMS[0]) -> None:
     """What has to hold of a batch that passed full validation; of a long one, of its first and last rows."""
     try:
         if batch.num_rows > MOST_ROWS:
@@ -123,7 +123,7 @@ def check_batch(batch: bs.RecordBatch, form: bs.WireForm = FORMS[0]) -> None:
         pass
 
 
-def _check_whole(batch: bs.RecordBatch, form: bs.WireForm) -> None:
+def _check_whole(batch: bs.RecordBatch, form: bs.IpcWriteOptions) -> None:
     repr(batch)
     batch.validate(full=True)
     rows = batch.num_rows
@@ -151,9 +151,9 @@ def _check_whole(batch: bs.RecordBatch, form: bs.WireForm) -> None:
     _by_json(batch)
 
 
-def _by_ipc(batch: bs.RecordBatch, form: bs.WireForm) -> bs.RecordBatch:
+def _by_ipc(batch: bs.RecordBatch, form: bs.IpcWriteOptions) -> bs.RecordBatch:
     sink = io.BytesIO()
-    with bs.new_stream(sink, batch.schema, form=form) as writer:
+    with bs.new_stream(sink, batch.schema, options=form) as writer:
         writer.write(batch)
     (again,) = bs.open_stream(sink.getvalue())
     return again

@@ -140,10 +140,10 @@ if TYPE_CHECKING:
         FileReader as FileReader,
     )
     from bowstring.ipc.limits import (
-        Limits as Limits,
+        ReadLimits as ReadLimits,
     )
     from bowstring.ipc.options import (
-        WireForm as WireForm,
+        IpcWriteOptions as IpcWriteOptions,
     )
     from bowstring.ipc.statistics import (
         ColumnStatistics as ColumnStatistics,
@@ -298,8 +298,8 @@ _EXPORTS = {
     "bowstring.ipc.tools.concat": ("Concatenated", "concat_files"),
     "bowstring.ipc.coalescing": ("CoalescingWriter",),
     "bowstring.ipc.file": ("FileReader",),
-    "bowstring.ipc.options": ("WireForm",),
-    "bowstring.ipc.limits": ("Limits",),
+    "bowstring.ipc.options": ("IpcWriteOptions",),
+    "bowstring.ipc.limits": ("ReadLimits",),
     "bowstring.ipc.tools.recover": ("Recovery", "recover"),
     "bowstring.ipc.tools.salvage": ("Dropped",),
     "bowstring.ipc.statistics": ("ColumnStatistics", "FileStatistics"),

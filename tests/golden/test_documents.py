@@ -12,16 +12,16 @@ import pytest
 import bowstring as bs
 from bowstring import integration_json
 from bowstring.cli.main import main
-from bowstring.ipc.options import WireForm
+from bowstring.ipc.options import IpcWriteOptions
 from tests.golden.cases import CASES
 from tests.golden.documents import Document, Maker
 from tests.golden.judge import TOOL, peer, read_by_pyarrow
 
 FORMS = {
-    "big-endian": WireForm(byte_order="big"),
-    "V4, legacy": WireForm(metadata_version="V4", is_legacy_framing=True),
-    "lz4": WireForm(compression="lz4"),
-    "big-endian zstd": WireForm(byte_order="big", compression="zstd"),
+    "big-endian": IpcWriteOptions(byte_order="big"),
+    "V4, legacy": IpcWriteOptions(metadata_version="V4", is_legacy_framing=True),
+    "lz4": IpcWriteOptions(compression="lz4"),
+    "big-endian zstd": IpcWriteOptions(byte_order="big", compression="zstd"),
 }
 
 cases = pytest.mark.parametrize("case", CASES)
@@ -58,7 +58,7 @@ def test_a_case_is_the_same_in_every_form(tmp_path: Path, case: str, form: str) 
     held = integration_json.read(json.dumps(made(case)).encode())
     for new, read, kind in ((bs.new_stream, bs.open_stream, ".stream"), (bs.new_file, bs.open_file, ".arrow_file")):
         path = tmp_path / kind
-        with new(path, held.schema, form=FORMS[form]) as writer:
+        with new(path, held.schema, options=FORMS[form]) as writer:
             for batch in held.batches:
                 writer.write_batch(batch)
         with read(path) as found:

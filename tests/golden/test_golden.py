@@ -16,7 +16,7 @@ import pytest
 
 import bowstring as bs
 from bowstring import integration_json
-from bowstring.ipc.options import CURRENT, WireForm
+from bowstring.ipc.options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from tests.golden.judge import SHARED, peer, read_by_pyarrow
 
 GOLDEN = SHARED / "corpus" / "golden"
@@ -25,10 +25,10 @@ KINDS = (".arrow_file", ".stream")
 OPEN: dict[str, Any] = {".arrow_file": bs.open_file, ".stream": bs.open_stream}
 NEW: dict[str, Any] = {".arrow_file": bs.new_file, ".stream": bs.new_stream}
 FORMS = (
-    WireForm(byte_order="big"),
-    WireForm(metadata_version="V4", is_legacy_framing=True),
-    WireForm(compression="lz4"),
-    WireForm(compression="zstd"),
+    IpcWriteOptions(byte_order="big"),
+    IpcWriteOptions(metadata_version="V4", is_legacy_framing=True),
+    IpcWriteOptions(compression="lz4"),
+    IpcWriteOptions(compression="zstd"),
 )
 
 pytestmark = pytest.mark.skipif(not TRUTHS, reason="the folder ../shared with the golden files is not on this machine")
@@ -56,9 +56,11 @@ def path_of(truth: Path, kind: str) -> Path:
     return truth.with_name(truth.name.removesuffix(".json.gz") + kind)
 
 
-def written(schema: bs.Schema, batches: list[bs.RecordBatch], kind: str, form: WireForm = CURRENT) -> bytes:
+def written(
+    schema: bs.Schema, batches: list[bs.RecordBatch], kind: str, form: IpcWriteOptions = DEFAULT_WRITE_OPTIONS
+) -> bytes:
     sink = io.BytesIO()
-    with NEW[kind](sink, schema, form=form) as writer:
+    with NEW[kind](sink, schema, options=form) as writer:
         for batch in batches:
             writer.write_batch(batch)
     return sink.getvalue()
@@ -86,7 +88,9 @@ def test_a_golden_file_that_is_written_again_is_still_what_its_json_says(truth: 
 
 @cases
 @pytest.mark.parametrize("form", FORMS, ids=["big-endian", "V4, legacy", "lz4", "zstd"])
-def test_a_golden_file_that_is_written_in_another_form_is_still_what_its_json_says(truth: Path, form: WireForm) -> None:
+def test_a_golden_file_that_is_written_in_another_form_is_still_what_its_json_says(
+    truth: Path, form: IpcWriteOptions
+) -> None:
     raw = written(*golden(truth, ".stream"), ".stream", form)
     with bs.open_stream(raw) as reader:
         assert differences(truth, reader.schema, list(reader)) == []

@@ -14,7 +14,7 @@ import bowstring as bs
 from bowstring.errors import BowstringError, FormatMismatchError, LimitError, NotFoundError
 from bowstring.inspection.anatomy.glossary import MEANINGS
 from bowstring.inspection.anatomy.model import Anatomy, Leaf, Part, Segment
-from bowstring.ipc.options import WireForm
+from bowstring.ipc.options import IpcWriteOptions
 from tests.inspection.test_inspect import written_by_bowstring, written_by_pyarrow
 
 FORMATS = ("file", "stream")
@@ -76,15 +76,15 @@ def test_what_pyarrow_writes_is_tiled_message_by_message(form: str, options: dic
 @pytest.mark.parametrize(
     ("alignment", "wire_form"),
     [
-        (64, WireForm()),
-        (8, WireForm()),
-        (64, WireForm("big")),
-        (64, WireForm(metadata_version="V4")),
-        (16, WireForm(metadata_version="V4", is_legacy_framing=True)),
-        (8, WireForm(compression="zstd")),
+        (64, IpcWriteOptions()),
+        (8, IpcWriteOptions()),
+        (64, IpcWriteOptions("big")),
+        (64, IpcWriteOptions(metadata_version="V4")),
+        (16, IpcWriteOptions(metadata_version="V4", is_legacy_framing=True)),
+        (8, IpcWriteOptions(compression="zstd")),
     ],
 )
-def test_what_bowstring_writes_in_each_form_is_tiled(form: str, alignment: int, wire_form: WireForm) -> None:
+def test_what_bowstring_writes_in_each_form_is_tiled(form: str, alignment: int, wire_form: IpcWriteOptions) -> None:
     table = bs.table(
         {
             "union": bs.array([1, "x", None], bs.dense_union([("i", bs.int32()), ("s", bs.string())])),
@@ -96,7 +96,7 @@ def test_what_bowstring_writes_in_each_form_is_tiled(form: str, alignment: int, 
     )
     sink = io.BytesIO()
     new = bs.new_file if form == "file" else bs.new_stream
-    with new(sink, table.schema, alignment=alignment, form=wire_form) as writer:
+    with new(sink, table.schema, alignment=alignment, options=wire_form) as writer:
         writer.write(table)
     found = bs.anatomy(sink.getvalue())
     assert_tiled(found)

@@ -174,11 +174,13 @@ def no_edges(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
-@pytest.mark.parametrize("form", [bs.WireForm(), bs.WireForm(byte_order="big"), bs.WireForm(is_legacy_framing=True)])
+@pytest.mark.parametrize(
+    "form", [bs.IpcWriteOptions(), bs.IpcWriteOptions(byte_order="big"), bs.IpcWriteOptions(is_legacy_framing=True)]
+)
 @pytest.mark.usefixtures("no_edges")
-def test_every_form_is_read_alike(form: bs.WireForm, compression: str | None) -> None:
+def test_every_form_is_read_alike(form: bs.IpcWriteOptions, compression: str | None) -> None:
     whole = samples.batch()
-    data = samples.as_file(whole, whole.slice(1), whole, form=form, compression=compression)
+    data = samples.as_file(whole, whole.slice(1), whole, options=form, compression=compression)
     local, reader = bs.open_file(data), far(data)
     assert reader.read_all().equals(local.read_all())
     assert [batch.equals(other) for batch, other in zip(far(data), local, strict=True)] == [True] * 3
@@ -599,7 +601,7 @@ def test_blocks_that_claim_bytes_beyond_the_file_are_refused() -> None:
 
 def test_a_body_above_the_limit_is_refused() -> None:
     with pytest.raises(errors.LimitError, match="body"):
-        far(wide_file(4, 2), limits=bs.Limits(max_body_bytes=8)).read_all()
+        far(wide_file(4, 2), limits=bs.ReadLimits(max_body_bytes=8)).read_all()
 
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 60))), st.integers(0, 40))

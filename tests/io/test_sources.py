@@ -111,7 +111,7 @@ def test_a_file_object_that_gives_more_than_was_asked_for_is_told() -> None:
 def test_a_limit_on_bodies_is_a_limit_error() -> None:
     stream = io.BytesIO(samples.as_stream(samples.batch()))
     with pytest.raises(errors.LimitError, match="body"):
-        list(bs.open_stream(stream, limits=bs.Limits(max_body_bytes=8)))
+        list(bs.open_stream(stream, limits=bs.ReadLimits(max_body_bytes=8)))
 
 
 class Interrupted:

@@ -165,17 +165,17 @@ def test_a_symbolic_link_stays_one(path: Path) -> None:
 @pytest.mark.parametrize(
     "form",
     [
-        bs.WireForm(byte_order="big"),
-        bs.WireForm(metadata_version="V4"),
-        bs.WireForm(is_legacy_framing=True),
-        bs.WireForm(compression="zstd"),
-        bs.WireForm(compression="lz4", byte_order="big"),
+        bs.IpcWriteOptions(byte_order="big"),
+        bs.IpcWriteOptions(metadata_version="V4"),
+        bs.IpcWriteOptions(is_legacy_framing=True),
+        bs.IpcWriteOptions(compression="zstd"),
+        bs.IpcWriteOptions(compression="lz4", byte_order="big"),
     ],
 )
 @pytest.mark.parametrize("alignment", [8, 64])
-def test_the_form_is_that_of_the_file(tmp_path: Path, form: bs.WireForm, alignment: int) -> None:
+def test_the_form_is_that_of_the_file(tmp_path: Path, form: bs.IpcWriteOptions, alignment: int) -> None:
     path = tmp_path / "formed.arrow"
-    path.write_bytes(as_file(batch(), form=form, alignment=alignment))
+    path.write_bytes(as_file(batch(), options=form, alignment=alignment))
     before = bs.inspect(path).encoding
     with bs.append_file(path) as writer:
         writer.write(batch())
@@ -190,10 +190,12 @@ def said_inside(path: Path) -> tuple[str, ...]:
     return bs.inspect(path.read_bytes()[8:]).encoding.features
 
 
-@pytest.mark.parametrize("form", [bs.WireForm(), bs.WireForm(is_legacy_framing=True), bs.WireForm(byte_order="big")])
-def test_the_schema_says_that_bodies_are_compressed_once_some_are(form: bs.WireForm, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "form", [bs.IpcWriteOptions(), bs.IpcWriteOptions(is_legacy_framing=True), bs.IpcWriteOptions(byte_order="big")]
+)
+def test_the_schema_says_that_bodies_are_compressed_once_some_are(form: bs.IpcWriteOptions, tmp_path: Path) -> None:
     path = tmp_path / "plain.arrow"
-    path.write_bytes(as_file(batch("int", "text"), form=form))
+    path.write_bytes(as_file(batch("int", "text"), options=form))
     with bs.append_file(path, compression="lz4"):
         pass
     assert bs.inspect(path).encoding.features == ()

@@ -330,7 +330,7 @@ LIMITED: dict[str, tuple[Callable[[], bytes], int, int]] = {
 
 
 def test_each_limit_has_its_case_here() -> None:
-    assert {slot.name for slot in dataclasses.fields(bs.Limits)} == set(LIMITED)
+    assert {slot.name for slot in dataclasses.fields(bs.ReadLimits)} == set(LIMITED)
 
 
 @pytest.mark.parametrize("name", LIMITED)
@@ -339,7 +339,7 @@ def test_what_is_beyond_a_limit_is_refused_and_raising_the_limit_lets_it_through
     data = make()
 
     def columns(limit: int) -> list[bs.Array]:
-        limits = bs.Limits(**{name: limit})
+        limits = bs.ReadLimits(**{name: limit})
         return [column for batch in bs.open_stream(io.BytesIO(data), limits=limits) for column in batch.columns]
 
     with pytest.raises(LimitError, match=name):

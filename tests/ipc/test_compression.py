@@ -89,7 +89,7 @@ def test_a_buffer_that_does_not_shrink_is_read_where_it_lies(codec: str) -> None
 def test_an_empty_buffer_may_have_a_prefix_or_none(codec: str, is_prefixed: bool) -> None:
     packed = compression.PREFIX.pack(0) if is_prefixed else b""
     buffer = bs.Buffer.of(packed)
-    (opened,) = compression.Unpacking(codec, len(packed), bs.Limits()).all([buffer], 0)
+    (opened,) = compression.Unpacking(codec, len(packed), bs.ReadLimits()).all([buffer], 0)
     assert opened.size == 0
 
 
@@ -97,8 +97,8 @@ def frame(codec: str, data: bytes) -> bytes:
     return bytes(codecs.compressor(codec)(data))
 
 
-def opened(codec: str, packed: bytes, limits: bs.Limits | None = None) -> bytes:
-    unpacking = compression.Unpacking(codec, len(packed), limits or bs.Limits())
+def opened(codec: str, packed: bytes, limits: bs.ReadLimits | None = None) -> bytes:
+    unpacking = compression.Unpacking(codec, len(packed), limits or bs.ReadLimits())
     return unpacking.all([bs.Buffer.of(packed)], 0)[0].to_bytes()
 
 
@@ -142,19 +142,19 @@ def test_flipped_bits_in_compressed_buffers_give_an_error_of_ours_or_bytes(codec
 def test_what_comes_out_of_a_body_is_bounded_by_limits_that_options_raise(codec: str) -> None:
     packed = struct.pack("<q", 5000) + frame(codec, bytes(5000))
     with pytest.raises(errors.LimitError, match="max_decompressed_bytes"):
-        opened(codec, packed, bs.Limits(max_decompressed_bytes=4999))
-    assert opened(codec, packed, bs.Limits(max_decompressed_bytes=5000)) == bytes(5000)
+        opened(codec, packed, bs.ReadLimits(max_decompressed_bytes=4999))
+    assert opened(codec, packed, bs.ReadLimits(max_decompressed_bytes=5000)) == bytes(5000)
     huge = struct.pack("<q", (256 << 20) + 1) + frame(codec, bytes(5000))
     with pytest.raises(errors.LimitError, match="max_decompression_ratio"):
         opened(codec, huge)
     with pytest.raises(errors.InvalidDataError) as told:
-        opened(codec, huge, bs.Limits(max_decompression_ratio=1 << 30))
+        opened(codec, huge, bs.ReadLimits(max_decompression_ratio=1 << 30))
     assert not isinstance(told.value, errors.LimitError)
 
 
 def test_all_buffers_of_a_body_count_together() -> None:
     packed = bs.Buffer.of(struct.pack("<q", 5000) + frame("zstd", bytes(5000)))
-    unpacking = compression.Unpacking("zstd", packed.size, bs.Limits(max_decompressed_bytes=12_000))
+    unpacking = compression.Unpacking("zstd", packed.size, bs.ReadLimits(max_decompressed_bytes=12_000))
     with pytest.raises(errors.LimitError):
         unpacking.all([packed, packed, packed], 0)
     assert len(unpacking.all([packed, packed], 0)) == 2
@@ -177,7 +177,7 @@ resource.setrlimit(resource.RLIMIT_AS, (700 << 20, 700 << 20))
 for codec, frame in whole.items():
     for claim in (8, 1 << 20, 512 << 20, 1 << 40, 2**63 - 1):
         for ratio in (1000, 1 << 50):
-            limits = bs.Limits(max_decompression_ratio=ratio, max_decompressed_bytes=2**63 - 1)
+            limits = bs.ReadLimits(max_decompression_ratio=ratio, max_decompressed_bytes=2**63 - 1)
             try:
                 packed = bs.Buffer.of(struct.pack("<q", claim) + frame)
                 held = compression.Unpacking(codec, packed.size, limits).all([packed], 0)
@@ -304,7 +304,7 @@ schema = bs.schema([bs.field(f"c{i}", bs.uint8()) for i in range(columns)])
 nodes, spans = np.array([[rows, 0]] * columns), np.array([[0, 0], [0, len(packed)]] * columns)
 numbers = BatchNumbers(rows, nodes, spans, np.zeros(0, np.int64))
 parts = [
-    framing.framed(Encoder(schema, form=bs.WireForm(compression="zstd")).schema_message().metadata),
+    framing.framed(Encoder(schema, options=bs.IpcWriteOptions(compression="zstd")).schema_message().metadata),
     framing.framed(HeaderWriter(compression="zstd").write(numbers, len(packed))),
     packed,
 ]
@@ -345,7 +345,7 @@ def test_batches_are_compressed_one_after_the_other_through_the_same_memory(code
 def test_a_compressed_message_keeps_its_bytes_while_others_are_made(codec: str) -> None:
     chance = np.random.default_rng(9)
     batches = [bs.record_batch({"x": bs.array(chance.integers(0, 1 << 40, 200_000))}) for _ in range(6)]
-    encoder = Encoder(batches[0].schema, form=bs.WireForm(compression=codec))
+    encoder = Encoder(batches[0].schema, options=bs.IpcWriteOptions(compression=codec))
     bodies = [[list(message.parts) for message in encoder.encode_batch(batch)][-1] for batch in batches]
     copies = [b"".join(body) for body in bodies]
     bodies += [[list(message.parts) for message in encoder.encode_batch(batch)][-1] for batch in batches]

@@ -86,17 +86,17 @@ def test_sources_of_different_compression_go_together() -> None:
     assert table.equals(bs.Table.from_batches([held] * 3))
 
 
-@pytest.mark.parametrize("form", [bs.WireForm(byte_order="big"), bs.WireForm(metadata_version="V4")])
-def test_other_forms_stay_what_they_are(form: bs.WireForm) -> None:
+@pytest.mark.parametrize("form", [bs.IpcWriteOptions(byte_order="big"), bs.IpcWriteOptions(metadata_version="V4")])
+def test_other_forms_stay_what_they_are(form: bs.IpcWriteOptions) -> None:
     held = batch("int", "text", "dense", "dictionary")
-    assert joined(as_file(held, form=form), as_file(held, form=form)).equals(bs.Table.from_batches([held, held]))
+    assert joined(as_file(held, options=form), as_file(held, options=form)).equals(bs.Table.from_batches([held, held]))
 
 
 def test_legacy_framing_becomes_today_s() -> None:
     held = batch("int", "text")
-    form = bs.WireForm(is_legacy_framing=True)
+    form = bs.IpcWriteOptions(is_legacy_framing=True)
     sink = io.BytesIO()
-    bs.concat_files([as_stream(held, form=form), as_file(held, form=form)], sink)
+    bs.concat_files([as_stream(held, options=form), as_file(held, options=form)], sink)
     assert bs.inspect(sink.getvalue()).encoding.legacy_framing is False
     assert bs.open_file(sink.getvalue()).read_all().equals(bs.Table.from_batches([held, held]))
 
@@ -139,7 +139,7 @@ def test_files_and_streams_come_from_urls(tmp_path: Path) -> None:
         assert far.read_all().equals(near.read_all())
         assert [len(part) for part in far] == [len(part) for part in near]
         with pytest.raises(errors.LimitError, match="max_body_bytes"):
-            bs.concat_files(urls, tmp_path / "never", limits=bs.Limits(max_body_bytes=8))
+            bs.concat_files(urls, tmp_path / "never", limits=bs.ReadLimits(max_body_bytes=8))
     MemoryFileSystem.store.clear()
 
 
@@ -292,8 +292,8 @@ def test_files_and_streams_of_other_writers_go_together(shared_folder: Path, ver
         (as_file(batch("int", "bool")), "expected 1 columns as in .*, found 2"),
         (as_file(bs.record_batch({"int": bs.array([1], bs.int64())})), "column 0 as 'int: int32'.*'int: int64'"),
         (as_file(bs.record_batch({"other": bs.array([1], bs.int32())})), "column 0 as 'int: int32'.*'other: int32'"),
-        (as_file(batch("int"), form=bs.WireForm(byte_order="big")), "little-endian .*, found big-endian"),
-        (as_file(batch("int"), form=bs.WireForm(metadata_version="V4")), "metadata version V5 .*, found V4"),
+        (as_file(batch("int"), options=bs.IpcWriteOptions(byte_order="big")), "little-endian .*, found big-endian"),
+        (as_file(batch("int"), options=bs.IpcWriteOptions(metadata_version="V4")), "metadata version V5 .*, found V4"),
     ],
 )
 def test_what_differs_is_named(second: bytes, message: str) -> None:

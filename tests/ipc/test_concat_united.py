@@ -67,16 +67,16 @@ def check(data: bytes, expected: list[bs.RecordBatch]) -> None:
 @pytest.mark.parametrize("byte_order", ["little", "big"])
 @pytest.mark.parametrize("compression", [None, *CODECS])
 def test_values_are_those_of_the_sources_in_every_form(byte_order: Any, compression: str | None) -> None:
-    form = bs.WireForm(byte_order=byte_order, compression=compression)
+    form = bs.IpcWriteOptions(byte_order=byte_order, compression=compression)
     held = [made(seed) for seed in range(5)]
-    check(united(*[as_file(one, form=form) for one in held]), held)
-    check(united(*[as_stream(one, form=form) for one in held], as_file(held[0], form=form)), [*held, held[0]])
+    check(united(*[as_file(one, options=form) for one in held]), held)
+    check(united(*[as_stream(one, options=form) for one in held], as_file(held[0], options=form)), [*held, held[0]])
 
 
 def test_values_are_those_of_the_sources_under_metadata_v4() -> None:
-    form = bs.WireForm(metadata_version="V4")
+    form = bs.IpcWriteOptions(metadata_version="V4")
     held = [made(seed) for seed in range(3)]
-    check(united(*[as_file(one, form=form) for one in held]), held)
+    check(united(*[as_file(one, options=form) for one in held]), held)
 
 
 def test_pyarrow_reads_what_was_united() -> None:

@@ -117,7 +117,7 @@ def sequences(draw: Draw) -> list[bs.RecordBatch]:
 
 
 FORMS = st.builds(
-    bs.WireForm,
+    bs.IpcWriteOptions,
     byte_order=st.sampled_from(["little", "little", "big"]),
     is_legacy_framing=st.booleans(),
     compression=st.sampled_from([None, None, "lz4"]),
@@ -126,10 +126,10 @@ FORMS = st.builds(
 )
 
 
-def written(new: Any, batches: list[bs.RecordBatch], form: bs.WireForm) -> tuple[bytes, list[bs.RecordBatch]]:
+def written(new: Any, batches: list[bs.RecordBatch], form: bs.IpcWriteOptions) -> tuple[bytes, list[bs.RecordBatch]]:
     """What is written, and the batches that were not refused."""
     sink, kept, refused = io.BytesIO(), [], []
-    with new(sink, SCHEMA, form=form) as writer:
+    with new(sink, SCHEMA, options=form) as writer:
         for batch in batches:
             try:
                 writer.write_batch(batch)
@@ -162,7 +162,7 @@ def check(data: bytes, kept: list[bs.RecordBatch], is_file: bool) -> None:
 
 @settings(max_examples=max(settings().max_examples // 4, 1), deadline=None)
 @given(sequences(), FORMS)
-def test_a_stream_gives_every_batch_back(batches: list[bs.RecordBatch], form: bs.WireForm) -> None:
+def test_a_stream_gives_every_batch_back(batches: list[bs.RecordBatch], form: bs.IpcWriteOptions) -> None:
     data, kept = written(bs.new_stream, batches, form)
     assert len(kept) == len(batches)
     check(data, kept, is_file=False)
@@ -170,7 +170,7 @@ def test_a_stream_gives_every_batch_back(batches: list[bs.RecordBatch], form: bs
 
 @settings(max_examples=max(settings().max_examples // 4, 1), deadline=None)
 @given(sequences(), FORMS)
-def test_a_file_gives_every_batch_back_that_it_took(batches: list[bs.RecordBatch], form: bs.WireForm) -> None:
+def test_a_file_gives_every_batch_back_that_it_took(batches: list[bs.RecordBatch], form: bs.IpcWriteOptions) -> None:
     data, kept = written(bs.new_file, batches, form)
     assert kept, "the first is always taken"
     check(data, kept, is_file=True)
@@ -183,7 +183,7 @@ def test_unified_dictionaries_are_written_once_and_take_every_batch(
 ) -> None:
     sink = io.BytesIO()
     new: Any = bs.new_file if is_file else bs.new_stream
-    with new(sink, SCHEMA, form=bs.WireForm(unify_dictionaries=True)) as writer:
+    with new(sink, SCHEMA, options=bs.IpcWriteOptions(unify_dictionaries=True)) as writer:
         writer.write_table(bs.Table.from_batches(batches))
     data = sink.getvalue()
     check(data, batches, is_file)

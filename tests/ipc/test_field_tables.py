@@ -19,7 +19,7 @@ from bowstring.datatypes.types import Dictionary, RunEndEncoded, Struct, Union
 from bowstring.errors import BowstringError, InvalidDataError, LimitError
 from bowstring.flatbuf.reader import Message, Table
 from bowstring.flatbuf.tables import SPECS
-from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import field_tables
 from bowstring.ipc.metadata.field_tables import FieldTables
 from bowstring.ipc.metadata.lazy_schema import DeferredSchema
@@ -168,7 +168,7 @@ def test_a_schema_of_a_million_fields_is_refused_unless_a_limit_is_raised() -> N
     start = time.perf_counter()
     with pytest.raises(LimitError, match="max_tables"):
         DeferredSchema(Message(raw, SPECS, "footer").root("Schema"), DEFAULT_LIMITS)
-    limits = Limits(max_tables=4 * count)
+    limits = ReadLimits(max_tables=4 * count)
     with pytest.raises(LimitError):  # no bytes for so many: they are one field, shared
         _ = DeferredSchema(Message(raw, SPECS, "footer", limits.max_tables).root("Schema"), limits).schema
     assert time.perf_counter() - start < 20

@@ -24,9 +24,9 @@ MAKE: dict[str, Any] = {"file": samples.as_file, "stream": samples.as_stream}
 OPEN: dict[str, Any] = {"file": bs.open_file, "stream": bs.open_stream}
 PEER: dict[str, Any] = {"file": pa.ipc.open_file, "stream": pa.ipc.open_stream}
 FORMATS = pytest.mark.parametrize("format_", ["file", "stream"])
-BIG = bs.WireForm(byte_order="big")
+BIG = bs.IpcWriteOptions(byte_order="big")
 FORMS = [
-    bs.WireForm(order, version, is_legacy, codec)
+    bs.IpcWriteOptions(order, version, is_legacy, codec)
     for order, version, is_legacy, codec in product(
         get_args(ByteOrder), get_args(MetadataVersion), (False, True), (None, *CODECS)
     )
@@ -34,16 +34,16 @@ FORMS = [
 ]
 
 
-def name_of(form: bs.WireForm) -> str:
+def name_of(form: bs.IpcWriteOptions) -> str:
     framing_ = "legacy" if form.is_legacy_framing else "marked"
     return f"{form.byte_order}-{form.metadata_version}-{framing_}-{form.compression}"
 
 
 @FORMATS
 @pytest.mark.parametrize("form", FORMS, ids=name_of)
-def test_every_layout_comes_back_from_every_form(format_: str, form: bs.WireForm) -> None:
+def test_every_layout_comes_back_from_every_form(format_: str, form: bs.IpcWriteOptions) -> None:
     batch = samples.batch()
-    data = MAKE[format_](batch, batch.slice(1), alignment=8, form=form)
+    data = MAKE[format_](batch, batch.slice(1), alignment=8, options=form)
     first, second = OPEN[format_](data)
     first.validate(full=True)
     second.validate(full=True)
@@ -62,11 +62,11 @@ VIEWS = {pa.list_view(pa.null()).id, pa.run_end_encoded(pa.int16(), pa.null()).i
 
 @FORMATS
 @pytest.mark.parametrize("form", FORMS, ids=name_of)
-def test_pyarrow_reads_every_form(format_: str, form: bs.WireForm) -> None:
+def test_pyarrow_reads_every_form(format_: str, form: bs.IpcWriteOptions) -> None:
     whole = pa.table(samples.batch())
     names = [f.name for f in whole.schema if form.byte_order == "little" or not unswapped(f.type)]
     assert len(names) >= 10
-    data = MAKE[format_](samples.batch(*names), form=form)
+    data = MAKE[format_](samples.batch(*names), options=form)
     assert PEER[format_](data).read_all().equals(whole.select(names))
 
 
@@ -81,10 +81,10 @@ def test_what_pyarrow_writes_in_metadata_version_4_is_read(is_legacy: bool) -> N
     assert read.equals(batch)
 
 
-def body(array: bs.Array, form: bs.WireForm) -> list[bytes]:
+def body(array: bs.Array, form: bs.IpcWriteOptions) -> list[bytes]:
     """The buffers as they are written, the validity bitmap left out."""
     batch = bs.RecordBatch.from_arrays([array], ["x"])
-    header, held = bs.open_file(samples.as_file(batch, form=form)).batch_message(0)
+    header, held = bs.open_file(samples.as_file(batch, options=form)).batch_message(0)
     spans = header.buffers()
     return [
         held.slice(int(at), int(size)).to_bytes() for at, size in zip(spans["offset"], spans["length"], strict=True)
@@ -120,7 +120,7 @@ def test_views_are_turned_round_but_for_the_bytes_in_them() -> None:
 
 
 def test_a_message_in_the_legacy_framing_begins_with_its_length() -> None:
-    data = samples.as_stream(samples.batch("int"), form=bs.WireForm(is_legacy_framing=True))
+    data = samples.as_stream(samples.batch("int"), options=bs.IpcWriteOptions(is_legacy_framing=True))
     assert not data.startswith(framing.CONTINUATION)
     assert (4 + int.from_bytes(data[:4], "little")) % 8 == 0
     assert data.endswith(bytes(4))
@@ -130,7 +130,7 @@ def test_a_message_in_the_legacy_framing_begins_with_its_length() -> None:
 def test_unions_have_a_validity_buffer_in_version_4_only() -> None:
     counts = {}
     for version in get_args(MetadataVersion):
-        data = samples.as_file(samples.batch("sparse"), form=bs.WireForm(metadata_version=version))
+        data = samples.as_file(samples.batch("sparse"), options=bs.IpcWriteOptions(metadata_version=version))
         counts[version] = bs.open_file(data).batch_message(0)[0].shape.buffer_count
     assert counts["V4"] == counts["V5"] + 1
 
@@ -138,9 +138,9 @@ def test_unions_have_a_validity_buffer_in_version_4_only() -> None:
 def test_a_buffer_that_does_not_shrink_is_written_as_it_is_and_an_empty_one_without_prefix() -> None:
     noise = np.random.default_rng(5).integers(0, 1 << 62, 1000)
     for codec in CODECS:
-        (held,) = body(bs.array(noise), bs.WireForm(compression=codec))
+        (held,) = body(bs.array(noise), bs.IpcWriteOptions(compression=codec))
         assert held == struct.pack("<q", -1) + noise.tobytes()
-        assert body(bs.array([], bs.int64()), bs.WireForm(compression=codec)) == [b""]
+        assert body(bs.array([], bs.int64()), bs.IpcWriteOptions(compression=codec)) == [b""]
 
 
 @pytest.mark.parametrize(("codec", "low", "high"), [("lz4", 0, 9), ("zstd", -5, 15)])
@@ -175,22 +175,22 @@ def test_codecs_and_levels_that_do_not_exist_are_refused(options: dict[str, Any]
 )
 def test_forms_that_do_not_exist_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(errors.UsageError):
-        bs.WireForm(**options)
+        bs.IpcWriteOptions(**options)
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_changing_dictionaries_are_compressed_and_swapped_too(codec: str) -> None:
     type_ = bs.dictionary(bs.int16(), bs.string())
     batches = [bs.record_batch({"d": bs.array([f"{a} {i}" for i in range(500)], type_)}) for a in ("one", "two")]
-    data = samples.as_stream(*batches, compression=codec, form=BIG)
+    data = samples.as_stream(*batches, compression=codec, options=BIG)
     assert [held.to_pydict() for held in bs.open_stream(data)] == [held.to_pydict() for held in batches]
 
 
-@pytest.mark.parametrize("form", [BIG, bs.WireForm(compression="lz4")], ids=name_of)
-def test_a_file_of_any_form_can_be_served(form: bs.WireForm, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", [BIG, bs.IpcWriteOptions(compression="lz4")], ids=name_of)
+def test_a_file_of_any_form_can_be_served(form: bs.IpcWriteOptions, tmp_path: Path) -> None:
     batch = bs.record_batch({"n": list(range(1000)), "t": [str(i % 7) for i in range(1000)]})
     path = tmp_path / "served.arrow"
-    path.write_bytes(samples.as_file(batch, form=form))
+    path.write_bytes(samples.as_file(batch, options=form))
     with bs.serve({"data": path}) as server, bs.connect(server.uri("data")) as reader:
         table = reader.read_all()
     assert table.to_batches()[0].equals(batch)

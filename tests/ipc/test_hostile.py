@@ -89,20 +89,20 @@ def test_deep_nesting_is_a_limit_that_an_option_raises() -> None:
     data = schema_message([nested(80)])
     with pytest.raises(errors.LimitError, match="64"):
         bs.open_stream(data)
-    assert len(bs.open_stream(data, limits=bs.Limits(max_nesting=100)).schema) == 1
+    assert len(bs.open_stream(data, limits=bs.ReadLimits(max_nesting=100)).schema) == 1
 
 
 def test_more_tables_than_the_limit_are_refused() -> None:
     data = schema_message([nested(0) for _ in range(100)])
     assert len(bs.open_stream(data).schema) == 100
     with pytest.raises(errors.LimitError, match="tables"):
-        bs.open_stream(data, limits=bs.Limits(max_tables=50))
+        bs.open_stream(data, limits=bs.ReadLimits(max_tables=50))
 
 
 def test_large_metadata_is_a_limit_that_an_option_raises() -> None:
     data = samples.as_stream(samples.batch())
     with pytest.raises(errors.LimitError, match="limit of 100"):
-        bs.open_stream(data, limits=bs.Limits(max_metadata_bytes=100))
+        bs.open_stream(data, limits=bs.ReadLimits(max_metadata_bytes=100))
 
 
 def test_a_claimed_body_of_a_terabyte_takes_no_memory(tmp_path: Path) -> None:

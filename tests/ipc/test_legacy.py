@@ -13,7 +13,7 @@ import bowstring as bs
 from bowstring import errors
 from tests.ipc import samples
 
-LEGACY = bs.WireForm(metadata_version="V4")
+LEGACY = bs.IpcWriteOptions(metadata_version="V4")
 TYPES = {
     "sparse": bs.sparse_union({"i": bs.int32(), "s": bs.string()}),
     "dense": bs.dense_union({"i": bs.int32(), "s": bs.string()}),
@@ -22,10 +22,10 @@ MODES = pytest.mark.parametrize("mode", TYPES)
 FORMS = pytest.mark.parametrize("form", [LEGACY, replace(LEGACY, byte_order="big")], ids=["little", "big"])
 
 
-def with_own_nulls(union: bs.Array, bits: int, form: bs.WireForm = LEGACY) -> bytes:
+def with_own_nulls(union: bs.Array, bits: int, form: bs.IpcWriteOptions = LEGACY) -> bytes:
     """A file whose column "u" is the union with a validity bitmap; no writer of today makes one."""
     columns = [bs.array([bits] * union.length, bs.uint8()), union]
-    data = bytearray(samples.as_file(bs.RecordBatch.from_arrays(columns, ["bits", "u"]), form=form))
+    data = bytearray(samples.as_file(bs.RecordBatch.from_arrays(columns, ["bits", "u"]), options=form))
     reader = bs.open_file(bytes(data))
     header, _ = reader.batch_message(0)
     at = int(reader.blocks["offset"][0])
@@ -37,7 +37,7 @@ def with_own_nulls(union: bs.Array, bits: int, form: bs.WireForm = LEGACY) -> by
 
 @MODES
 @FORMS
-def test_nulls_of_a_union_move_into_its_children(mode: str, form: bs.WireForm) -> None:
+def test_nulls_of_a_union_move_into_its_children(mode: str, form: bs.IpcWriteOptions) -> None:
     values: list[Any] = [1, "two", 3, "four", None]
     data = with_own_nulls(bs.array(values, TYPES[mode]), 0b11001, form)
     column = bs.open_file(data)[0].column("u")
@@ -47,7 +47,7 @@ def test_nulls_of_a_union_move_into_its_children(mode: str, form: bs.WireForm) -
 
 @MODES
 @FORMS
-def test_nulls_of_a_union_move_into_children_of_any_kind(mode: str, form: bs.WireForm) -> None:
+def test_nulls_of_a_union_move_into_children_of_any_kind(mode: str, form: bs.IpcWriteOptions) -> None:
     kinds = {"v": bs.string_view(), "m": bs.month_day_nano_interval(), "d": bs.dictionary(bs.int16(), bs.string())}
     long = "longer than a view has room for"
     children = [
@@ -69,7 +69,7 @@ def test_nulls_of_a_union_move_into_children_of_any_kind(mode: str, form: bs.Wir
 
 @MODES
 @FORMS
-def test_a_union_that_is_all_null_is_read(mode: str, form: bs.WireForm) -> None:
+def test_a_union_that_is_all_null_is_read(mode: str, form: bs.IpcWriteOptions) -> None:
     column = bs.open_file(with_own_nulls(bs.array([1, "x"], TYPES[mode]), 0, form))[0].column("u")
     column.validate(full=True)
     assert column.to_pylist() == [None, None]

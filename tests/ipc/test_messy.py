@@ -55,9 +55,9 @@ def batches(random: Random) -> tuple[bs.Schema, list[bs.RecordBatch]]:
     return schema, made
 
 
-def any_form(random: Random) -> bs.WireForm:
+def any_form(random: Random) -> bs.IpcWriteOptions:
     compression = random.choice([None, None, "lz4", "zstd"])
-    return bs.WireForm(
+    return bs.IpcWriteOptions(
         byte_order=random.choice(["little", "big"]),
         metadata_version="V5" if compression else random.choice(["V4", "V5"]),
         is_legacy_framing=random.random() < 0.3,
@@ -79,7 +79,7 @@ class Written:
         self.open: Any = bs.open_file if self.is_file else bs.open_stream
         sink = io.BytesIO()
         writer: Any
-        with self.new(sink, self.schema, alignment=random.choice([8, 64]), form=self.form) as writer:
+        with self.new(sink, self.schema, alignment=random.choice([8, 64]), options=self.form) as writer:
             if self.is_file:
                 writer.collect_statistics(distinct=True)
             self.kept = self.written_by(writer)
@@ -160,7 +160,7 @@ def test_whole_files_are_recovered_joined_and_appended_to(block: int, tmp_path: 
 def test_coalesced_batches_and_documents_hold_the_same_rows(block: int) -> None:
     for one in every(block):
         sink = io.BytesIO()
-        with bs.CoalescingWriter(bs.new_stream(sink, one.schema, form=one.form), min_rows=8) as writer:
+        with bs.CoalescingWriter(bs.new_stream(sink, one.schema, options=one.form), min_rows=8) as writer:
             for batch in one.batches:
                 writer.write(batch.with_metadata(None))
         whole = bs.Table.from_batches([b.with_metadata(None) for b in one.batches], one.schema)

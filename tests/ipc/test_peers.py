@@ -60,7 +60,9 @@ def write_all(folder: Path) -> None:
             files: list[tuple[str, Any]] = [("arrow", bs.new_file)] if name in ("plain", "zstd") else []
             files += [("arrows", bs.new_stream)] if name != "zstd" else []
             for suffix, opened in files:
-                with opened(folder / f"{group}-{name}.{suffix}", batch.schema, form=bs.WireForm(**form)) as writer:
+                with opened(
+                    folder / f"{group}-{name}.{suffix}", batch.schema, options=bs.IpcWriteOptions(**form)
+                ) as writer:
                     writer.write(batch)
                     writer.write(batch.slice(1))
 

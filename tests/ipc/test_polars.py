@@ -15,10 +15,12 @@ NAMES = ["int", "bool", "text", "view", "list", "struct", "dictionary", "null"]
 
 
 @pytest.mark.parametrize(("write", "read"), [(as_file, pl.read_ipc), (as_stream, pl.read_ipc_stream)])
-@pytest.mark.parametrize("form", [bs.WireForm(), bs.WireForm(compression="lz4"), bs.WireForm(is_legacy_framing=True)])
-def test_polars_reads_columns_of_many_types(write: Any, read: Any, form: bs.WireForm) -> None:
+@pytest.mark.parametrize(
+    "form", [bs.IpcWriteOptions(), bs.IpcWriteOptions(compression="lz4"), bs.IpcWriteOptions(is_legacy_framing=True)]
+)
+def test_polars_reads_columns_of_many_types(write: Any, read: Any, form: bs.IpcWriteOptions) -> None:
     held = batch(*NAMES)
-    frame = read(io.BytesIO(write(held, held, form=form)))
+    frame = read(io.BytesIO(write(held, held, options=form)))
     assert frame.to_dict(as_series=False) == {name: 2 * held[name].to_pylist() for name in NAMES}
 
 
@@ -27,7 +29,7 @@ def test_polars_reads_dictionaries_that_were_united(new: Any, read: Any) -> None
     type_, sink = bs.dictionary(bs.int8(), bs.string()), io.BytesIO()
     parts: list[list[Any]] = [["a", "b"], ["a", "b", "c"], ["z", None]]
     table = bs.Table.from_batches([bs.RecordBatch.from_arrays([bs.array(part, type_)], ["w"]) for part in parts])
-    with new(sink, table.schema, form=bs.WireForm(unify_dictionaries=True)) as writer:
+    with new(sink, table.schema, options=bs.IpcWriteOptions(unify_dictionaries=True)) as writer:
         writer.write(table)
     assert read(io.BytesIO(sink.getvalue())).to_dict(as_series=False) == {
         "w": [word for part in parts for word in part]

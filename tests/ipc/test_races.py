@@ -14,7 +14,7 @@ import bowstring as bs
 from bowstring.io.byte_ranges import Span
 from bowstring.io.range_source import RangeSource
 from bowstring.ipc.limits import DEFAULT_LIMITS
-from bowstring.ipc.schema_cache import known_schema
+from bowstring.ipc.schema_cache import load_schema
 from tests.ipc.samples import as_file
 from tests.ipc.test_shared_between_threads import in_threads
 
@@ -50,7 +50,7 @@ def _empty_file(name: str) -> bytes:
 def test_threads_read_schemas_that_the_cache_does_not_hold_all() -> None:
     readers = [bs.open_file(_empty_file(f"column {number}")) for number in range(200)]
     tables = [reader.footer["schema"] for reader in readers]
-    _repeatedly(lambda: [known_schema(table, DEFAULT_LIMITS) for table in tables])
+    _repeatedly(lambda: [load_schema(table, DEFAULT_LIMITS) for table in tables])
 
 
 def test_threads_ask_a_new_reader_for_its_schema_at_once() -> None:
@@ -94,5 +94,5 @@ def test_a_column_that_several_threads_decompress_counts_once_against_the_limit(
     batch = bs.record_batch({name: np.zeros(100_000, np.int64) for name in ("a", "b")})
     data = as_file(batch, compression="lz4")
     for _ in range(50):
-        held = bs.open_file(data, limits=bs.Limits(max_decompressed_bytes=1_650_000)).get_batch(0)
+        held = bs.open_file(data, limits=bs.ReadLimits(max_decompressed_bytes=1_650_000)).get_batch(0)
         in_threads(lambda _: [held.column(name).length for name in ("a", "b")])  # noqa: B023 -- the threads end here

@@ -11,7 +11,7 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
-from bowstring.ipc.encoded_schema import written_schema
+from bowstring.ipc.encoded_schema import encode_schema
 from bowstring.ipc.metadata.header import DictionaryMark
 from bowstring.ipc.stream import EncodedMessage, Encoder
 from tests.ipc.samples import Unkept, as_file, as_stream
@@ -22,7 +22,7 @@ MAKE = pytest.mark.parametrize(("kind", "open_"), [(bs.FileWriter, bs.open_file)
 
 def encoded(*batches: bs.RecordBatch, **options: Any) -> list[EncodedMessage]:
     """The messages of batches, without the schema."""
-    encoder = Encoder(batches[0].schema, form=bs.WireForm(**options))
+    encoder = Encoder(batches[0].schema, options=bs.IpcWriteOptions(**options))
     return [message for one in batches for message in encoder.encode_batch(one)]
 
 
@@ -34,7 +34,7 @@ def dictionary(schema: bs.Schema, id_: int, values: bs.Array, is_delta: bool = F
 def assembled(kind: Any, schema: bs.Schema, messages: list[EncodedMessage], **options: Any) -> bytes:
     """A file or stream of the messages in this order, on which readers may disagree."""
     sink = Unkept()
-    writer = kind(sink, Encoder(schema, form=bs.WireForm(**options)))
+    writer = kind(sink, Encoder(schema, options=bs.IpcWriteOptions(**options)))
     writer._begin()
     for message in messages:
         writer._put(message)
@@ -172,7 +172,7 @@ def test_an_index_beyond_the_dictionary_that_replaced_another_is_an_error() -> N
 def test_fields_that_name_one_id_for_different_values_are_an_error() -> None:
     schema = bs.schema([("a", bs.dictionary(bs.int8(), bs.string())), ("b", bs.dictionary(bs.int8(), bs.int32()))])
     with pytest.raises(errors.InvalidDataError, match="dictionary 0 is of type"):
-        written_schema(schema, bs.WireForm(), (0, 0))
+        encode_schema(schema, bs.IpcWriteOptions(), (0, 0))
 
 
 # A thousand deltas
@@ -219,7 +219,7 @@ def test_many_dictionaries_are_defined_in_proportion() -> None:
 
 
 def test_batches_stay_valid_when_later_ones_have_been_read() -> None:
-    read = list(bs.open_stream(as_stream(*GROWN, form=bs.WireForm(dictionary_deltas="always"))))
+    read = list(bs.open_stream(as_stream(*GROWN, options=bs.IpcWriteOptions(dictionary_deltas="always"))))
     for one, made in zip(reversed(read), reversed(GROWN), strict=True):
         one.validate(full=True)
         assert one.equals(made)

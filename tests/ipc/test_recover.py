@@ -270,7 +270,7 @@ def test_a_stream_within_a_column_is_not_taken_for_the_batches_around_it() -> No
 
 def test_the_legacy_framing_is_recovered_up_to_the_damage_and_beyond_by_the_footer() -> None:
     held = batch("int", "text")
-    raw = bytearray(as_file(held, held, held, form=bs.WireForm(is_legacy_framing=True)))
+    raw = bytearray(as_file(held, held, held, options=bs.IpcWriteOptions(is_legacy_framing=True)))
     at = int(bs.open_file(bytes(raw)).blocks[1]["offset"])
     raw[at : at + 12] = bytes(range(12))
     assert len(recovered(bytes(raw))[1]) == 2

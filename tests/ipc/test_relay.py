@@ -13,7 +13,7 @@ import pytest
 
 import bowstring
 from bowstring.errors import InvalidDataError
-from bowstring.ipc.options import WireForm
+from bowstring.ipc.options import IpcWriteOptions
 from bowstring.ipc.record_batch.passthrough import RelayPlan
 from bowstring.ipc.record_batch.reader import BatchColumns
 from bowstring.ipc.stream import Encoder
@@ -163,7 +163,7 @@ def test_compressed_batches_are_not_passed_on_as_they_are(codec: Any) -> None:
 def test_big_endian_batches_are_not_passed_on_as_they_are() -> None:
     native = bowstring.open_stream(as_stream(wide())).read_next_batch()
     sink = io.BytesIO()
-    with bowstring.new_stream(sink, native.schema, form=WireForm(byte_order="big")) as writer:
+    with bowstring.new_stream(sink, native.schema, options=IpcWriteOptions(byte_order="big")) as writer:
         writer.write(native)
     batch = bowstring.open_stream(sink.getvalue()).read_next_batch()
     assert not passes(batch)

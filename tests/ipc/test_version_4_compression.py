@@ -16,7 +16,7 @@ from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS
 from bowstring.flatbuf.writer import Built, build
 from bowstring.ipc import message as framing
 from bowstring.ipc.codecs import compressor
-from bowstring.ipc.encoded_schema import written_schema
+from bowstring.ipc.encoded_schema import encode_schema
 from bowstring.ipc.metadata.header import CODECS, V4_COMPRESSION_KEY, schema_message
 from bowstring.ipc.metadata.schema import V4, V5
 from bowstring.ipc.record_batch.writer import flatten
@@ -31,7 +31,7 @@ def stream(codec: str, field: str | None, told: bytes | None, version: int = V4)
     """A stream of `BATCH`, compressed; `field` is the codec in the header's own field, `told` the one in the message's
     custom metadata.
     """
-    form = bs.WireForm(metadata_version="V4" if version == V4 else "V5")
+    form = bs.IpcWriteOptions(metadata_version="V4" if version == V4 else "V5")
     body = flatten(BATCH.num_rows, BATCH.columns, 64, form, compressor(codec))
     record = {
         "length": BATCH.num_rows,
@@ -47,7 +47,7 @@ def stream(codec: str, field: str | None, told: bytes | None, version: int = V4)
         "bodyLength": body.size_bytes,
         "custom_metadata": [{"key": key, "value": value} for key, value in pairs],
     }
-    out = framing.framed(schema_message(written_schema(BATCH.schema, form).table, version), 0)
+    out = framing.framed(schema_message(encode_schema(BATCH.schema, form).table, version), 0)
     out += framing.framed(build(SPECS, "Message", message), len(out), 64)
     return out + b"".join(bytes(memoryview(part)) for part in body.parts) + framing.END_OF_STREAM
 
@@ -82,7 +82,7 @@ def test_what_arrow_0_17_compressed_is_read_as_pyarrow_reads_it(codec: str, name
 def test_the_codec_is_no_custom_metadata_of_the_batch(codec: str, name: bytes) -> None:
     held = read(stream(codec, None, name))
     assert held.custom_metadata == {b"mine": b"too"}
-    again = read(as_stream(held, form=bs.WireForm(metadata_version="V4")))
+    again = read(as_stream(held, options=bs.IpcWriteOptions(metadata_version="V4")))
     assert again.equals(BATCH)
     assert again.custom_metadata == held.custom_metadata
 
@@ -90,13 +90,13 @@ def test_the_codec_is_no_custom_metadata_of_the_batch(codec: str, name: bytes) -
 def test_pyarrow_refuses_any_other_metadata_of_a_batch_in_version_4() -> None:
     noted = BATCH.with_metadata(((b"mine", b"too"),))
     with pytest.raises(pa.ArrowInvalid, match="Only LZ4_FRAME and ZSTD compression allowed"):
-        pa.ipc.open_stream(as_stream(noted, form=bs.WireForm(metadata_version="V4"))).read_all()
+        pa.ipc.open_stream(as_stream(noted, options=bs.IpcWriteOptions(metadata_version="V4"))).read_all()
 
 
 def test_a_user_s_metadata_of_that_name_does_not_make_a_body_unreadable() -> None:
     held = BATCH.with_metadata(((V4_COMPRESSION_KEY, b"ZSTD"),))
     sink = io.BytesIO()
-    with bs.new_stream(sink, held.schema, form=bs.WireForm(metadata_version="V4")) as writer:
+    with bs.new_stream(sink, held.schema, options=bs.IpcWriteOptions(metadata_version="V4")) as writer:
         writer.write(held)
     assert read(sink.getvalue()).equals(BATCH)
     assert pa.ipc.open_stream(sink.getvalue()).read_all().equals(pa.table(BATCH))

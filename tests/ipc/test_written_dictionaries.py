@@ -132,13 +132,13 @@ def test_a_file_refuses_another_dictionary_writes_nothing_of_the_batch_and_goes_
 
 
 def test_without_deltas_a_stream_replaces_and_a_file_refuses() -> None:
-    form = bs.WireForm(dictionary_deltas="never")
+    form = bs.IpcWriteOptions(dictionary_deltas="never")
     held = [words("a"), words("a", "b")]
-    data = as_stream(*held, form=form)
+    data = as_stream(*held, options=form)
     assert messages(data) == [(2, 0)]
     check(data, *held)
     with pytest.raises(errors.UsageError, match=r"column 'a': its dictionary grows.*dictionary_deltas"):
-        as_file(*held, form=form)
+        as_file(*held, options=form)
 
 
 @FORMATS
@@ -215,7 +215,7 @@ def test_outer_dictionaries_are_replaced_in_a_stream_as_pyarrow_knows_no_deltas_
 
 
 def test_outer_dictionaries_grow_by_deltas_in_a_stream_where_that_is_asked_for() -> None:
-    data = as_stream(*GROWN, form=bs.WireForm(dictionary_deltas="always"))
+    data = as_stream(*GROWN, options=bs.IpcWriteOptions(dictionary_deltas="always"))
     assert messages(data) == [(4, 3), (3, 2)]
     check(data, *GROWN, peer_reads=False)
     with pytest.raises(pa.ArrowNotImplementedError, match="nested dictionary"):
@@ -224,7 +224,7 @@ def test_outer_dictionaries_grow_by_deltas_in_a_stream_where_that_is_asked_for()
 
 def test_an_outer_dictionary_is_written_again_where_an_inner_one_is_replaced() -> None:
     held = [lists(["a", "b"], [0, 1]), lists(["b", "a"], [1, 0], [0])]
-    data = as_stream(*held, form=bs.WireForm(dictionary_deltas="always"))
+    data = as_stream(*held, options=bs.IpcWriteOptions(dictionary_deltas="always"))
     assert messages(data) == [(2, 0), (2, 0)], "the outer one has grown, but its old indices mean something else now"
     check(data, *held)
 
@@ -267,7 +267,7 @@ def test_dictionaries_with_others_inside_grow_in_every_layout(name: str, write: 
     type_ = bs.dictionary(bs.int16(), value_type)
     counts = range(1, len(values) + 1)
     held = [batch(coded([count - 1, 0], values[:count], type_)) for count in counts]
-    data = write(*held, form=bs.WireForm(dictionary_deltas=deltas))
+    data = write(*held, options=bs.IpcWriteOptions(dictionary_deltas=deltas))
     first, *_ = messages(data)
     assert first == (len(values), 0 if deltas == "auto" and write is as_stream else len(values) - 1)
     read = list(open_(data))
@@ -399,7 +399,7 @@ def test_a_joined_dictionary_that_outgrows_the_indices_is_refused_with_both_name
     for write in (as_file, as_stream):
         with pytest.raises(errors.UsageError, match=r"columns 'a' and 'b':.*share_dictionaries=False"):
             write(first, second)
-    data = as_stream(first, second, form=bs.WireForm(share_dictionaries=False))
+    data = as_stream(first, second, options=bs.IpcWriteOptions(share_dictionaries=False))
     assert ids(data) == [0, 1]
     check(data, first, second)
 
@@ -435,19 +435,19 @@ def test_fields_inside_others_share_and_differ_as_well(write: Any) -> None:
 
 def test_the_schema_waits_for_the_first_batch_only_where_fields_may_share() -> None:
     for columns, form, waits in (
-        ([WORDS, WORDS], bs.WireForm(), True),
-        ([WORDS, WORDS], bs.WireForm(share_dictionaries=False), False),
-        ([WORDS, bs.dictionary(bs.int8(), bs.binary())], bs.WireForm(), False),
-        ([bs.string(), bs.string()], bs.WireForm(), False),
+        ([WORDS, WORDS], bs.IpcWriteOptions(), True),
+        ([WORDS, WORDS], bs.IpcWriteOptions(share_dictionaries=False), False),
+        ([WORDS, bs.dictionary(bs.int8(), bs.binary())], bs.IpcWriteOptions(), False),
+        ([bs.string(), bs.string()], bs.IpcWriteOptions(), False),
     ):
         schema = bs.schema(list(zip("ab", columns, strict=False)))
         sink = io.BytesIO()
-        with bs.new_stream(sink, schema, form=form) as writer:
+        with bs.new_stream(sink, schema, options=form) as writer:
             written = writer._sink.position
         assert (written == 0) == waits
         assert bs.open_stream(sink.getvalue()).read_all().num_rows == 0
         sink = io.BytesIO()
-        bs.new_file(sink, schema, form=form).close()
+        bs.new_file(sink, schema, options=form).close()
         assert bs.open_file(sink.getvalue()).schema == schema
 
 
@@ -478,7 +478,7 @@ def test_an_encoder_that_gave_its_schema_away_first_keeps_ids_apart() -> None:
 
 def united(new: Any, *data: Any, **options: Any) -> bytes:
     sink = io.BytesIO()
-    with new(sink, data[0].schema, form=bs.WireForm(unify_dictionaries=True, **options)) as writer:
+    with new(sink, data[0].schema, options=bs.IpcWriteOptions(unify_dictionaries=True, **options)) as writer:
         for one in data:
             writer.write(one)
     return sink.getvalue()
@@ -509,7 +509,7 @@ def test_dictionaries_inside_dictionaries_are_united_too(new: Any) -> None:
 def test_what_is_known_already_is_taken_batch_by_batch_and_new_values_are_refused(new: Any) -> None:
     sink = io.BytesIO()
     held = [words("a", "b", "c"), words("c", "a"), words("b", None)]
-    with new(sink, held[0].schema, form=bs.WireForm(unify_dictionaries=True)) as writer:
+    with new(sink, held[0].schema, options=bs.IpcWriteOptions(unify_dictionaries=True)) as writer:
         writer.write(held[0])
         writer.write(held[1])
         with pytest.raises(errors.UsageError, match=r"column 'a': 1 values are not in the dictionary.*write_table"):
@@ -544,13 +544,15 @@ FIRST, SECOND = uuid.UUID(int=1), uuid.UUID(int=2)
 
 
 @FORMATS
-@pytest.mark.parametrize("form", [bs.WireForm(), bs.WireForm(byte_order="big"), bs.WireForm(compression="lz4")])
-def test_dictionaries_of_extension_values_come_back_and_grow(write: Any, form: bs.WireForm) -> None:
+@pytest.mark.parametrize(
+    "form", [bs.IpcWriteOptions(), bs.IpcWriteOptions(byte_order="big"), bs.IpcWriteOptions(compression="lz4")]
+)
+def test_dictionaries_of_extension_values_come_back_and_grow(write: Any, form: bs.IpcWriteOptions) -> None:
     held = [
         batch(coded([0, None], [FIRST], UUIDS), bs.array([[FIRST], []], bs.list_(UUIDS))),
         batch(coded([1, 0], [FIRST, SECOND], UUIDS), bs.array([[FIRST], [SECOND]], bs.list_(UUIDS))),
     ]
-    data = write(*held, form=form)
+    data = write(*held, options=form)
     read = list(open_(data))
     assert read[0].schema.equals(held[0].schema, check_metadata=True)
     for one, made in zip(read, held, strict=True):

@@ -40,7 +40,7 @@ from bowstring.io.fsspec_store import is_url
 from bowstring.ipc.api import new_file, new_stream
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.format_detection import open_any
-from bowstring.ipc.options import DictionaryDeltas, WireForm
+from bowstring.ipc.options import DictionaryDeltas, IpcWriteOptions
 from bowstring.ipc.statistics import with_statistics
 from bowstring.ipc.stream import StreamReader
 from bowstring.layouts.array import Array
@@ -228,7 +228,7 @@ def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> 
         raise click.UsageError(f"unknown format of {target!r}: give --to {'|'.join(TARGETS)}")
     source_kind = options["source_kind"] or _source_kind(source)
     options = _checked(ctx, options, source_kind, target_kind)
-    form = _form(target_kind, options)
+    write_options = _write_options(target_kind, options)
     totals = _Totals()
     with (
         telling(source),
@@ -239,7 +239,7 @@ def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> 
         prepared = _prepared(read, target_kind, options)
         prepared = replace(prepared, batches=totals.count(prepared.batches))
         if target_kind in _ARROW:
-            _write_arrow(out, target_kind, prepared, form, int(options["alignment"]))
+            _write_arrow(out, target_kind, prepared, write_options, int(options["alignment"]))
         else:
             _write_other(out, target, target_kind, prepared, options)
     if target != "-":
@@ -307,12 +307,12 @@ def _with_delimiter(options: Mapping[str, Any], path: str) -> dict[str, Any]:
     return {**options, "delimiter": options["delimiter"] or ("\t" if _suffix(path) == ".tsv" else ",")}
 
 
-def _form(kind: str, options: dict[str, Any]) -> WireForm:
+def _write_options(kind: str, options: dict[str, Any]) -> IpcWriteOptions:
     """How Arrow data is to be written. Raises `click.UsageError` for what can't be written so."""
     if kind not in _ARROW:
-        return WireForm()
+        return IpcWriteOptions()
     try:
-        return WireForm(
+        return IpcWriteOptions(
             options["byte_order"],
             options["metadata_version"],
             options["legacy_framing"],
@@ -426,11 +426,11 @@ def _recut(schema: Schema, batches: Iterable[RecordBatch], rows: int) -> Iterato
 # Writing
 
 
-def _write_arrow(out: Any, kind: str, prepared: _Input, form: WireForm, alignment: int) -> None:
+def _write_arrow(out: Any, kind: str, prepared: _Input, options: IpcWriteOptions, alignment: int) -> None:
     with (
-        new_file(out, prepared.schema, prepared.footer, alignment, form=form)
+        new_file(out, prepared.schema, prepared.footer, alignment, options=options)
         if kind == "file"
-        else new_stream(out, prepared.schema, alignment, form=form)
+        else new_stream(out, prepared.schema, alignment, options=options)
     ) as writer:
         for batch in prepared.batches:
             writer.write_batch(batch)

@@ -28,7 +28,7 @@ from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.io.stream_source import PulledSource
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, near_or_far, recognised
-from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.schema import V4, V5, DictionaryId, WireSchema, read_fields
 from bowstring.ipc.tools.scan import FileScan, Outside, Scan, StreamScan
 
@@ -36,7 +36,7 @@ _ENDIANNESS: tuple[Literal["little", "big"], ...] = ("little", "big")
 _FEATURES = ("UNUSED", "DICTIONARY_REPLACEMENT", "COMPRESSED_BODY")
 
 
-def inspect(source: Any, limits: Limits = DEFAULT_LIMITS, max_piped_bytes: int = MAX_PIPED_BYTES) -> Inspection:
+def inspect(source: Any, limits: ReadLimits = DEFAULT_LIMITS, max_piped_bytes: int = MAX_PIPED_BYTES) -> Inspection:
     """Tell what there is to know of an Arrow file or stream without reading its data
     («Serialization and Interprocess Communication (IPC)»); the two are told apart by their first bytes.
 
@@ -57,7 +57,9 @@ def inspect(source: Any, limits: Limits = DEFAULT_LIMITS, max_piped_bytes: int =
         opened.close()
 
 
-def _scan(source: MemorySource | PulledSource | RangeSource, limits: Limits, max_piped_bytes: int) -> tuple[Scan, str]:
+def _scan(
+    source: MemorySource | PulledSource | RangeSource, limits: ReadLimits, max_piped_bytes: int
+) -> tuple[Scan, str]:
     is_file, ready = recognised(source, max_piped_bytes)
     if is_file:
         assert isinstance(ready, MemorySource | RangeSource)
@@ -65,7 +67,7 @@ def _scan(source: MemorySource | PulledSource | RangeSource, limits: Limits, max
     return StreamScan(ready, limits), source.name
 
 
-def inspected(scan: Scan, name: str, limits: Limits, counted: Tally | None = None) -> Inspection:
+def inspected(scan: Scan, name: str, limits: ReadLimits, counted: Tally | None = None) -> Inspection:
     """What a scan says of the source `name`; raises `InvalidDataError` where a header contradicts itself.
 
     With `counted` its batches have been added up already.

@@ -12,7 +12,7 @@ from bowstring.flatbuf.tables import VERSIONS
 from bowstring.ipc.dictionaries import reader as reading
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, file_reader, near_or_far, recognised
-from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.schema import V4, V5, DictionaryId
 from bowstring.ipc.statistics import FileStatistics, check_batch
 from bowstring.ipc.stream import StreamReader
@@ -103,7 +103,7 @@ class Validator:
         self,
         source: Any,
         full: bool = True,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: ReadLimits = DEFAULT_LIMITS,
         max_piped_bytes: int = MAX_PIPED_BYTES,
         advance: Callable[[int, int | None], None] | None = None,
     ) -> None:

@@ -7,12 +7,12 @@ import stat
 from contextlib import suppress
 
 from bowstring.errors import MissingFileError
-from bowstring.io.os_errors import fault
+from bowstring.io.os_errors import translate_io_error
 
 _NAME_CHARACTERS = 50  # with what is put around them they fit the 255 bytes of a name, whatever letters they are
 
 
-class NewFile:
+class AtomicFile:
     """A file that is written before it has its name, by its `descriptor`.
 
     Where the file system can do that (O_TMPFILE), it has no name at all until then: the kernel takes it away with the
@@ -37,7 +37,7 @@ class NewFile:
             name = os.fspath(path)
             if isinstance(error, FileNotFoundError) and not name.startswith("unix:") and not os.path.isdir(folder):
                 raise MissingFileError(f"{name}: there is no folder {folder}", error, name) from None
-            raise fault(error, name, "created", name) from None
+            raise translate_io_error(error, name, "created", name) from None
         if mode is not None:
             with suppress(OSError):  # on a file system that can't, the mask has made it stricter at the most
                 os.fchmod(self.descriptor, mode)

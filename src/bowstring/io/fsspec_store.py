@@ -10,7 +10,7 @@ from typing import Any
 
 from bowstring.errors import IsDirectoryError, MissingExtraError, ResourceError, TruncatedError, UsageError
 from bowstring.io.byte_ranges import Span
-from bowstring.io.os_errors import fault, missing
+from bowstring.io.os_errors import missing, translate_io_error
 from bowstring.io.range_source import edge_spans
 
 EXTRA = "fsspec"
@@ -43,7 +43,7 @@ def located(url: str) -> tuple[Any, str]:
     except ValueError as error:
         raise UsageError(f"{url}: {error}") from None
     except Exception as error:
-        raise fault(error, url, "opened", url) from error
+        raise translate_io_error(error, url, "opened", url) from error
     return files, path
 
 
@@ -87,7 +87,7 @@ def opened(files: Any, path: str, mode: str = "rb", **options: Any) -> Any:
     except NotImplementedError:
         raise UsageError(f"{path}: {type(files).__name__} is not for writing") from None
     except Exception as error:
-        raise fault(error, path, "opened", path) from error
+        raise translate_io_error(error, path, "opened", path) from error
 
 
 def unpacked(source: Any) -> tuple[Any, Any]:
@@ -99,7 +99,7 @@ def unpacked(source: Any) -> tuple[Any, Any]:
         return compr[source.compression](packed, mode="r"), packed
     except Exception as error:
         packed.close()
-        raise fault(error, source.path, "opened", source.path) from error
+        raise translate_io_error(error, source.path, "opened", source.path) from error
 
 
 def _http_stream_options() -> dict[str, Any]:
@@ -141,7 +141,7 @@ class Upload:
                 self._file.close()
                 self._file.commit()
         except Exception as error:
-            raise fault(error, self.path, "written", self.path) from error
+            raise translate_io_error(error, self.path, "written", self.path) from error
 
     def discard(self) -> None:
         """Drop it, where that can be done."""
@@ -254,7 +254,7 @@ class FsspecStore:
         if status == 416:
             return TruncatedError(f"{self.name}: the file is shorter than it was when it was opened")
         return (
-            fault(error, self.name, path=self.name)
+            translate_io_error(error, self.name, path=self.name)
             if isinstance(error, Exception)
             else ResourceError(f"{self.name}: {error!r}")
         )

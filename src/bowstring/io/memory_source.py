@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from bowstring.errors import TruncatedError
 from bowstring.io.byte_ranges import Pieces, Span, merged
-from bowstring.io.os_errors import fault
+from bowstring.io.os_errors import translate_io_error
 from bowstring.memory.buffer import Buffer, Memory
 
 _COPY_UP_TO = 1 << 13
@@ -59,7 +59,7 @@ class MemorySource:
         except OSError as error:
             if self._descriptor < 0:
                 return None
-            raise fault(error, self.name) from None
+            raise translate_io_error(error, self.name) from None
         if self._descriptor < 0:
             return None
         if len(held) == size_bytes:

@@ -40,7 +40,7 @@ def name_of(place: Any) -> str:
     return name if isinstance(name, str) and name else type(place).__name__
 
 
-def fault(error: Exception, name: str, doing: str = "read", path: object = None) -> BowstringError:
+def translate_io_error(error: Exception, name: str, doing: str = "read", path: object = None) -> BowstringError:
     """The error of ours for one that was raised while `name` was read, or "written", "opened" and so on.
 
     An error of the operating system keeps its built-in class, `errno` and `strerror` (`translate_os_error`); `path` is

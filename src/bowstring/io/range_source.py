@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from bowstring.errors import ClosedError, InvalidDataError, ResourceError, TruncatedError, UsageError
 from bowstring.io.byte_ranges import GAP_BYTES, Pieces, Span, joined, memory_for, merged
-from bowstring.io.os_errors import fault
+from bowstring.io.os_errors import translate_io_error
 from bowstring.io.readahead import MOST_BYTES, Windows
 from bowstring.memory.buffer import ALIGNMENT_BYTES, EMPTY, Buffer
 
@@ -283,7 +283,7 @@ class FileObject:
             at = self._file.seek(0, 2)
             size = int(self._file.tell() if at is None else at)
         except Exception as error:
-            raise fault(error, self.name) from error
+            raise translate_io_error(error, self.name) from error
         edges = edge_spans(size)
         return size, [(start, bytes(held)) for (start, _), held in zip(edges, self.get(edges), strict=True)]
 
@@ -295,7 +295,7 @@ class FileObject:
                     self._file.seek(start)
                     held = self._read(size_bytes)
                 except Exception as error:
-                    raise fault(error, self.name) from error
+                    raise translate_io_error(error, self.name) from error
             yield held
 
     def _read(self, size_bytes: int) -> bytes:

@@ -13,8 +13,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from bowstring.errors import ClosedError, IsDirectoryError, UsageError
 from bowstring.io import fsspec_store
-from bowstring.io.atomic_file import NewFile
-from bowstring.io.os_errors import fault, name_of
+from bowstring.io.atomic_file import AtomicFile
+from bowstring.io.os_errors import name_of, translate_io_error
 from bowstring.memory.descriptors import IOV_MAX, reserve
 from bowstring.memory.iovec import Parts, after, write_vectors
 
@@ -115,7 +115,7 @@ class VectorSink:
         try:
             return send(parts)
         except OSError as error:
-            raise fault(error, self.name, "written") from None
+            raise translate_io_error(error, self.name, "written") from None
 
     def finish(self) -> None:
         """Write what was gathered."""
@@ -141,7 +141,7 @@ class PathSink(VectorSink):
     __slots__ = ("_new", "_path", "_room")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._new = new = NewFile(path)
+        self._new = new = AtomicFile(path)
         self._path = new.path
         self._room = 0
         super().__init__(lambda parts: os.writev(new.descriptor, parts), os.fspath(path), new.descriptor)
@@ -189,7 +189,7 @@ class PathSink(VectorSink):
         try:
             self._new.put_in_place(self.position if self._room > self.position else None)
         except OSError as error:
-            raise fault(error, self.name, "put in its place", self.name) from None
+            raise translate_io_error(error, self.name, "put in its place", self.name) from None
 
     def abandon(self) -> None:
         """Remove the unfinished file."""
@@ -237,7 +237,7 @@ class ObjectSink:
             except TypeError as error:
                 raise UsageError(f"expected a binary file object to write to: {error}") from None
             except Exception as error:
-                raise fault(error, self.name, "written") from error
+                raise translate_io_error(error, self.name, "written") from error
             if written is None or not isinstance(written, int) or written >= len(view):
                 return
             view = view[written:]
@@ -249,7 +249,7 @@ class ObjectSink:
             try:
                 self._file.flush()
             except Exception as error:
-                raise fault(error, self.name, "written") from error
+                raise translate_io_error(error, self.name, "written") from error
 
     def abandon(self) -> None:
         """Forget what was gathered; what is written stays."""
@@ -315,7 +315,7 @@ def sink_for(sink: Any) -> Sink:
         try:
             return _DescriptorSink(os.open(path, os.O_WRONLY | os.O_CLOEXEC), path)
         except OSError as error:
-            raise fault(error, path, "opened") from None
+            raise translate_io_error(error, path, "opened") from None
     if isinstance(sink, int) and not isinstance(sink, bool):
         return VectorSink(_writer(sink), name_of(sink), sink if _is_file(sink) else None)
     if isinstance(sink, socket.socket):
@@ -386,7 +386,7 @@ def _is_file(descriptor: int) -> bool:
     try:
         return stat.S_ISREG(os.fstat(descriptor).st_mode)
     except OSError as error:
-        raise fault(error, name_of(descriptor), "written") from None
+        raise translate_io_error(error, name_of(descriptor), "written") from None
 
 
 def _writer(descriptor: int) -> Callable[[Sequence[Any]], int]:

@@ -18,7 +18,7 @@ from bowstring.errors import (
 )
 from bowstring.io import fsspec_store
 from bowstring.io.memory_source import MemorySource
-from bowstring.io.os_errors import fault, name_of
+from bowstring.io.os_errors import name_of, translate_io_error
 from bowstring.io.range_source import FileObject, RangeSource
 from bowstring.io.stream_source import PulledSource
 from bowstring.memory.buffer import Buffer, Memory
@@ -48,7 +48,7 @@ def random_access(source: Any) -> MemorySource | PulledSource:
     try:
         own = os.dup(descriptor) if descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode) else None
     except OSError as error:
-        raise fault(error, name_of(source)) from None
+        raise translate_io_error(error, name_of(source)) from None
     if own is not None:
         return mapped_descriptor(own, name_of(source))
     if callable(getattr(source, "seekable", None)) and source.seekable():
@@ -95,7 +95,7 @@ def _seeks_cheaply(source: Any) -> bool:
     try:
         return bool(source.seekable())
     except Exception as error:
-        raise fault(error, name_of(source)) from error
+        raise translate_io_error(error, name_of(source)) from error
 
 
 def in_order(source: Any) -> MemorySource | PulledSource:
@@ -141,7 +141,7 @@ def mapped_descriptor(descriptor: int, name: str) -> MemorySource:
         return MemorySource(Memory(owner), name, descriptor)
     except OSError as error:
         os.close(descriptor)
-        raise fault(error, name, "mapped") from None
+        raise translate_io_error(error, name, "mapped") from None
     except BaseException:
         os.close(descriptor)
         raise
@@ -154,7 +154,7 @@ def _mapped_path(path: str | os.PathLike[str]) -> MemorySource | PulledSource:
     except ValueError as error:
         raise UsageError(f"{name!r} is no path: {error}") from None
     except OSError as error:
-        raise fault(error, name, "opened") from None
+        raise translate_io_error(error, name, "opened") from None
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
         return mapped_descriptor(descriptor, name)
@@ -237,6 +237,6 @@ def _guarded(pull: Callable[[memoryview], int], name: str, path: str | None = No
         try:
             return pull(view)
         except Exception as error:  # whatever a file object of the caller's raises, a decompressor's own errors too
-            raise fault(error, name, path=path) from error
+            raise translate_io_error(error, name, path=path) from error
 
     return guarded

@@ -13,8 +13,8 @@ from bowstring.io.sources import by_ranges, in_order
 from bowstring.io.stream_source import PulledSource
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, file_reader, whole_file
-from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
-from bowstring.ipc.options import CURRENT, WireForm
+from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
+from bowstring.ipc.options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.ipc.writers import FileWriter, StreamWriter
 
@@ -22,7 +22,7 @@ from bowstring.ipc.writers import FileWriter, StreamWriter
 def open_file(
     source: Any,
     columns: Sequence[str | int] | None = None,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: ReadLimits = DEFAULT_LIMITS,
     max_piped_bytes: int = MAX_PIPED_BYTES,
 ) -> FileReader:
     """Open an Arrow file («IPC File Format») for random access.
@@ -48,7 +48,7 @@ def open_file(
 
 
 def open_stream(
-    source: Any, columns: Sequence[str | int] | None = None, limits: Limits = DEFAULT_LIMITS
+    source: Any, columns: Sequence[str | int] | None = None, limits: ReadLimits = DEFAULT_LIMITS
 ) -> StreamReader:
     """Open an Arrow stream («IPC Streaming Format») and read its schema.
 
@@ -68,18 +68,18 @@ def new_file(  # noqa: PLR0913 -- the two frequent ways of writing are said with
     alignment: int = 64,
     compression: str | None = None,
     compression_level: int | None = None,
-    form: WireForm = CURRENT,
+    options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS,
 ) -> FileWriter:
     """Begin an Arrow file; use it in a `with` block.
 
     `sink` is a path (the file appears under its name when the block ends without an error, and not at all otherwise), a
     URL or what `fsspec.open` gives (the same, as far as the store can do that), a binary file object, a descriptor or a
-    socket; what is no path or URL stays open. `metadata` is the footer's custom metadata, `alignment` the multiple of
-    bytes, 8 to 64, at which buffers begin in the file. `compression` is "lz4" or "zstd", with a level if wanted, and
-    `form` has what is rarely asked for (`WireForm`). Raises `UnsupportedTypeError` for a schema that can't be written,
-    `MissingExtraError` where the codec is not installed.
+    socket; what is not a path or URL stays open. `metadata` is the footer's custom metadata, `alignment` the multiple
+    of bytes, 8 to 64, at which buffers begin in the file. `compression` is "lz4" or "zstd", optionally with a level,
+    and `options` has the rarer settings (`IpcWriteOptions`). Raises `UnsupportedTypeError` for a schema that can't be
+    written, `MissingExtraError` if the codec is not installed.
     """
-    encoder = Encoder(schema, alignment, False, _form(form, compression, compression_level))
+    encoder = Encoder(schema, alignment, False, _options(options, compression, compression_level))
     return FileWriter(sink_for(sink), encoder, metadata)
 
 
@@ -89,16 +89,16 @@ def new_stream(
     alignment: int = 64,
     compression: str | None = None,
     compression_level: int | None = None,
-    form: WireForm = CURRENT,
+    options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS,
 ) -> StreamWriter:
-    """Begin an Arrow stream; use it in a `with` block. `sink`, `alignment`, `compression`, `form` and errors as in
+    """Begin an Arrow stream; use it in a `with` block. `sink`, `alignment`, `compression`, `options` and errors as in
     `new_file`.
     """
-    encoder = Encoder(schema, alignment, form=_form(form, compression, compression_level))
+    encoder = Encoder(schema, alignment, options=_options(options, compression, compression_level))
     return StreamWriter(sink_for(sink), encoder)
 
 
-def _form(form: WireForm, compression: str | None, level: int | None) -> WireForm:
+def _options(options: IpcWriteOptions, compression: str | None, level: int | None) -> IpcWriteOptions:
     if compression is None and level is None:
-        return form
-    return replace(form, compression=compression or form.compression, compression_level=level)
+        return options
+    return replace(options, compression=compression or options.compression, compression_level=level)

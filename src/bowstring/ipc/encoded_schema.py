@@ -13,7 +13,7 @@ from bowstring.flatbuf.writer import Finished, finish
 from bowstring.ipc.dictionaries.writer import may_share
 from bowstring.ipc.metadata.header import SCHEMA
 from bowstring.ipc.metadata.schema import BIG, WireSchema, write_schema
-from bowstring.ipc.options import CURRENT, WireForm
+from bowstring.ipc.options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.ipc.record_batch.passthrough import RelayPlan
 from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
@@ -24,7 +24,7 @@ DICTIONARY_REPLACEMENT, COMPRESSED_BODY = 1, 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WrittenSchema:
+class EncodedSchema:
     """What an encoder needs of a schema: its flatbuffer table, the dictionary ids given out, the fields' layouts, and
     whether fields could share a dictionary.
     """
@@ -37,16 +37,18 @@ class WrittenSchema:
     may_share: bool
 
 
-_kept: dict[tuple[object, ...], WrittenSchema] = {}
+_kept: dict[tuple[object, ...], EncodedSchema] = {}
 
 
-def written_schema(schema: Schema, form: WireForm = CURRENT, ids: tuple[int, ...] | None = None) -> WrittenSchema:
+def encode_schema(
+    schema: Schema, options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS, ids: tuple[int, ...] | None = None
+) -> EncodedSchema:
     """The schema, compiled; kept for the same object, as many files are often written with one. `ids` are those of its
     dictionaries, as `write_schema` takes them.
 
     Raises `UnsupportedTypeError` naming the column path for a type that the format has no words for.
     """
-    said = _said_of_bodies(form)
+    said = _said_of_bodies(options)
     key = (id(schema), ids, *said)
     made = _kept.get(key)  # kept with its schema, so that the id belongs to no other object
     if made is None or made.schema is not schema:
@@ -54,14 +56,14 @@ def written_schema(schema: Schema, form: WireForm = CURRENT, ids: tuple[int, ...
         record |= said
         layouts = [layout_of(field.type) for field in schema.fields]
         table, plan = finish(SPECS, SCHEMA, record), RelayPlan.of(layouts)
-        made = WrittenSchema(schema, table, wire, layouts, plan, may_share(wire))
+        made = EncodedSchema(schema, table, wire, layouts, plan, may_share(wire))
         if len(_kept) >= _MAX_KEPT:
             _kept.clear()
         _kept[key] = made
     return made
 
 
-def _said_of_bodies(form: WireForm) -> dict[str, Any]:
+def _said_of_bodies(options: IpcWriteOptions) -> dict[str, Any]:
     """What a `Schema` table says of bodies: their byte order, and that readers have to decompress."""
-    said: dict[str, Any] = {"endianness": BIG} if form.is_big_endian else {}
-    return said | ({"features": np.array([COMPRESSED_BODY], np.int64)} if form.compression else {})
+    said: dict[str, Any] = {"endianness": BIG} if options.is_big_endian else {}
+    return said | ({"features": np.array([COMPRESSED_BODY], np.int64)} if options.compression else {})

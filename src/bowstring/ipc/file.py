@@ -21,12 +21,12 @@ from bowstring.io.range_source import RangeSource
 from bowstring.ipc import message
 from bowstring.ipc.dictionaries.reader import FileDictionaries
 from bowstring.ipc.footer import read_footer
-from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderBytes, HeaderReader
 from bowstring.ipc.metadata.schema import DictionaryId, read_pairs
 from bowstring.ipc.record_batch.reader import BatchColumns, belong_together
-from bowstring.ipc.schema_cache import KnownSchema, known_schema
+from bowstring.ipc.schema_cache import CachedSchema, load_schema
 from bowstring.ipc.statistics import FileStatistics, check_batch, read_statistics
 from bowstring.ipc.stream import make_batch
 from bowstring.layouts.array import Array
@@ -52,13 +52,13 @@ class FileReader(Closing):
         self,
         source: MemorySource | RangeSource,
         columns: Sequence[str | int] | None = None,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: ReadLimits = DEFAULT_LIMITS,
     ) -> None:
         self._source = source
         self._wanted = columns
         self._headers = HeaderReader(limits)
         self._limits = limits
-        self._known_schema: KnownSchema | None = None
+        self._known_schema: CachedSchema | None = None
         self._late_schema: Schema | None = None
         self._selections: dict[int, Any] = {}
         self._listed = listed = read_footer(source, limits)
@@ -74,14 +74,14 @@ class FileReader(Closing):
     # What the footer says
 
     @property
-    def known(self) -> KnownSchema:
+    def known(self) -> CachedSchema:
         """The schema with what only the wire knows, of all columns."""
         known = self._known_schema
         if known is None:
             table = self.footer["schema"]
             if table is None:
                 raise InvalidDataError(f"{self._source.name}: the footer has no schema")
-            known = known_schema(table, self._limits, self._listed.around_blocks())
+            known = load_schema(table, self._limits, self._listed.around_blocks())
             self._positions = known.positions(self._wanted)
             self._known_schema = known  # last: another thread that finds it relies on the positions
         return known

@@ -14,7 +14,7 @@ from bowstring.flatbuf.reader import Message, Table
 from bowstring.flatbuf.tables import BLOCK, SPECS
 from bowstring.io.sources import RandomAccess
 from bowstring.ipc import message
-from bowstring.ipc.limits import Limits
+from bowstring.ipc.limits import ReadLimits
 from bowstring.memory.buffer import UINT8, Bytes
 
 TRAILER = struct.Struct("<i6s")
@@ -59,7 +59,7 @@ class Footer:
         return (*stretches, raw[start:])
 
 
-def read_footer(source: RandomAccess, limits: Limits) -> Footer:
+def read_footer(source: RandomAccess, limits: ReadLimits) -> Footer:
     """The footer of a file, found from its end.
 
     Raises `FormatMismatchError` for another format, `TruncatedError` for a file that is cut off, other
@@ -87,7 +87,7 @@ def _check_blocks(footer: Footer, name: str) -> None:
         raise InvalidDataError(f"{name}: footer: blocks of {claimed:.0f} bytes before byte {footer.at}: they overlap")
 
 
-def _footer_bytes(source: RandomAccess, limits: Limits) -> tuple[bytes, int]:
+def _footer_bytes(source: RandomAccess, limits: ReadLimits) -> tuple[bytes, int]:
     """The footer's flatbuffer, and the byte where it begins."""
     name, size = source.name, source.size
     start = source.read_at(0, min(size, 16))

@@ -15,7 +15,7 @@ from bowstring.io.sources import by_ranges, in_order, mapped_descriptor
 from bowstring.io.stream_source import PulledSource, Replayed
 from bowstring.ipc import message
 from bowstring.ipc.file import FileReader
-from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.range_reader import RangedReader
 from bowstring.ipc.stream import StreamReader
 from bowstring.memory.buffer import Memory
@@ -79,7 +79,7 @@ def recognised(
 def open_any(
     source: Any,
     columns: Sequence[str | int] | None = None,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: ReadLimits = DEFAULT_LIMITS,
     max_piped_bytes: int = MAX_PIPED_BYTES,
 ) -> FileReader | StreamReader:
     """Open an Arrow file or stream, told apart by its first bytes; sources and errors as of `bowstring.inspect`, and
@@ -98,7 +98,9 @@ def open_any(
         raise
 
 
-def file_reader(source: Any, columns: Sequence[str | int] | None = None, limits: Limits = DEFAULT_LIMITS) -> FileReader:
+def file_reader(
+    source: Any, columns: Sequence[str | int] | None = None, limits: ReadLimits = DEFAULT_LIMITS
+) -> FileReader:
     """A reader of a source that was recognised as a file."""
     if isinstance(source, RangeSource):
         return RangedReader(source, columns, limits)

@@ -10,7 +10,7 @@ _DEEPEST = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ReadLimits:
     """Bounds on what is read; each has a default that honest data stays within.
 
     - `max_metadata_bytes`: the flatbuffer of one message, or a footer
@@ -42,4 +42,4 @@ class Limits:
             raise UsageError(f"limits are not negative: {self}")
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = ReadLimits()

@@ -16,7 +16,7 @@ DictionaryDeltas = Literal["auto", "always", "never"]
 
 
 @dataclass(frozen=True, slots=True)
-class WireForm:
+class IpcWriteOptions:
     """The form of a stream or a file. Readers recognise each of them; the defaults are what everything reads, but that
     some readers know no deltas.
 
@@ -70,7 +70,7 @@ class WireForm:
         return self.byte_order == "big"
 
 
-CURRENT = WireForm()
+DEFAULT_WRITE_OPTIONS = IpcWriteOptions()
 
 
 def has_legacy_validity(layout: Layout) -> bool:

@@ -23,7 +23,7 @@ from bowstring.io.range_source import ROUND_BYTES, RangeBytes, RangeSource
 from bowstring.ipc import message as framing
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.footer import TRAILER
-from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.record_batch.reader import BatchColumns, belong_together
@@ -49,7 +49,7 @@ class RangedReader(FileReader):
     _columns = FarColumns
 
     def __init__(
-        self, source: RangeSource, columns: Sequence[str | int] | None = None, limits: Limits = DEFAULT_LIMITS
+        self, source: RangeSource, columns: Sequence[str | int] | None = None, limits: ReadLimits = DEFAULT_LIMITS
     ) -> None:
         self._far = source
         _look_ahead(source, limits)
@@ -268,7 +268,7 @@ class RangedReader(FileReader):
             first = max(last, first + 1)
 
 
-def _look_ahead(source: RangeSource, limits: Limits) -> None:
+def _look_ahead(source: RangeSource, limits: ReadLimits) -> None:
     """Fetch what is missing of the footer, and with it the beginning of the first message after the schema."""
     size = source.size
     if size < len(framing.FILE_START) + TRAILER.size:

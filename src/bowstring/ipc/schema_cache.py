@@ -11,7 +11,7 @@ from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import UsageError
 from bowstring.flatbuf.reader import Table
-from bowstring.ipc.limits import Limits
+from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.metadata.lazy_schema import DeferredSchema
 from bowstring.ipc.metadata.schema import V4
 from bowstring.ipc.record_batch.plan import ColumnPlan, SchemaPlan
@@ -24,7 +24,7 @@ _MAX_KEPT_BYTES = 16 << 20
 _EDGE = 48
 
 
-class KnownSchema:
+class CachedSchema:
     """A schema with its compiled plans, one for each metadata version that asks for its own.
 
     `said` are the bytes that said it, `size_bytes` the length of those that it holds.
@@ -69,11 +69,11 @@ class KnownSchema:
         return plan if positions is None else tuple(plan[index] for index in positions)
 
 
-_known: dict[tuple[object, ...], KnownSchema] = {}
+_known: dict[tuple[object, ...], CachedSchema] = {}
 _lock = Lock()
 
 
-def known_schema(table: Table, limits: Limits, said: Sequence[Bytes] = ()) -> KnownSchema:
+def load_schema(table: Table, limits: ReadLimits, said: Sequence[Bytes] = ()) -> CachedSchema:
     """The schema of a `Schema` table; `said` are the stretches of bytes that say all about it, by default all of its
     message.
 
@@ -82,11 +82,11 @@ def known_schema(table: Table, limits: Limits, said: Sequence[Bytes] = ()) -> Kn
     data = table.message.data
     said = said or (np.frombuffer(data, UINT8),)
     if len(data) > _MAX_KEPT_BYTES or sum(map(len, said)) > _MAX_KEY_BYTES or NAME_KEY in data:
-        return KnownSchema(DeferredSchema(table, limits), 0)
+        return CachedSchema(DeferredSchema(table, limits), 0)
     key = (*((len(bytes_), bytes_[:_EDGE].tobytes(), bytes_[-_EDGE:].tobytes()) for bytes_ in said), limits)
     known = _known.get(key)
     if known is None or not all(map(same, known.said, said)):
-        known = KnownSchema(DeferredSchema(table, limits), len(data), said)
+        known = CachedSchema(DeferredSchema(table, limits), len(data), said)
         with _lock:
             kept_bytes = sum(other.size_bytes for other in _known.values())  # as objects, some ten times as much
             if len(_known) >= _MAX_KNOWN or kept_bytes + len(data) > _MAX_KEPT_BYTES:

@@ -27,7 +27,7 @@ from bowstring.datatypes.types import Int, Struct
 from bowstring.errors import InvalidDataError, UsageError
 from bowstring.io.memory_source import MemorySource
 from bowstring.ipc import message as framing
-from bowstring.ipc.limits import Limits
+from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.min_max import Bounds, bounds_of, distinct_count, has_nan, has_order, plain_type, ranks
 from bowstring.ipc.record_batch.plan import ReadSchema
 from bowstring.ipc.stream import Encoder, StreamReader
@@ -93,7 +93,7 @@ class FileStatistics:
 
 
 def read_statistics(
-    pairs: Metadata, schema: ReadSchema, blocks: npt.NDArray[Any], limits: Limits, where: str
+    pairs: Metadata, schema: ReadSchema, blocks: npt.NDArray[Any], limits: ReadLimits, where: str
 ) -> FileStatistics | None:
     """The statistics among a footer's custom metadata; None where there are none, or those of other blocks.
 

@@ -21,14 +21,14 @@ from bowstring.ipc import message
 from bowstring.ipc.codecs import compressor
 from bowstring.ipc.dictionaries.reader import StreamDictionaries
 from bowstring.ipc.dictionaries.writer import WrittenDictionaries, shared_ids
-from bowstring.ipc.encoded_schema import WrittenSchema, written_schema
-from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.encoded_schema import EncodedSchema, encode_schema
+from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, DictionaryMark, HeaderReader, HeaderWriter
-from bowstring.ipc.options import CURRENT, WireForm
+from bowstring.ipc.options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.ipc.record_batch.reader import BatchColumns, belong_together
 from bowstring.ipc.record_batch.writer import FlatBody, flatten
-from bowstring.ipc.schema_cache import KnownSchema, known_schema
+from bowstring.ipc.schema_cache import CachedSchema, load_schema
 from bowstring.layouts.array import Array
 from bowstring.memory.buffer import EMPTY, Buffer
 from bowstring.memory.closable import Closing
@@ -52,31 +52,41 @@ class Encoder:
 
     Buffers begin at multiples of `alignment` bytes in a body: 8, 16, 32 or 64. A dictionary goes out before the first
     batch that uses it, what it has grown by before a later one, and all of it again where it has changed; without
-    `may_replace` that is a `UsageError`. The `form` says how they are written.
+    `may_replace` that is a `UsageError`. The `options` says how they are written.
     """
 
     def __init__(
-        self, schema: SchemaLike, alignment: int = 64, may_replace: bool = True, form: WireForm = CURRENT
+        self,
+        schema: SchemaLike,
+        alignment: int = 64,
+        may_replace: bool = True,
+        options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS,
     ) -> None:
         if alignment not in (8, 16, 32, 64):
             raise UsageError(f"alignment is 8, 16, 32 or 64 bytes, not {alignment!r}")
         schema = as_schema(schema, "the schema of what is written")
         self.schema = schema
         self.alignment = alignment
-        self.form = form
+        self.options = options
         self._may_replace = may_replace
-        written = written_schema(schema, form)
+        written = encode_schema(schema, options)
         self._use(written)
         self._layouts = written.layouts
-        self._relay = None if form.compression or form.is_big_endian else written.relay
-        self.may_share_dictionaries = form.share_dictionaries and not form.unify_dictionaries and written.may_share
+        self._relay = None if options.compression or options.is_big_endian else written.relay
+        self.may_share_dictionaries = (
+            options.share_dictionaries and not options.unify_dictionaries and written.may_share
+        )
         """Whether the first batch can say that fields share a dictionary."""
-        self._headers = HeaderWriter(form.version, form.compression)
-        self._compress = None if form.compression is None else compressor(form.compression, form.compression_level)
+        self._headers = HeaderWriter(options.version, options.compression)
+        self._compress = (
+            None if options.compression is None else compressor(options.compression, options.compression_level)
+        )
 
-    def _use(self, written: WrittenSchema) -> None:
+    def _use(self, written: EncodedSchema) -> None:
         self.wire, self.schema_table = written.wire, written.table
-        self._dictionaries = WrittenDictionaries(self.wire, self.form, self._may_replace) if self.wire.by_id else None
+        self._dictionaries = (
+            WrittenDictionaries(self.wire, self.options, self._may_replace) if self.wire.by_id else None
+        )
 
     def share_dictionaries(self, batch: RecordBatch) -> None:
         """Give fields that have one dictionary, the same memory, in the first batch one id in the schema message.
@@ -87,9 +97,9 @@ class Encoder:
             raise self._misfit(batch)
         if self.may_share_dictionaries:
             ids = tuple(shared_ids(self.wire, batch.columns))
-            self._use(written_schema(self.schema, self.form, ids if len(set(ids)) < len(ids) else None))
+            self._use(encode_schema(self.schema, self.options, ids if len(set(ids)) < len(ids) else None))
 
-    def go_on(self, written: WrittenSchema, dictionaries: Mapping[int, Array]) -> None:
+    def go_on(self, written: EncodedSchema, dictionaries: Mapping[int, Array]) -> None:
         """Go on where another encoder ended: with its schema's table and ids, and what it has written of each
         dictionary, by id.
         """
@@ -100,7 +110,7 @@ class Encoder:
 
     def schema_message(self) -> EncodedMessage:
         """The message that begins a stream."""
-        return EncodedMessage(headers.SCHEMA, headers.schema_message(self.schema_table, self.form.version), [], 0)
+        return EncodedMessage(headers.SCHEMA, headers.schema_message(self.schema_table, self.options.version), [], 0)
 
     def encode_batch(self, batch: RecordBatch) -> list[EncodedMessage]:
         """The messages of a batch: dictionaries that are due, then the batch. `UsageError` for another schema."""
@@ -131,7 +141,7 @@ class Encoder:
     def _message(
         self, length: int, arrays: Sequence[Array], pairs: Metadata, mark: DictionaryMark | None
     ) -> EncodedMessage:
-        return self._framed(flatten(length, arrays, self.alignment, self.form, self._compress), pairs, mark)
+        return self._framed(flatten(length, arrays, self.alignment, self.options, self._compress), pairs, mark)
 
     def _framed(self, body: FlatBody, pairs: Metadata, mark: DictionaryMark | None) -> EncodedMessage:
         metadata = self._headers.write(body.numbers, body.size_bytes, pairs, mark)
@@ -146,13 +156,13 @@ class Decoder:
     batch, or None for a schema or a dictionary. `columns` chooses columns by name or position.
     """
 
-    def __init__(self, columns: Sequence[str | int] | None = None, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, columns: Sequence[str | int] | None = None, limits: ReadLimits = DEFAULT_LIMITS) -> None:
         self.limits = limits
         self.messages = 0
         self.batches = 0
         self._wanted = columns
         self._headers = HeaderReader(limits)
-        self._known: KnownSchema | None = None
+        self._known: CachedSchema | None = None
         self._positions: tuple[int, ...] | None = None
         self._schema: Schema | None = None
         self._dictionaries = StreamDictionaries()
@@ -182,7 +192,7 @@ class Decoder:
             return read
         if self._known is not None:
             raise InvalidDataError(f"message {self.messages}: a second schema")
-        known = known_schema(read, self.limits)
+        known = load_schema(read, self.limits)
         self._positions = known.positions(self._wanted)
         self._known = known
         self._schema = known.schema(self._positions)
@@ -241,7 +251,7 @@ class StreamReader(Closing):
     """
 
     def __init__(
-        self, source: ByteSource, columns: Sequence[str | int] | None = None, limits: Limits = DEFAULT_LIMITS
+        self, source: ByteSource, columns: Sequence[str | int] | None = None, limits: ReadLimits = DEFAULT_LIMITS
     ) -> None:
         self._source = source
         self._decoder = Decoder(columns, limits)

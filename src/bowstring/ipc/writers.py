@@ -104,7 +104,7 @@ class _Writer(BatchWriter):
         """Write the batches of a table; with `unify_dictionaries` their dictionaries are united first."""
         table = as_table(table)
         batches: Iterable[RecordBatch] = table.to_batches()
-        if self._encoder.form.unify_dictionaries and table.schema == self.schema:
+        if self._encoder.options.unify_dictionaries and table.schema == self.schema:
             batches = unified_batches(self.schema, table.to_batches())
         for batch in batches:
             self.write_batch(batch)
@@ -130,7 +130,9 @@ class _Writer(BatchWriter):
     def _put(self, message: EncodedMessage) -> tuple[int, int]:
         """Write a message; where it begins, and the length of its framed metadata."""
         start = self._sink.position
-        framed = framing.framed(message.metadata, start, self._encoder.alignment, self._encoder.form.is_legacy_framing)
+        framed = framing.framed(
+            message.metadata, start, self._encoder.alignment, self._encoder.options.is_legacy_framing
+        )
         try:
             self._sink.write_message(framed, message.parts, message.body_bytes)
         except BaseException:  # an unknown part of the message is out: nothing sound can follow
@@ -140,7 +142,7 @@ class _Writer(BatchWriter):
 
     @property
     def _end_of_stream(self) -> bytes:
-        return framing.LEGACY_END_OF_STREAM if self._encoder.form.is_legacy_framing else framing.END_OF_STREAM
+        return framing.LEGACY_END_OF_STREAM if self._encoder.options.is_legacy_framing else framing.END_OF_STREAM
 
     def _end(self) -> None:
         raise NotImplementedError
@@ -258,6 +260,6 @@ class FileWriter(_Writer):
         encoder = self._encoder
         parts = [
             self._end_of_stream,
-            *footer_parts(encoder.schema_table, encoder.form.version, self._blocks, pairs),
+            *footer_parts(encoder.schema_table, encoder.options.version, self._blocks, pairs),
         ]
         self._sink.write(parts, sum(map(len, parts)))

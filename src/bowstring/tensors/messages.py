@@ -14,7 +14,7 @@ from bowstring.errors import InvalidDataError, UnsupportedError, UnsupportedType
 from bowstring.flatbuf.reader import Message, Table
 from bowstring.flatbuf.tables import HEADERS, SPARSE_INDEXES, SPECS, TYPES, VERSIONS
 from bowstring.flatbuf.writer import Built, Record, build
-from bowstring.ipc.limits import Limits
+from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.metadata.schema import V5
 from bowstring.ipc.metadata.types import read_int, read_type, write_int, write_type
 from bowstring.memory.buffer import Buffer
@@ -53,7 +53,7 @@ class TensorHeader:
     body_bytes: int
 
 
-def read_header(raw: bytes, where: str, limits: Limits) -> TensorHeader:
+def read_header(raw: bytes, where: str, limits: ReadLimits) -> TensorHeader:
     """The header in a message's flatbuffer. Raises `InvalidDataError` where it is malformed or of another kind."""
     message = Message(raw, SPECS, where, limits.max_tables).root("Message")
     version = message["version"]

@@ -15,7 +15,7 @@ from bowstring.errors import ClosedError, LimitError, TruncatedError, UsageError
 from bowstring.io.sinks import sink_for
 from bowstring.io.sources import in_order
 from bowstring.ipc import message as framing
-from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.memory.closable import Closing, Completing, warn_unclosed
 from bowstring.tensors.messages import AnyTensor, encode, read_body, read_header
 
@@ -30,7 +30,7 @@ class TensorReader(Closing):
     an error it is closed. Of several threads that read, each gets whole tensors that no other one gets.
     """
 
-    def __init__(self, source: Any, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, source: Any, limits: ReadLimits = DEFAULT_LIMITS) -> None:
         self._source = in_order(source)
         self._limits = limits
         self._lock = RLock()
@@ -173,7 +173,7 @@ class TensorWriter(Completing):
             warn_unclosed(self, f"{self._sink.name}: unclosed TensorWriter: {self._count} tensors were not written")
 
 
-def open_tensors(source: Any, limits: Limits = DEFAULT_LIMITS) -> TensorReader:
+def open_tensors(source: Any, limits: ReadLimits = DEFAULT_LIMITS) -> TensorReader:
     """Open a stream of tensors, dense and sparse; iterate over it.
 
     `source` is a path (mapped, nothing is copied), bytes or anything with the buffer protocol (used as it is), a binary
@@ -189,7 +189,7 @@ def new_tensors(sink: Any, alignment: int = TENSOR_ALIGNMENT) -> TensorWriter:
     return TensorWriter(sink, alignment)
 
 
-def read_tensor(source: Any, limits: Limits = DEFAULT_LIMITS) -> AnyTensor:
+def read_tensor(source: Any, limits: ReadLimits = DEFAULT_LIMITS) -> AnyTensor:
     """The next tensor of a source, dense or sparse, without copying where the source is memory or a path.
 
     `source` as in `open_tensors`; a file object, descriptor or socket stays open, right behind the tensor. Raises

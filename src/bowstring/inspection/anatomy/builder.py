@@ -22,7 +22,7 @@ from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.io.sources import RandomAccess
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, kept_whole, near_or_far, recognised
-from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.schema import V4, V5, WireSchema, read_fields
 from bowstring.ipc.tools.scan import BatchSpan, Outside
 from bowstring.memory.buffer import Memory
@@ -35,7 +35,7 @@ _NO_ROLES: dict[tuple[int, str], int] = {}
 
 def anatomy(
     source: Any,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: ReadLimits = DEFAULT_LIMITS,
     max_piped_bytes: int = MAX_PIPED_BYTES,
     max_parts: int = MAX_PARTS,
 ) -> Anatomy:
@@ -73,7 +73,7 @@ def open_whole(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[Ran
 def dissected(
     source: RandomAccess,
     is_file: bool,
-    limits: Limits,
+    limits: ReadLimits,
     max_parts: int,
     advance: Callable[[int, int | None], None] | None = None,
 ) -> Anatomy:
@@ -107,7 +107,7 @@ def dissected(
 class _Bodies:
     """Cuts bodies, names their buffers, and sets aside the batches that contradict the schema."""
 
-    def __init__(self, walk: Walk, limits: Limits) -> None:
+    def __init__(self, walk: Walk, limits: ReadLimits) -> None:
         self.plans: list[Plan] = []
         self._walk = walk
         self._limits = limits

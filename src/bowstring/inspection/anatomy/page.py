@@ -24,7 +24,7 @@ from bowstring.inspection.report import ColumnReport, FieldReport, Inspection
 from bowstring.inspection.text import human_bytes, percent, printable, share_of, shown_bytes
 from bowstring.io.memory_source import MemorySource
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES
-from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -46,7 +46,7 @@ _ROLES = ("validity", "offsets", "sizes", "type ids", "views", "data", "indices"
 def anatomy_page(
     source: Any,
     name: str | None = None,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: ReadLimits = DEFAULT_LIMITS,
     max_piped_bytes: int = MAX_PIPED_BYTES,
     page_limits: PageLimits = DEFAULT_PAGE_LIMITS,
     advance: Callable[[int, int | None], None] | None = None,
@@ -58,7 +58,7 @@ def anatomy_page(
 def drawn_page(  # noqa: PLR0913 -- as `anatomy_page`
     source: Any,
     name: str | None = None,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: ReadLimits = DEFAULT_LIMITS,
     max_piped_bytes: int = MAX_PIPED_BYTES,
     page_limits: PageLimits = DEFAULT_PAGE_LIMITS,
     advance: Callable[[int, int | None], None] | None = None,

@@ -10,13 +10,13 @@ import numpy as np
 from bowstring.inspection.anatomy.model import Anatomy, Damage, Part, Segment
 from bowstring.inspection.validation import Fault, Validator
 from bowstring.io.memory_source import MemorySource
-from bowstring.ipc.limits import Limits
+from bowstring.ipc.limits import ReadLimits
 
 _MOST_DAMAGES = 100
 _SUBJECT = re.compile(r"(\w+)\[")
 
 
-def with_value_errors(anatomy: Anatomy, source: MemorySource, limits: Limits) -> Anatomy:
+def with_value_errors(anatomy: Anatomy, source: MemorySource, limits: ReadLimits) -> Anatomy:
     """The anatomy with the errors in values among its `damages`, each at a buffer of its column.
 
     Batches whose structure is damaged are left out, as `damages` has them already.

@@ -22,7 +22,7 @@ from bowstring.io.sources import RandomAccess
 from bowstring.ipc import message
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.format_detection import file_reader
-from bowstring.ipc.limits import Limits
+from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema import read_pairs
 from bowstring.ipc.tools.scan import BatchSpan
@@ -45,7 +45,7 @@ class Walk:
     schema message. `parts` yields the parts in the order of the bytes; a batch's body is a single leaf.
     """
 
-    def __init__(self, source: RandomAccess, is_file: bool, limits: Limits, max_parts: int) -> None:
+    def __init__(self, source: RandomAccess, is_file: bool, limits: ReadLimits, max_parts: int) -> None:
         self.source = source
         self.is_file = is_file
         self.schema: Table | None = None
@@ -303,7 +303,7 @@ class Walk:
 class _Footer:
     """A file's footer, once it has been found sound."""
 
-    def __init__(self, source: RandomAccess, limits: Limits) -> None:
+    def __init__(self, source: RandomAccess, limits: ReadLimits) -> None:
         self.reader = file_reader(source, None, limits)
         self.at, root = self.reader.footer_at, self.reader.footer
         raw, where = root.message.data, root.message.where

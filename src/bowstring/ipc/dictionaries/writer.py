@@ -21,7 +21,7 @@ from bowstring.compute.unify_dictionaries import dictionary_of, encoded_parts, l
 from bowstring.errors import DataTypeError, UsageError
 from bowstring.ipc.metadata.header import DictionaryMark
 from bowstring.ipc.metadata.schema import DictionaryId, WireSchema
-from bowstring.ipc.options import WireForm
+from bowstring.ipc.options import IpcWriteOptions
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Indices
 from bowstring.layouts.equality import begins_with
@@ -51,10 +51,10 @@ class _Use:
 class WrittenDictionaries:
     """What is written of each dictionary, and so what has to be written before a batch."""
 
-    __slots__ = ("_coded", "_form", "_may_replace", "_moves", "_nodes", "_served", "_shared", "_written")
+    __slots__ = ("_coded", "_may_replace", "_moves", "_nodes", "_options", "_served", "_shared", "_written")
 
-    def __init__(self, wire: WireSchema, form: WireForm, may_replace: bool) -> None:
-        self._form = form
+    def __init__(self, wire: WireSchema, options: IpcWriteOptions, may_replace: bool) -> None:
+        self._options = options
         self._may_replace = may_replace
         self._coded = [
             (position, wire.schema.fields[position].name, nodes)
@@ -114,7 +114,7 @@ class WrittenDictionaries:
         where = f"column{'s' if len(names) > 1 else ''} {' and '.join(names)}"
         distinct = list({id(use.dictionary): use.dictionary for use in used or uses}.values())
         whole = longest_of(distinct)
-        is_fixed = self._form.unify_dictionaries and written is not None
+        is_fixed = self._options.unify_dictionaries and written is not None
         if whole is not None and not (is_fixed and written is not None and not begins_with(written, whole)):
             plan.served[node.id] = tuple(distinct)
         else:
@@ -133,7 +133,7 @@ class WrittenDictionaries:
 
     def _merged(self, id_: int, written: Array | None, distinct: list[Array]) -> tuple[Array, list[Indices]]:
         """A dictionary for all that a batch has; in a file it goes on where the one that is written ends."""
-        may_go_on = written is not None and (not self._may_replace or self._form.unify_dictionaries)
+        may_go_on = written is not None and (not self._may_replace or self._options.unify_dictionaries)
         if written is None or not may_go_on:
             return merged(distinct)
         known = self._moves.get(id_)
@@ -183,7 +183,7 @@ class WrittenDictionaries:
         return plan.written.get(node.id, self._written.get(node.id))
 
     def _may_be_delta(self, node: DictionaryId) -> bool:
-        deltas = self._form.dictionary_deltas
+        deltas = self._options.dictionary_deltas
         return deltas == "always" or (deltas == "auto" and not (node.inside and self._may_replace))
 
     def _refusal(self, values: Array, written: Array) -> str:

@@ -20,7 +20,7 @@ from bowstring.errors import InvalidDataError, UnsupportedError
 from bowstring.flatbuf.reader import Message, Table
 from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS, VERSIONS
 from bowstring.flatbuf.writer import Built, Finished, Record, build
-from bowstring.ipc.limits import Limits
+from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.metadata import schema as schema_tables
 from bowstring.ipc.metadata.schema import V4, V5
 
@@ -126,7 +126,7 @@ class HeaderReader:
 
     __slots__ = ("_shapes", "limits")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ReadLimits) -> None:
         self.limits = limits
         self._shapes: dict[tuple[int, int], Shape] = {}
 

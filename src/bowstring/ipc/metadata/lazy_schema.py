@@ -13,7 +13,7 @@ from typing import cast
 
 from bowstring.datatypes.field import Field, LateFields, Metadata, Schema
 from bowstring.flatbuf.reader import Table
-from bowstring.ipc.limits import Limits
+from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.metadata.field_tables import Counts, FieldTables, Nodes
 from bowstring.ipc.metadata.schema import DictionaryId, WireSchema, read_endianness, read_field, read_pairs
 
@@ -24,7 +24,7 @@ _ONE_BY_ONE = 16
 class DeferredSchema:
     """What `WireSchema` tells, read when it is asked for; each reading may raise what reading the whole raises."""
 
-    def __init__(self, table: Table, limits: Limits) -> None:
+    def __init__(self, table: Table, limits: ReadLimits) -> None:
         self.is_big_endian = read_endianness(table)
         _ = table["features"]  # nobody needs them to read, but what hands a schema on copies them
         self.limits = limits

@@ -18,7 +18,7 @@ from bowstring.datatypes.types import DataType, Dictionary
 from bowstring.errors import InvalidDataError, LimitError, UnsupportedError, UnsupportedTypeError, UsageError
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.tables import TYPES
-from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.types import read_int, read_type, write_int, write_type
 
 LITTLE, BIG = 0, 1
@@ -43,7 +43,7 @@ class WireSchema:
     schema: Schema
     dictionaries: tuple[tuple[DictionaryId, ...], ...]
     is_big_endian: bool = False
-    limits: Limits = DEFAULT_LIMITS
+    limits: ReadLimits = DEFAULT_LIMITS
     by_id: dict[int, DictionaryId] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -80,7 +80,7 @@ def read_endianness(table: Table) -> bool:
     return endianness == BIG
 
 
-def read_fields(table: Table, limits: Limits) -> WireSchema:
+def read_fields(table: Table, limits: ReadLimits) -> WireSchema:
     """The schema of a `Schema` table whatever the endianness of its data: no header depends on it.
 
     Raises `InvalidDataError` naming the field, `LimitError` for types nested too deep.

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 from bowstring.errors import InvalidDataError, LimitError
 from bowstring.ipc import codecs
 from bowstring.ipc.codecs import Compress
-from bowstring.ipc.limits import Limits
+from bowstring.ipc.limits import ReadLimits
 from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer, Memory, allocate
 from bowstring.memory.pool import POOL
 from bowstring.memory.threads import in_groups, in_threads
@@ -73,7 +73,7 @@ class Unpacking:
 
     __slots__ = ("_counted", "_decompress", "_left", "_limit", "_lock")
 
-    def __init__(self, codec: str, body_bytes: int, limits: Limits) -> None:
+    def __init__(self, codec: str, body_bytes: int, limits: ReadLimits) -> None:
         self._decompress = codecs.decompress_lz4 if codec == "lz4" else codecs.decompress_zstd
         (codecs.lz4_frame if codec == "lz4" else codecs.zstandard)()
         in_proportion = max(_IN_ANY_CASE_BYTES, body_bytes * limits.max_decompression_ratio)
@@ -97,7 +97,7 @@ class Unpacking:
                 if length > left:
                     raise LimitError(
                         f"a buffer of {buffer.size} compressed bytes claims to hold {length}: more than the "
-                        f"{self._limit} bytes that may come out of this body (Limits: max_decompressed_bytes, "
+                        f"{self._limit} bytes that may come out of this body (ReadLimits: max_decompressed_bytes, "
                         "max_decompression_ratio)"
                     )
                 left -= max(length, 0)

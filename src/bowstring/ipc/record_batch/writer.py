@@ -11,7 +11,7 @@ import numpy as np
 from bowstring.ipc.codecs import Compress
 from bowstring.ipc.metadata.header import BatchNumbers
 from bowstring.ipc.metadata.schema import V4
-from bowstring.ipc.options import CURRENT, WireForm, has_legacy_validity
+from bowstring.ipc.options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions, has_legacy_validity
 from bowstring.ipc.record_batch.byte_order import in_other_order
 from bowstring.ipc.record_batch.compression import packed
 from bowstring.layouts.array import Array
@@ -32,15 +32,19 @@ _PADDINGS = [bytes(length_bytes) for length_bytes in range(64)]
 
 
 def flatten(
-    length: int, arrays: Sequence[Array], alignment: int, form: WireForm = CURRENT, compress: Compress | None = None
+    length: int,
+    arrays: Sequence[Array],
+    alignment: int,
+    options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS,
+    compress: Compress | None = None,
 ) -> FlatBody:
     """The body of a batch of `length` rows whose buffers begin at multiples of `alignment` bytes (8 to 64).
 
     Buffers are not copied, except for slices that do not begin at a byte of their own, big-endian numbers and what is
     compressed.
     """
-    walk = _Collected([], [], [], form.version == V4)
-    if form.is_big_endian:
+    walk = _Collected([], [], [], options.version == V4)
+    if options.is_big_endian:
         for array in arrays:
             walk.add(in_other_order(array.layout.rebase(array), is_native=True))
     else:

@@ -21,18 +21,18 @@ from bowstring.errors import InvalidDataError, ResourceError, TruncatedError, Un
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.writer import Finished
 from bowstring.io.memory_source import MemorySource
-from bowstring.io.os_errors import fault
+from bowstring.io.os_errors import translate_io_error
 from bowstring.io.sinks import PathSink
 from bowstring.io.sources import random_access
 from bowstring.ipc import message as framing
 from bowstring.ipc.dictionaries.reader import FileDictionaries
-from bowstring.ipc.encoded_schema import COMPRESSED_BODY, written_schema
+from bowstring.ipc.encoded_schema import COMPRESSED_BODY, encode_schema
 from bowstring.ipc.file import FileReader
-from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import HeaderReader
 from bowstring.ipc.metadata.schema import V4, V5, read_pairs
-from bowstring.ipc.options import WireForm
+from bowstring.ipc.options import IpcWriteOptions
 from bowstring.ipc.schema_cache import difference
 from bowstring.ipc.statistics import Collector, with_statistics
 from bowstring.ipc.stream import EncodedMessage, Encoder
@@ -51,7 +51,7 @@ def append_file(
     compression: str | None = AS_BEFORE,
     compression_level: int | None = None,
     alignment: int | None = None,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: ReadLimits = DEFAULT_LIMITS,
 ) -> AppendWriter:
     """Begin to append record batches to an Arrow file; use it in a `with` block, as what `new_file` gives.
 
@@ -73,10 +73,10 @@ def append_file(
     source = _locked(name)
     try:
         before = _Before(source, limits)
-        form = before.form(compression, compression_level)
-        encoder = Encoder(before.reader.schema, alignment or before.alignment(), False, form)
+        options = before.options(compression, compression_level)
+        encoder = Encoder(before.reader.schema, alignment or before.alignment(), False, options)
         written = replace(
-            written_schema(before.reader.schema, form),
+            encode_schema(before.reader.schema, options),
             table=copied(before.reader.footer["schema"]),
             wire=before.reader.known.wire.whole,
         )
@@ -135,7 +135,7 @@ def _is_same(name: str, descriptor: int) -> bool:
 class _Before:
     """What is in the file: where its messages end, where its batches are, and how they were written."""
 
-    def __init__(self, source: MemorySource, limits: Limits) -> None:
+    def __init__(self, source: MemorySource, limits: ReadLimits) -> None:
         self.reader = reader = FileReader(source, None, limits)
         self._source = source
         _ = reader.known.wire.whole
@@ -162,14 +162,14 @@ class _Before:
             self.blocks[kind] = [(int(o), int(m), 0, int(b)) for o, m, b in zip(at, head, body, strict=True)]
         self.end += -self.end % 8
 
-    def form(self, compression: str | None, level: int | None) -> WireForm:
+    def options(self, compression: str | None, level: int | None) -> IpcWriteOptions:
         """How the file was written, and what is to be otherwise; in metadata version 4 bodies are not compressed."""
         reader = self.reader
         if compression == AS_BEFORE:
             compression = None
             if reader.num_record_batches and reader.footer["version"] != V4:
                 compression = reader.batch_message(reader.num_record_batches - 1)[0].shape.compression
-        return WireForm(
+        return IpcWriteOptions(
             "big" if reader.known.wire.is_big_endian else "little",
             "V4" if reader.footer["version"] == V4 else "V5",
             self._is_legacy,
@@ -243,7 +243,7 @@ class AppendSink(PathSink):
             raise TruncatedError(f"{path}: the file was cut while it was copied") from None
         except OSError as error:
             super().abandon()
-            raise fault(error, path, "copied") from None
+            raise translate_io_error(error, path, "copied") from None
 
     def finish(self) -> None:
         """Put the file in its place, if the old one is still there."""
@@ -288,7 +288,7 @@ class AppendWriter(FileWriter):
 
     def _end(self) -> None:
         encoder, sink, said = self._encoder, self._sink, self._before.reader.footer["schema"]["features"]
-        if self._is_more and encoder.form.compression is not None and COMPRESSED_BODY not in said:
+        if self._is_more and encoder.options.compression is not None and COMPRESSED_BODY not in said:
             assert isinstance(sink, AppendSink)
             encoder.schema_table, message = self._before.saying(COMPRESSED_BODY)
             if message is not None:

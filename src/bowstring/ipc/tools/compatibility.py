@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bowstring.errors import UnsupportedError, UsageError
 from bowstring.flatbuf.tables import VERSIONS
 from bowstring.ipc.metadata.schema import V4, V5, WireSchema
-from bowstring.ipc.schema_cache import KnownSchema, difference
+from bowstring.ipc.schema_cache import CachedSchema, difference
 from bowstring.ipc.tools.concat_source import Incoming
 
 _MAX_KEPT = 64
@@ -22,7 +22,7 @@ class FirstSource:
     name: str
     wire: WireSchema
     version: int
-    alike: list[KnownSchema]
+    alike: list[CachedSchema]
 
     @classmethod
     def of(cls, incoming: Incoming) -> FirstSource:

@@ -20,7 +20,7 @@ from bowstring.io.sinks import Rewritable, reject_same_file, sink_for
 from bowstring.ipc.dictionaries.reader import FileDictionaries, StreamDictionaries, known as dictionary_of
 from bowstring.ipc.encoded_schema import DICTIONARY_REPLACEMENT
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES
-from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import DictionaryMark, HeaderWriter
 from bowstring.ipc.metadata.schema import DictionaryId, WireSchema
@@ -51,7 +51,7 @@ def concat_files(
     sink: Any,
     as_stream: bool = False,
     metadata: MetadataLike = None,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: ReadLimits = DEFAULT_LIMITS,
     max_piped_bytes: int = MAX_PIPED_BYTES,
 ) -> Concatenated:
     """Put the record batches of several Arrow files and streams, one after the other, into one file, or one stream.
@@ -111,7 +111,7 @@ class _Door:
     """Opens sources; `held` closes those in the end that can't be opened again."""
 
     sink: Any
-    limits: Limits
+    limits: ReadLimits
     max_piped_bytes: int
     held: ExitStack
 

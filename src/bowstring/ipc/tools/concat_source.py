@@ -11,8 +11,8 @@ from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.io.stream_source import PulledSource
 from bowstring.ipc.format_detection import near_or_far, recognised
-from bowstring.ipc.limits import Limits
-from bowstring.ipc.schema_cache import KnownSchema, known_schema
+from bowstring.ipc.limits import ReadLimits
+from bowstring.ipc.schema_cache import CachedSchema, load_schema
 from bowstring.ipc.tools.scan import FileScan, StreamScan
 
 
@@ -25,13 +25,13 @@ class Incoming:
 
     name: str
     scan: FileScan | StreamScan
-    known: KnownSchema
+    known: CachedSchema
     memory: MemorySource | None
     comes_once: bool
 
 
 @contextmanager
-def opened(source: Any, limits: Limits, max_piped_bytes: int) -> Iterator[Incoming]:
+def opened(source: Any, limits: ReadLimits, max_piped_bytes: int) -> Iterator[Incoming]:
     """A source, open for as long as the block runs; one that is open already as it is.
 
     Raises what opening raises, and `LimitError` for a file on a pipe that is larger than `max_piped_bytes`.
@@ -50,7 +50,7 @@ def opened(source: Any, limits: Limits, max_piped_bytes: int) -> Iterator[Incomi
             yield Incoming(ready.name, scan, scan.reader.known, memory, once)
         else:
             stream = StreamScan(ready, limits, keeps_bodies=True)
-            known = known_schema(stream.schema, limits)
+            known = load_schema(stream.schema, limits)
             yield Incoming(ready.name, stream, known, memory, once)
     finally:
         held.close()

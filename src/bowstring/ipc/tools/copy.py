@@ -10,7 +10,7 @@ from typing import Any
 
 from bowstring.errors import TruncatedError
 from bowstring.io.memory_source import MemorySource
-from bowstring.io.os_errors import fault
+from bowstring.io.os_errors import translate_io_error
 from bowstring.io.range_source import ROUND_BYTES
 from bowstring.io.sinks import PathSink, Sink
 from bowstring.ipc.record_batch.remote import FarBody, near
@@ -110,7 +110,7 @@ class _Piece:
         except EOFError:
             raise TruncatedError(f"{self._name}: the file was cut while it was copied") from None
         except OSError as error:
-            raise fault(error, f"{self._name} to {self._target_name}", "copied") from None
+            raise translate_io_error(error, f"{self._name} to {self._target_name}", "copied") from None
 
     def __del__(self) -> None:
         os.close(self._from)

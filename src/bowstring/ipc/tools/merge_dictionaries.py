@@ -21,7 +21,7 @@ from bowstring.errors import DataTypeError, UsageError
 from bowstring.ipc.codecs import compressor
 from bowstring.ipc.metadata.header import BatchHeader, BatchNumbers, DictionaryMark, HeaderWriter
 from bowstring.ipc.metadata.schema import V4, DictionaryId, WireSchema
-from bowstring.ipc.options import MetadataVersion, WireForm
+from bowstring.ipc.options import IpcWriteOptions, MetadataVersion
 from bowstring.ipc.record_batch.writer import FlatBody, flatten
 from bowstring.ipc.tools.scan import BatchSpan
 from bowstring.layouts.array import Array
@@ -199,10 +199,10 @@ class MergedDictionaries:
             return made, FlatBody(numbers, parts, size_bytes), header.shape.compression
         assert due.values is not None
         name: MetadataVersion = "V4" if version == V4 else "V5"
-        form = WireForm("big" if self._wire.is_big_endian else "little", name)
+        options = IpcWriteOptions("big" if self._wire.is_big_endian else "little", name)
         codec = self._codec(due.mark.id)
         flat = flatten(
-            due.values.length, [due.values], ALIGNMENT_BYTES, form, None if codec is None else compressor(codec)
+            due.values.length, [due.values], ALIGNMENT_BYTES, options, None if codec is None else compressor(codec)
         )
         writer = HeaderWriter(version, codec)
         return writer.write(flat.numbers, flat.size_bytes, (), due.mark), flat, codec

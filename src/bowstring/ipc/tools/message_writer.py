@@ -23,7 +23,7 @@ from bowstring.ipc.encoded_schema import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import DictionaryMark, HeaderWriter
 from bowstring.ipc.metadata.schema import DictionaryId
-from bowstring.ipc.options import CURRENT
+from bowstring.ipc.options import DEFAULT_WRITE_OPTIONS
 from bowstring.ipc.record_batch.remote import FarBody
 from bowstring.ipc.record_batch.writer import FlatBody, flatten
 from bowstring.ipc.tools.copy import Copier
@@ -192,7 +192,7 @@ class MessageWriter(FeaturesInUse):
         missing, self._missing = self._missing, {}
         for node in missing.values():
             values = layout_of(node.value_type).build([])
-            flat = flatten(0, [values], ALIGNMENT_BYTES, CURRENT, None)
+            flat = flatten(0, [values], ALIGNMENT_BYTES, DEFAULT_WRITE_OPTIONS, None)
             header = HeaderWriter(self._version).write(flat.numbers, flat.size_bytes, (), DictionaryMark(node.id))
             self.put(headers.DICTIONARY_BATCH, header, flat, None, node.id)
         self._empty.update(missing)

@@ -19,7 +19,7 @@ from bowstring.ipc.dictionaries.delta import Chain
 from bowstring.ipc.dictionaries.reader import Entry, read_values
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, kept_whole, near_or_far
-from bowstring.ipc.limits import DEFAULT_LIMITS, Limits
+from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.schema import DictionaryId
 from bowstring.ipc.record_batch.reader import BatchColumns
@@ -56,7 +56,7 @@ def recover(
     source: Any,
     sink: Any,
     full: bool = True,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: ReadLimits = DEFAULT_LIMITS,
     max_piped_bytes: int = MAX_PIPED_BYTES,
     advance: Callable[[int, int | None], None] | None = None,
 ) -> Recovery:

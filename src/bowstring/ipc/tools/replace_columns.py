@@ -11,7 +11,7 @@ from bowstring.errors import InvalidDataError
 from bowstring.ipc.codecs import compressor
 from bowstring.ipc.metadata.header import BatchNumbers
 from bowstring.ipc.metadata.schema import V4
-from bowstring.ipc.options import WireForm
+from bowstring.ipc.options import IpcWriteOptions
 from bowstring.ipc.record_batch.reader import BatchColumns
 from bowstring.ipc.record_batch.writer import FlatBody, flatten
 from bowstring.ipc.tools.merge_dictionaries import ALIGNMENT_BYTES, numbers_of
@@ -27,7 +27,7 @@ def with_columns(columns: BatchColumns, others: Mapping[int, Array], where: str)
     """
     header, plan = columns.header, columns.plan
     shape = header.shape
-    form = WireForm("big" if plan.wire.is_big_endian else "little", "V4" if shape.version == V4 else "V5")
+    options = IpcWriteOptions("big" if plan.wire.is_big_endian else "little", "V4" if shape.version == V4 else "V5")
     compress = None if shape.compression is None else compressor(shape.compression)
     was = numbers_of(header)
     made = _Body(columns, where)
@@ -38,7 +38,7 @@ def with_columns(columns: BatchColumns, others: Mapping[int, Array], where: str)
         first = column.first_buffer + sum(columns.variadic[: column.first_variadic])
         made.keep(was.nodes[node : column.first_node], was.buffers[buffer:first])
         made.variadic += was.variadic[variadic : column.first_variadic].tolist()
-        made.take(flatten(header.length, [others[index]], ALIGNMENT_BYTES, form, compress))
+        made.take(flatten(header.length, [others[index]], ALIGNMENT_BYTES, options, compress))
         node, buffer = column.first_node + column.node_count, first + column.buffer_count + sum(counts)
         variadic = column.first_variadic + column.variadic_count
     made.keep(was.nodes[node:], was.buffers[buffer:])

@@ -26,12 +26,12 @@ from bowstring.io.sources import RandomAccess
 from bowstring.ipc import message
 from bowstring.ipc.dictionaries.reader import known as dictionary_of, read_values
 from bowstring.ipc.format_detection import check_format, file_reader
-from bowstring.ipc.limits import Limits
+from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema import V4, V5, read_pairs
 from bowstring.ipc.record_batch.remote import Body, FarBody, columns_in
-from bowstring.ipc.schema_cache import KnownSchema, known_schema
+from bowstring.ipc.schema_cache import CachedSchema, load_schema
 from bowstring.ipc.tools.message_bounds import after, after_buffers, has_odd_padding, padding_at_end
 from bowstring.ipc.tools.scan import BatchSpan
 from bowstring.memory.buffer import Buffer
@@ -64,7 +64,7 @@ class Footer:
     """
 
     at: int
-    known: KnownSchema
+    known: CachedSchema
     schema: Table
     version: int
     batches: list[int]
@@ -84,7 +84,7 @@ class _Other:
 class Salvage:
     """What can be found in a source; raises `InvalidDataError` where there is no schema, as nothing is known then."""
 
-    def __init__(self, source: RandomAccess, limits: Limits) -> None:
+    def __init__(self, source: RandomAccess, limits: ReadLimits) -> None:
         self.source = source
         self.limits = limits
         self.footer_problem: str | None = None
@@ -145,7 +145,7 @@ class Salvage:
             assert found.schema is not None
             self.schema = found.schema
             self.version = found.schema.message.root("Message")["version"]
-            self.known = known_schema(found.schema, self.limits)
+            self.known = load_schema(found.schema, self.limits)
             _ = self.known.wire.whole
         if isinstance(found, _Other):
             self._is_legacy = self.source.read_at(at, 4) != message.CONTINUATION
@@ -157,7 +157,7 @@ class Salvage:
             try:
                 found = self._at(at)
                 if isinstance(found, _Other) and found.schema is not None:
-                    known_schema(found.schema, self.limits).wire.whole  # noqa: B018
+                    load_schema(found.schema, self.limits).wire.whole  # noqa: B018
                     return at, found
             except InvalidDataError:
                 pass

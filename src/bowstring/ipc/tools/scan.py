@@ -15,7 +15,7 @@ from bowstring.io.stream_source import PulledSource, Replayed
 from bowstring.ipc import message as framing
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.format_detection import file_reader
-from bowstring.ipc.limits import Limits
+from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema import read_pairs
@@ -94,7 +94,7 @@ class Scan(Protocol):
 class FileScan:
     """A file, by its footer. With `keeps_bodies` those of a file that is far away can be fetched, too."""
 
-    def __init__(self, source: MemorySource | RangeSource, limits: Limits, keeps_bodies: bool = False) -> None:
+    def __init__(self, source: MemorySource | RangeSource, limits: ReadLimits, keeps_bodies: bool = False) -> None:
         self._source = source
         self._keeps_bodies = keeps_bodies
         self.reader = file_reader(source, None, limits)  # checks magic and the footer's place
@@ -139,7 +139,10 @@ class StreamScan:
     """
 
     def __init__(
-        self, source: MemorySource | PulledSource | RangeSource | Replayed, limits: Limits, keeps_bodies: bool = False
+        self,
+        source: MemorySource | PulledSource | RangeSource | Replayed,
+        limits: ReadLimits,
+        keeps_bodies: bool = False,
     ) -> None:
         self._source = source
         self._keeps_bodies = keeps_bodies or isinstance(source, MemorySource)
