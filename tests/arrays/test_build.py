@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
-from bowstring.layouts.scalars.intervals import DayTime, MonthDayNano
+from bowstring.layouts.value_codecs.intervals import DayTime, MonthDayNano
 from tests.naming import shown
 
 

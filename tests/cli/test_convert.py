@@ -156,7 +156,7 @@ UNSOUND = {
     "a date amid a day": (
         int64s(86_400_000),
         int64s(86_400_001),
-        "column 'dates': values[1]: 86400001 ms are no whole days",
+        "column 'dates': values[1]: 86400001 ms is not a whole number of days",
     ),
     "another null count": (int64s(3, 1), int64s(3, 3), "column 'some': the null count is 3, but"),
 }

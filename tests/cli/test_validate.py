@@ -86,7 +86,7 @@ def test_all_faults_inside_a_nested_column_are_told_with_their_way_in(
     way = "record batch {}, column 0 ('a')"
     once = [
         f"{way} → item → field 't': values[0] is no UTF-8: byte 0 of 1",
-        f"{way} → item → field 'w': values[1]: 90000 is no time of day",
+        f"{way} → item → field 'w': values[1]: 90000 is not a time of day",
         f"{way}: offsets[2] = 2 is less than offsets[1] = 3",
     ]
     dictionary = "values[1] is no UTF-8"

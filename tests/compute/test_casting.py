@@ -114,8 +114,8 @@ def test_a_cast_to_the_own_type_is_the_array_itself(case: Case) -> None:
         ([datetime(9999, 1, 1)], bs.timestamp("s"), bs.timestamp("ns"), "does not fit timestamp"),
         ([datetime(2020, 1, 1, 5)], bs.timestamp("s"), bs.date32(), "is finer than date32"),
         ([datetime(2020, 1, 1, 5)], bs.timestamp("s"), bs.date64(), "is no whole day"),
-        ([86_400, -1], bs.int32(), bs.time32("s"), "value 0: 86400 is no time of day"),
-        ([0, -1], bs.int8(), bs.time64("ns"), "value 1: -1 is no time of day"),
+        ([86_400, -1], bs.int32(), bs.time32("s"), "value 0: 86400 is not a time of day"),
+        ([0, -1], bs.int8(), bs.time64("ns"), "value 1: -1 is not a time of day"),
         ([86_400_000, 1], bs.int64(), bs.date64(), "value 1: 1 is no whole day"),
         ([[1, 300]], bs.list_(bs.int64()), bs.list_(bs.int8()), "field 'item': value 1: 300"),
         ([1], bs.int8(), bs.list_(bs.int8()), "int8 is not cast to list"),
@@ -285,7 +285,7 @@ def test_an_encoding_may_be_inside_another(source: str, inner: bs.DataType) -> N
 
 
 def test_an_unsafe_cast_makes_no_values_that_are_none() -> None:
-    with pytest.raises(bs.errors.DataTypeError, match="value 1: 86400000 is no time of day"):
+    with pytest.raises(bs.errors.DataTypeError, match="value 1: 86400000 is not a time of day"):
         bs.array([0, 86_400_000]).cast(bs.time32("ms"), safe=False)
     for source in (bs.int64(), bs.timestamp("ms")):
         least = bs.Array.from_buffers(source, 1, [None, np.array([-(1 << 63)], np.int64)])

@@ -451,7 +451,7 @@ def test_a_time_beyond_the_day_is_named_by_its_place_unless_it_is_null(place: in
     def times() -> bs.Array:
         return bs.Array.from_buffers(bs.time32("s"), 20_000, [np.packbits(valid, bitorder="little"), slots])
 
-    with pytest.raises(bs.errors.InvalidDataError, match=rf"values\[{place}\]: 86400 is no time of day"):
+    with pytest.raises(bs.errors.InvalidDataError, match=rf"values\[{place}\]: 86400 is not a time of day"):
         times().validate(full=True)
     valid[place] = False
     times().validate(full=True)

@@ -38,7 +38,7 @@ def test_the_largest_decimals_come_back() -> None:
 
 def test_a_time_that_pandas_has_not_got_is_named_as_such() -> None:
     pandas = pytest.importorskip("pandas")
-    with pytest.raises(errors.DataTypeError, match="NaT is no value"):
+    with pytest.raises(errors.DataTypeError, match="NaT is not a value"):
         bs.array([pandas.NaT], bs.timestamp("ns"))
 
 

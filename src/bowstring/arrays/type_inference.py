@@ -19,9 +19,9 @@ from bowstring.layouts.base import Values, split_nulls, validity_of
 from bowstring.layouts.gather import check_values
 from bowstring.layouts.list_ import ListLayout
 from bowstring.layouts.registry import layout_of, primitive_layout
-from bowstring.layouts.scalars.intervals import DayTime, MonthDayNano
-from bowstring.layouts.scalars.temporal import zone_of
 from bowstring.layouts.struct_ import StructLayout, columns_of
+from bowstring.layouts.value_codecs.intervals import DayTime, MonthDayNano
+from bowstring.layouts.value_codecs.temporal import find_timezone
 
 
 def inferred(values: Sequence[Any]) -> Array:
@@ -206,7 +206,7 @@ def zone_name(zone: tzinfo) -> str:
     if name.startswith(("UTC+", "UTC-")):
         name = name[3:]
     try:
-        zone_of(name)
+        find_timezone(name)
     except UnsupportedError:
         return "UTC"
     return str(name)

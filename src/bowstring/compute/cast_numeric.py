@@ -15,7 +15,7 @@ from bowstring.layouts.base import Values, first_bad
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of, primitive_layout
-from bowstring.layouts.scalars.decimals import Decimals
+from bowstring.layouts.value_codecs.decimals import DecimalCodec
 
 _MAX_SHIFT = 1000
 _WIDE = Context(prec=400, rounding=ROUND_HALF_EVEN)
@@ -79,15 +79,15 @@ def integers(array: Array, slots: Values, target: Int, safe: bool) -> Values:
         return slots.astype(dtype)
 
 
-def _scalars(type: DataType) -> Decimals:
-    scalars = primitive_layout(type).scalars
-    assert isinstance(scalars, Decimals)
-    return scalars
+def _codec(type: DataType) -> DecimalCodec:
+    codec = primitive_layout(type).codec
+    assert isinstance(codec, DecimalCodec)
+    return codec
 
 
 def _digits(array: Array) -> Values:
     """The unscaled integers of decimals, exact, as Python objects; 0 where null."""
-    out = np.array([*_scalars(array.type).integers(array.values(1)), None], object)[:-1]
+    out = np.array([*_codec(array.type).integers(array.values(1)), None], object)[:-1]
     mask = array.mask()
     if mask is not None:
         out[~mask] = 0
@@ -97,7 +97,7 @@ def _digits(array: Array) -> Values:
 def _decimals(array: Array, digits: Values, target: Decimal) -> Array:
     bound = 10**target.precision
     refuse(array, np.array([not -bound < n < bound for n in digits], np.bool_), f"does not fit {target}")
-    return made(target, _scalars(target).from_integers(digits.tolist()), array)
+    return made(target, _codec(target).from_integers(digits.tolist()), array)
 
 
 def _shifted(array: Array, digits: Values, shift: int, safe: bool) -> Values:

@@ -21,7 +21,7 @@ from bowstring.layouts.binary_view import BinaryViewLayout
 from bowstring.layouts.gather import ranges
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
-from bowstring.layouts.scalars.temporal import DAY_S, PER_SECOND
+from bowstring.layouts.value_codecs.temporal import DAY_S, PER_SECOND
 from bowstring.memory.buffer import UINT8
 
 

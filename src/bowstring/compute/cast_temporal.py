@@ -12,7 +12,7 @@ from bowstring.errors import DataTypeError
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Values
 from bowstring.layouts.registry import primitive_layout
-from bowstring.layouts.scalars.temporal import DAY_S, PER_SECOND
+from bowstring.layouts.value_codecs.temporal import DAY_S, PER_SECOND
 
 _DAY_MS = DAY_S * 1000
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1, "day": DAY_S * 10**9}
@@ -89,11 +89,11 @@ def counts(array: Array, target: Int, safe: bool) -> Array:
 
 
 def from_counts(array: Array, target: DataType, safe: bool) -> Array:
-    """Integers as numbers of units. What is no time of day is refused, safe or not."""
+    """Integers as numbers of units. What is not a time of day is refused, safe or not."""
     width = primitive_layout(target).dtype.itemsize * 8
     slots = integers(array, array.values(1), Int(width), safe)
     if target == Date("ms"):
         return _in_whole_days(array, slots, target, safe)
     if isinstance(target, Time):
-        refuse(array, (slots < 0) | (slots >= DAY_S * PER_SECOND[target.unit]), f"is no time of day ({target})")
+        refuse(array, (slots < 0) | (slots >= DAY_S * PER_SECOND[target.unit]), f"is not a time of day ({target})")
     return made(target, slots, array)

@@ -49,8 +49,8 @@ from bowstring.layouts.python_conversion import (
     put_present,
     whole_numbers,
 )
-from bowstring.layouts.scalars.base import is_bytes
 from bowstring.layouts.sort_keys import byte_ranks
+from bowstring.layouts.value_codecs.base import is_bytes
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
 
 if TYPE_CHECKING:

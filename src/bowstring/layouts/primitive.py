@@ -54,7 +54,7 @@ from bowstring.memory.buffer import EMPTY, Buffer
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
     from bowstring.layouts.interleave import Slots
-    from bowstring.layouts.scalars.base import Scalars
+    from bowstring.layouts.value_codecs.base import ValueCodec
 
 
 _BLOCK_VALUES = 1 << 13
@@ -62,16 +62,16 @@ _BLOCK_VALUES = 1 << 13
 
 
 class PrimitiveLayout(Layout):
-    """Slots of one width in bytes, whose meaning is `scalars`'."""
+    """Slots of one width in bytes, whose meaning is `codec`'."""
 
-    __slots__ = ("dtype", "scalars")
+    __slots__ = ("codec", "dtype")
 
     IS_LOCAL: ClassVar[bool] = True
 
-    def __init__(self, type: DataType, scalars: Scalars) -> None:
-        super().__init__(type, (VALIDITY, BufferSpec(Role.DATA, scalars.dtype, is_opaque=scalars.IS_OPAQUE)))
-        self.scalars = scalars
-        self.dtype = scalars.dtype
+    def __init__(self, type: DataType, codec: ValueCodec) -> None:
+        super().__init__(type, (VALIDITY, BufferSpec(Role.DATA, codec.dtype, is_opaque=codec.IS_OPAQUE)))
+        self.codec = codec
+        self.dtype = codec.dtype
 
     def of(self, slots: Values, mask: Values | None = None) -> Array:
         """An array over slots of the layout's NumPy type, without copying where they are contiguous."""
@@ -84,10 +84,10 @@ class PrimitiveLayout(Layout):
 
     def _of_few(self, values: Sequence[Any]) -> Array | None:
         """An array of numbers, quickly where they are few; None where others are among them."""
-        data, validity = self.scalars.plain_few(values), None
+        data, validity = self.codec.try_encode_few(values), None
         if data is None:
-            values, validity = few_nulls_filled(values, self.scalars.fill)
-            data = None if validity is None else self.scalars.plain_few(values)
+            values, validity = few_nulls_filled(values, self.codec.fill)
+            data = None if validity is None else self.codec.try_encode_few(values)
         return None if data is None else Array(self, len(values), (validity, Buffer.of(data)))
 
     def build_plain(self, values: Sequence[Any], is_exact: bool = False) -> Array | None:
@@ -95,17 +95,17 @@ class PrimitiveLayout(Layout):
         themselves as numbers, too.
         """
         if len(values) <= FEW_VALUES:
-            if not self.scalars.IS_NUMBER:
+            if not self.codec.IS_NUMBER:
                 return None
             if (few := self._of_few(values)) is not None:
                 return few
-        way = self.scalars.plain_exact if is_exact else self.scalars.plain
+        way = self.codec.try_encode_exact if is_exact else self.codec.try_encode
         slots: Values | None = None
         mask: Mask | None = None
         for where, some in blocks(values):
             found, valid = way(some) if is_exact and mask is None else None, None
             if found is None:
-                apart = present_numbers(some, self.scalars.fill) if self.scalars.IS_NUMBER else present(some)
+                apart = present_numbers(some, self.codec.fill) if self.codec.IS_NUMBER else present(some)
                 if apart is None or (found := way(apart[0])) is None:
                     return None
                 valid = apart[1]
@@ -122,26 +122,26 @@ class PrimitiveLayout(Layout):
         plain = self.build_plain(values)
         if plain is not None:
             return plain
-        filled, mask = split_nulls(values, self.scalars.fill if len(values) else None)
+        filled, mask = split_nulls(values, self.codec.fill if len(values) else None)
         try:
-            return self.of(self.scalars.encode(filled), mask)
+            return self.of(self.codec.encode(filled), mask)
         except (TypeError, ValueError, OverflowError) as error:
             raise self._misfit(filled, error) from None
 
     def _misfit(self, values: Sequence[Any], error: Exception) -> DataTypeError:
         for index, value in enumerate(values):
             try:
-                self.scalars.encode([value])
+                self.codec.encode([value])
             except (TypeError, ValueError, OverflowError) as why:
                 return DataTypeError(f"value {index}: {brief(value)} is no {self.type}: {why}")
         return DataTypeError(f"these are no values of {self.type}: {error}")
 
     def from_numpy(self, array: Values, mask: Values | None) -> Array:
         """An array of NumPy values of shape (n,), without copying where the types are the same."""
-        if mask is None and self.scalars.IS_NUMBER and array.dtype == self.dtype:
+        if mask is None and self.codec.IS_NUMBER and array.dtype == self.dtype:
             return self.of(array)
         try:
-            slots, own_mask = self.scalars.from_numpy(array)
+            slots, own_mask = self.codec.from_numpy(array)
         except (TypeError, ValueError, OverflowError) as error:
             raise DataTypeError(f"NumPy's {array.dtype} does not become {self.type}: {error}") from None
         if mask is not None:
@@ -149,7 +149,7 @@ class PrimitiveLayout(Layout):
         return self.of(slots, own_mask)
 
     def numbers(self, array: Array) -> Values | None:
-        return array.values(1) if self.scalars.IS_NUMBER else None
+        return array.values(1) if self.codec.IS_NUMBER else None
 
     def value_at(self, array: Array, index: int) -> Any:
         if is_null_at(array, index):
@@ -157,33 +157,33 @@ class PrimitiveLayout(Layout):
         data = array.buffers[1]
         if data is None:
             return super().value_at(array, index)
-        if self.scalars.IS_NUMBER:
+        if self.codec.IS_NUMBER:
             return data.element(self.dtype, array.offset + index)
-        return self.scalars.decode(data.view(self.dtype, array.offset + index, 1))[0]
+        return self.codec.decode(data.view(self.dtype, array.offset + index, 1))[0]
 
     def to_pylist(self, array: Array) -> list[Any]:
         slots, mask = array.values(1), array.mask()
-        if self.scalars.IS_NUMBER:
+        if self.codec.IS_NUMBER:
             return python_numbers(slots, mask)
         if mask is None:
-            return self.scalars.decode(slots)
+            return self.codec.decode(slots)
         found: list[Any] = []
         for first in range(0, len(slots), _BLOCK_VALUES):
             own, valid = slots[first : first + _BLOCK_VALUES].copy(), mask[first : first + _BLOCK_VALUES]
             own[~valid] = np.zeros((), self.dtype)
-            found += put_nulls(self.scalars.decode(own), valid)
+            found += put_nulls(self.codec.decode(own), valid)
         return found
 
     def to_numpy(self, array: Array, allow_copy: bool) -> Values:
         slots = array.values(1)
         if array.null_count == 0:
-            shared = self.scalars.as_numpy(slots)
+            shared = self.codec.as_numpy(slots)
             if shared is not None:
                 return shared
         if not allow_copy:
             why = "has nulls" if array.null_count else "has no NumPy form that shares its memory"
             raise WouldCopyError(f"this array of {self.type} {why}: allow the copy with zero_copy_only=False")
-        return self.scalars.as_numpy_copy(slots, array.mask())
+        return self.codec.as_numpy_copy(slots, array.mask())
 
     def rebase(self, array: Array) -> Array:
         data = array.buffers[1]
@@ -207,40 +207,40 @@ class PrimitiveLayout(Layout):
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         mine, theirs = left.values(1), right.values(1)
-        if self.scalars.BYTES_DECIDE:
+        if self.codec.EQUAL_BY_BYTES:
             return same(mine, theirs)
-        differ = self.scalars.differ
+        not_equal = self.codec.not_equal
         return throughout(
-            lambda first, last: not differ(mine[first:last], theirs[first:last], nans_equal).any(),
+            lambda first, last: not not_equal(mine[first:last], theirs[first:last], nans_equal).any(),
             left.length,
             self.dtype.itemsize,
         )
 
     def equal_where_valid(self, left: Array, right: Array, nans_equal: bool) -> bool:
         mine, theirs, validity = left.values(1), right.values(1), left.buffers[0] or EMPTY
-        differ = self.scalars.differ
+        not_equal = self.codec.not_equal
 
         def holds(first: int, last: int) -> bool:
-            bad = differ(mine[first:last], theirs[first:last], nans_equal)
+            bad = not_equal(mine[first:last], theirs[first:last], nans_equal)
             return not bad.any() or not (bad & bitmap.unpack(validity, left.offset + first, last - first)).any()
 
         return throughout(holds, left.length, self.dtype.itemsize)
 
     def order(self, array: Array) -> tuple[Values, ...] | None:
-        return self.scalars.order(array.values(1))
+        return self.codec.sort_keys(array.values(1))
 
     def identity(self, array: Array) -> tuple[Values, ...]:
-        return self.scalars.identity(array.values(1))
+        return self.codec.identity_keys(array.values(1))
 
     def check_full(self, array: Array) -> None:
         slots, validity = array.values(1), array.validity
         for first in range(0, array.length if slots.itemsize else 0, _BLOCK_VALUES):
             some = slots[first : first + _BLOCK_VALUES]
-            if self.scalars.check(some) is None:
+            if self.codec.find_invalid(some) is None:
                 continue
             valid = np.arange(len(some))
             if validity is not None:  # what is wrong may lie under a null
                 valid = np.flatnonzero(bitmap.unpack(validity, array.offset + first, len(some)))
-            fault = self.scalars.check(some[valid])
+            fault = self.codec.find_invalid(some[valid])
             if fault is not None:
                 raise InvalidDataError(f"values[{first + int(valid[fault[0]])}]: {fault[1]} ({self.type})")

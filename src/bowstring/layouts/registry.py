@@ -22,21 +22,21 @@ from bowstring.layouts.list_view import ListViewLayout
 from bowstring.layouts.null import NullLayout
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
-from bowstring.layouts.scalars import decimals, intervals, numbers, temporal
-from bowstring.layouts.scalars.base import Scalars
 from bowstring.layouts.struct_ import StructLayout
 from bowstring.layouts.union import UnionLayout
+from bowstring.layouts.value_codecs import decimals, intervals, numbers, temporal
+from bowstring.layouts.value_codecs.base import ValueCodec
 
-_SCALARS: dict[type[DataType], Callable[[Any], Scalars]] = {
-    types.Int: numbers.Integers,
-    types.FloatingPoint: numbers.Floats,
-    types.FixedSizeBinary: numbers.FixedBytes,
-    types.Decimal: decimals.Decimals,
-    types.Date: temporal.Dates,
-    types.Time: temporal.Times,
-    types.Timestamp: temporal.Timestamps,
-    types.Duration: temporal.Durations,
-    types.Interval: intervals.scalars_of,
+_CODECS: dict[type[DataType], Callable[[Any], ValueCodec]] = {
+    types.Int: numbers.IntegerCodec,
+    types.FloatingPoint: numbers.FloatCodec,
+    types.FixedSizeBinary: numbers.FixedSizeBinaryCodec,
+    types.Decimal: decimals.DecimalCodec,
+    types.Date: temporal.DateCodec,
+    types.Time: temporal.TimeCodec,
+    types.Timestamp: temporal.TimestampCodec,
+    types.Duration: temporal.DurationCodec,
+    types.Interval: intervals.interval_codec,
 }
 
 _LAYOUTS: dict[type[DataType], Callable[[Any, tuple[Layout, ...]], Layout]] = {
@@ -88,9 +88,9 @@ def _layout_of(type: DataType, metadata: object) -> Layout:  # noqa: ARG001 -- t
         return ExtensionLayout(type, layout_of(type.storage_type))
     if isinstance(type, types.Dictionary):
         return DictionaryLayout(type, primitive_layout(type.index_type), layout_of(type.value_type))
-    scalars = _SCALARS.get(type.__class__)
-    if scalars is not None:
-        return PrimitiveLayout(type, scalars(type))
+    codec = _CODECS.get(type.__class__)
+    if codec is not None:
+        return PrimitiveLayout(type, codec(type))
     make = _LAYOUTS.get(type.__class__)
     if make is None:
         raise UsageError(f"{type!r} is no data type of the columnar format")

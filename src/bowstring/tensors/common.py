@@ -62,7 +62,7 @@ def element_dtype(type_: DataType) -> np.dtype[Any]:
     """The NumPy type of an element. Raises `UnsupportedTypeError` for types without fixed-width numbers or moments."""
     layout = layout_of(type_)
     if isinstance(layout, PrimitiveLayout):
-        shown = layout.scalars.as_numpy(np.empty(0, layout.dtype))
+        shown = layout.codec.as_numpy(np.empty(0, layout.dtype))
         dtype = layout.dtype if shown is None else shown.dtype
         if dtype.kind in "iufmM":
             return dtype

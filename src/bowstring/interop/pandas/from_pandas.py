@@ -27,7 +27,7 @@ from bowstring.layouts.array import Array
 from bowstring.layouts.base import place, validity_of
 from bowstring.layouts.dictionary import DictionaryLayout
 from bowstring.layouts.registry import layout_of
-from bowstring.layouts.scalars.intervals import MonthDayNano
+from bowstring.layouts.value_codecs.intervals import MonthDayNano
 
 
 def column_from_series(values: Any, type_: TypeLike | None = None) -> ChunkedArray:

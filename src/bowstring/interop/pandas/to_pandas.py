@@ -30,8 +30,8 @@ from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.dictionary import decode
 from bowstring.layouts.gather import check_length
 from bowstring.layouts.registry import layout_of
-from bowstring.layouts.scalars.intervals import MonthDayNano
-from bowstring.layouts.scalars.temporal import zone_of
+from bowstring.layouts.value_codecs.intervals import MonthDayNano
+from bowstring.layouts.value_codecs.temporal import find_timezone
 
 Mapper: TypeAlias = Callable[[t.DataType], Any]
 
@@ -308,7 +308,7 @@ def _moments(array: Array, options: Options) -> Any:
     if zone is None:
         return values
     pd = pandas()
-    dtype = pd.DatetimeTZDtype(np.datetime_data(values.dtype)[0], zone_of(zone))
+    dtype = pd.DatetimeTZDtype(np.datetime_data(values.dtype)[0], find_timezone(zone))
     return pd.array(values.view(np.int64), dtype=dtype, copy=False)
 
 

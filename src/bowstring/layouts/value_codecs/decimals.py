@@ -1,4 +1,4 @@
-"""Decimals: two's complement integers of 32 to 256 bits, scaled by a power of ten."""
+"""Decimals: two's complement integers of 32 to 256 bits with a decimal scale."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ import numpy as np
 
 from bowstring.datatypes.types import Decimal as DecimalType
 from bowstring.layouts.python_conversion import are_all
-from bowstring.layouts.scalars.base import Scalars, as_words, words_differ
+from bowstring.layouts.value_codecs.base import ValueCodec, as_words, words_not_equal
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import Values
     from bowstring.memory.bitmap import Mask
 
-_MOST_EXPONENT = 1 << 34
-_EXACT = Context(prec=160, Emax=_MOST_EXPONENT, Emin=-_MOST_EXPONENT, traps=[Inexact])
-_MOST_DIGITS = 76
+_MAX_EXPONENT = 1 << 34
+_EXACT = Context(prec=160, Emax=_MAX_EXPONENT, Emin=-_MAX_EXPONENT, traps=[Inexact])
+_MAX_DIGITS = 76
 _ONE = Decimal(1)
 
 
-class Decimals(Scalars):
-    """Python decimals, given as decimals, integers or strings that need no rounding."""
+class DecimalCodec(ValueCodec):
+    """Python decimals. Accepts decimals, integers and strings that need no rounding."""
 
-    __slots__ = ("_bound", "_fitting", "_scale")
+    __slots__ = ("_bound", "_context", "_scale")
 
     def __init__(self, type: DecimalType) -> None:
         width = type.bit_width // 8
         super().__init__(np.dtype(f"i{width}") if width <= 8 else np.dtype((np.void, width)))
         self._scale = type.scale
         self._bound = 10**type.precision
-        self._fitting = Context(
-            prec=type.precision, Emax=_MOST_EXPONENT, Emin=-_MOST_EXPONENT, traps=[Inexact, InvalidOperation]
+        self._context = Context(
+            prec=type.precision, Emax=_MAX_EXPONENT, Emin=-_MAX_EXPONENT, traps=[Inexact, InvalidOperation]
         )
 
-    def plain(self, values: list[Any]) -> Values | None:
+    def try_encode(self, values: list[Any]) -> Values | None:
         if not are_all(values, Decimal):
             return None
-        fitting = self._fitting
+        context = self._context
         try:
-            scaled = map(fitting.scaleb, values, repeat(self._scale))
-            numbers = list(map(int, map(fitting.quantize, scaled, repeat(_ONE))))
+            scaled = map(context.scaleb, values, repeat(self._scale))
+            numbers = list(map(int, map(context.quantize, scaled, repeat(_ONE))))
         except (ArithmeticError, ValueError):
             return None
         try:
@@ -70,11 +70,11 @@ class Decimals(Scalars):
             raise ValueError("not a finite decimal") from error
         if not scaled.is_finite():
             raise ValueError("not a finite decimal")
-        if scaled and scaled.adjusted() > _MOST_DIGITS:  # to spell it out could take for ever
+        if scaled and scaled.adjusted() > _MAX_DIGITS:  # expanding it could take forever
             raise OverflowError("more digits than the precision allows")
         digits = int(scaled)
         if digits != scaled:
-            raise ValueError(f"more than {self._scale} digits behind the point")
+            raise ValueError(f"more than {self._scale} decimal places")
         if not -self._bound < digits < self._bound:
             raise OverflowError("more digits than the precision allows")
         return digits
@@ -84,40 +84,40 @@ class Decimals(Scalars):
         return [_EXACT.scaleb(Decimal(digits), scale) for digits in self.integers(slots)]
 
     def from_integers(self, numbers: Sequence[int]) -> Values:
-        """Unscaled integers that fit as slots."""
+        """Convert unscaled integers, which must fit, to slots."""
         width = self.dtype.itemsize
         return np.frombuffer(b"".join(n.to_bytes(width, "little", signed=True) for n in numbers), self.dtype)
 
     def integers(self, slots: Values) -> list[int]:
-        """The unscaled integers of slots."""
+        """Return the unscaled integers of slots."""
         if self.dtype.kind == "i":
             numbers: list[int] = slots.tolist()
             return numbers
         data, width = slots.tobytes(), self.dtype.itemsize
-        return [int.from_bytes(data[at : at + width], "little", signed=True) for at in range(0, len(data), width)]
+        return [int.from_bytes(data[i : i + width], "little", signed=True) for i in range(0, len(data), width)]
 
-    def differ(self, left: Values, right: Values, nans_equal: bool) -> Mask:
-        return words_differ(left, right)
+    def not_equal(self, left: Values, right: Values, nans_equal: bool) -> Mask:
+        return words_not_equal(left, right)
 
-    def order(self, slots: Values) -> tuple[Values, ...]:
+    def sort_keys(self, slots: Values) -> tuple[Values, ...]:
         words = as_words(slots)
         signed = np.dtype(f"i{words.dtype.itemsize}")
         highest = np.ascontiguousarray(words[:, -1]).view(signed)
         return highest, *(words[:, index] for index in range(words.shape[1] - 2, -1, -1))
 
-    def check(self, slots: Values) -> tuple[int, str] | None:
+    def find_invalid(self, slots: Values) -> tuple[int, str] | None:
         words = as_words(slots)
-        bad = ~(_below(words, self._bound) & ~_below(words, -self._bound + 1))
-        if not bad.any():
+        invalid = ~(_less(words, self._bound) & ~_less(words, -self._bound + 1))
+        if not invalid.any():
             return None
-        index = int(np.argmax(bad))
+        index = int(np.argmax(invalid))
         return index, f"{self.integers(slots[index : index + 1])[0]} has more digits than the precision allows"
 
 
-def _below(words: Values, bound: int) -> Values:
-    """Which little-endian two's complement numbers, shape (n, words), are less than `bound`."""
+def _less(words: Values, bound: int) -> Values:
+    """Compare little-endian two's complement numbers, shape (n, words), with `bound`; returns a mask."""
     bits = words.dtype.itemsize * 8
-    below = np.zeros(len(words), np.bool_)
+    less = np.zeros(len(words), np.bool_)
     for index in range(words.shape[1]):
         limit = (bound >> (bits * index)) & ((1 << bits) - 1)
         column = words[:, index]
@@ -125,6 +125,6 @@ def _below(words: Values, bound: int) -> Values:
             signed = np.dtype(f"i{bits // 8}")
             column = column.view(signed)
             limit -= (limit >> (bits - 1)) << bits
-        edge = column.dtype.type(limit)
-        below = (column < edge) | ((column == edge) & below)
-    return below
+        bound_word = column.dtype.type(limit)
+        less = (column < bound_word) | ((column == bound_word) & less)
+    return less

@@ -1,7 +1,7 @@
 """Dates, times of day, timestamps and durations.
 
-A value that Python's `datetime` cannot hold exactly (nanoseconds, years beyond 9999, a time of day beyond midnight) is
-shown as NumPy's `datetime64` or `timedelta64`, which is exact; nothing is rounded.
+A value that Python's `datetime` can't represent exactly (nanoseconds, years after 9999, times of day after midnight) is
+returned as NumPy's exact `datetime64` or `timedelta64`. Nothing is rounded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from bowstring.datatypes.types import Date, Duration, Time, Timestamp
 from bowstring.errors import UnsupportedError
 from bowstring.layouts.python_conversion import are_all, attributes
-from bowstring.layouts.scalars.base import Scalars
+from bowstring.layouts.value_codecs.base import ValueCodec
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import Values
@@ -35,16 +35,16 @@ _EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = _EPOCH.toordinal()
 _FIRST_US = -62_135_596_800_000_000
 _LAST_US = 253_402_300_799_999_999
-_LONGEST_US = (1 << 63) - 1
-_MOST_DAYS = 10**8
+_MAX_US = (1 << 63) - 1
+_MAX_DAYS = 10**8
 _NAT = np.iinfo(np.int64).min
 
 
 @lru_cache(256)
-def zone_of(name: str) -> tzinfo:
-    """The time zone called `name`: a name of the IANA data base, or an offset such as "+02:00".
+def find_timezone(name: str) -> tzinfo:
+    """Return the time zone for an IANA name or an offset such as "+02:00".
 
-    Raises `UnsupportedError` where this machine does not know it.
+    Raises `UnsupportedError` if this machine has no such time zone.
     """
     if name in ("UTC", "Etc/UTC", "Z"):
         return UTC
@@ -56,11 +56,11 @@ def zone_of(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ValueError, OSError, KeyError) as error:
-        raise UnsupportedError(f"this machine knows no time zone {name!r}") from error
+        raise UnsupportedError(f"this machine has no time zone {name!r}") from error
 
 
-class _Temporal(Scalars):
-    """Integers that count `unit`s; NumPy's `numpy_type` shows them."""
+class _TemporalCodec(ValueCodec):
+    """Integers that count `unit`s; in NumPy, datetime64 or timedelta64."""
 
     __slots__ = ("_numpy_type", "_unit")
 
@@ -70,19 +70,19 @@ class _Temporal(Scalars):
         self._numpy_type = np.dtype(f"{numpy_kind}[{unit}]")
 
     @abstractmethod
-    def _count(self, value: Any) -> int:
-        """A Python value as a number of units."""
+    def _to_units(self, value: Any) -> int:
+        """Convert a Python value to a number of units."""
 
     def encode(self, values: Sequence[Any]) -> Values:
-        units = [v if type(v) is int else self._count_any(v) for v in values]
+        units = [v if type(v) is int else self._any_to_units(v) for v in values]
         return np.fromiter(units, self.dtype, len(units))
 
-    def _count_any(self, value: Any) -> int:
+    def _any_to_units(self, value: Any) -> int:
         if isinstance(value, (np.datetime64, np.timedelta64)):
-            return _exact_units(value, self._numpy_type)
+            return _numpy_to_units(value, self._numpy_type)
         if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
             return int(value)
-        return self._count(value)
+        return self._to_units(value)
 
     def as_numpy(self, slots: Values) -> Values | None:
         return slots.view(self._numpy_type) if self.dtype.itemsize == 8 else None
@@ -112,19 +112,19 @@ class _Temporal(Scalars):
         return slots, None if mask.all() else mask
 
 
-def _exact_units(value: Any, wanted: np.dtype[Any]) -> int:
+def _numpy_to_units(value: Any, dtype: np.dtype[Any]) -> int:
     if np.isnat(value):
-        raise ValueError("NaT is no value: give None for null")
-    if value.dtype.kind != wanted.kind:
-        raise TypeError(f"NumPy's {value.dtype} is no {wanted}")
-    converted = value.astype(wanted)
+        raise ValueError("NaT is not a value: pass None for null")
+    if value.dtype.kind != dtype.kind:
+        raise TypeError(f"expected NumPy's {dtype}, found {value.dtype}")
+    converted = value.astype(dtype)
     if converted.astype(value.dtype) != value or (converted.astype(np.int64) > 0) != (value.astype(np.int64) > 0):
-        raise ValueError(f"not a whole number of {wanted}, or beyond its range")
+        raise ValueError(f"not a whole number of {dtype}, or out of its range")
     return int(converted.astype(np.int64))
 
 
-def _within(slots: Values, unit: str, first_us: int, last_us: int) -> Values | None:
-    """The slots as microseconds if all of them are whole ones and from first to last, else None."""
+def _to_microseconds(slots: Values, unit: str, first_us: int, last_us: int) -> Values | None:
+    """Convert slots to microseconds; None if one is not a whole number of them or outside first to last."""
     if not slots.size:
         return slots.astype(np.int64)
     per_unit, rest = divmod(10**6, PER_SECOND[unit])
@@ -138,8 +138,8 @@ def _within(slots: Values, unit: str, first_us: int, last_us: int) -> Values | N
     return slots.astype(np.int64) * per_unit
 
 
-class _Microseconds(_Temporal):
-    """Values that Python holds as microseconds between two bounds."""
+class _MicrosecondCodec(_TemporalCodec):
+    """Values with a Python type of microsecond precision and limited range."""
 
     __slots__ = ("_first_us", "_last_us")
 
@@ -147,28 +147,28 @@ class _Microseconds(_Temporal):
         super().__init__(dtype, unit, numpy_kind)
         self._first_us, self._last_us = bounds_us
 
-    def _slots(self, microseconds: Values) -> Values | None:
-        """Microseconds as slots; None where one is no whole number of units, or beyond what a slot holds."""
+    def _from_microseconds(self, microseconds: Values) -> Values | None:
+        """Convert microseconds to slots; None if one is not a whole number of units or out of a slot's range."""
         per_second = PER_SECOND[self._unit]
         if per_second > 10**6:
-            return None if (np.abs(microseconds) > _LONGEST_US // 1000).any() else microseconds * 1000
+            return None if (np.abs(microseconds) > _MAX_US // 1000).any() else microseconds * 1000
         units, rest = np.divmod(microseconds, 10**6 // per_second)
         return None if rest.any() else units.astype(self.dtype)
 
     @abstractmethod
-    def _from_us(self, microseconds: Values) -> list[Any]:
-        """Microseconds within the bounds as Python values."""
+    def _to_python(self, microseconds: Values) -> list[Any]:
+        """Convert microseconds within the bounds to Python values."""
 
     def decode(self, slots: Values) -> list[Any]:
-        whole = _within(slots, self._unit, self._first_us, self._last_us)
-        if whole is not None:
-            return self._from_us(whole)
+        microseconds = _to_microseconds(slots, self._unit, self._first_us, self._last_us)
+        if microseconds is not None:
+            return self._to_python(microseconds)
         return [self._decode_one(slots[index : index + 1]) for index in range(len(slots))]
 
     def _decode_one(self, slot: Values) -> Any:
-        whole = _within(slot, self._unit, self._first_us, self._last_us)
-        if whole is not None:
-            return self._from_us(whole)[0]
+        microseconds = _to_microseconds(slot, self._unit, self._first_us, self._last_us)
+        if microseconds is not None:
+            return self._to_python(microseconds)[0]
         return _numpy_scalar(int(slot[0]), self._numpy_type)
 
 
@@ -176,7 +176,7 @@ def _numpy_scalar(units: int, numpy_type: np.dtype[Any]) -> Any:
     return units if units == _NAT else np.array(units, np.int64).view(numpy_type)[()]
 
 
-def _units(span: timedelta, unit: str) -> int:
+def _timedelta_to_units(span: timedelta, unit: str) -> int:
     microseconds = (span.days * DAY_S + span.seconds) * 10**6 + span.microseconds
     if unit == "ns":
         return microseconds * 1000
@@ -186,17 +186,17 @@ def _units(span: timedelta, unit: str) -> int:
     return units
 
 
-def _microseconds_of(spans: list[timedelta]) -> Values | None:
-    """Python's timedeltas in microseconds; None where one is beyond 64 bits or nearly so."""
+def _timedeltas_to_microseconds(spans: list[timedelta]) -> Values | None:
+    """Convert timedeltas to microseconds; None if one is close to or above 64 bits."""
     days, seconds, microseconds = attributes(spans, "days", "seconds", "microseconds")
-    if (np.abs(days) > _MOST_DAYS).any():
+    if (np.abs(days) > _MAX_DAYS).any():
         return None
-    found: Values = (days * DAY_S + seconds) * 10**6 + microseconds
-    return found
+    total: Values = (days * DAY_S + seconds) * 10**6 + microseconds
+    return total
 
 
-class Timestamps(_Microseconds):
-    """Python datetimes: aware, in the type's zone, or naive where it has none. Naive ones are taken as UTC."""
+class TimestampCodec(_MicrosecondCodec):
+    """Python datetimes: aware in the type's time zone, or naive if it has none. Naive datetimes count as UTC."""
 
     __slots__ = ("_zone",)
 
@@ -204,98 +204,100 @@ class Timestamps(_Microseconds):
         super().__init__("i8", type.unit, "M8", (_FIRST_US, _LAST_US))
         self._zone = type.timezone or None
 
-    def _count(self, value: Any) -> int:
+    def _to_units(self, value: Any) -> int:
         if not isinstance(value, datetime):
             raise TypeError("not a datetime")
-        if value != value:  # as pandas' NaT, which is a datetime
-            raise ValueError("NaT is no value: give None for null")
+        if value != value:  # pandas' NaT is a datetime
+            raise ValueError("NaT is not a value: pass None for null")
         nanoseconds = getattr(value, "nanosecond", 0)
-        moment = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+        utc = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
         if nanoseconds:
             if self._unit != "ns":
                 raise ValueError(f"finer than the unit {self._unit}")
-            return _units(datetime(*moment.timetuple()[:6], moment.microsecond) - _EPOCH, "ns") + int(nanoseconds)
-        return _units(moment - _EPOCH, self._unit)
+            return _timedelta_to_units(datetime(*utc.timetuple()[:6], utc.microsecond) - _EPOCH, "ns") + int(
+                nanoseconds
+            )
+        return _timedelta_to_units(utc - _EPOCH, self._unit)
 
-    def plain(self, values: list[Any]) -> Values | None:
+    def try_encode(self, values: list[Any]) -> Values | None:
         if not values or not are_all(values, datetime):
             return None
         try:
             spans = list(map(sub, values, repeat(_EPOCH if values[0].tzinfo is None else _EPOCH_UTC)))
-        except (TypeError, ValueError, OverflowError):  # some with a zone and some without, or a zone that says no
+        except (TypeError, ValueError, OverflowError):  # aware and naive mixed, or an error of a tzinfo
             return None
-        found = _microseconds_of(spans)
-        if found is None or (found < _FIRST_US).any() or (found > _LAST_US).any():
+        microseconds = _timedeltas_to_microseconds(spans)
+        if microseconds is None or (microseconds < _FIRST_US).any() or (microseconds > _LAST_US).any():
             return None
-        return self._slots(found)
+        return self._from_microseconds(microseconds)
 
-    def _from_us(self, microseconds: Values) -> list[Any]:
-        moments: list[datetime] = microseconds.view("M8[us]").tolist()
+    def _to_python(self, microseconds: Values) -> list[Any]:
+        datetimes: list[datetime] = microseconds.view("M8[us]").tolist()
         if self._zone is None:
-            return moments
-        zone = zone_of(self._zone)
+            return datetimes
+        zone = find_timezone(self._zone)
         try:
-            return [moment.replace(tzinfo=UTC).astimezone(zone) for moment in moments]
+            return [moment.replace(tzinfo=UTC).astimezone(zone) for moment in datetimes]
         except OverflowError:
-            return [_in_zone(moment, zone) for moment in moments]
+            return [_localize(moment, zone) for moment in datetimes]
 
 
-def _in_zone(moment: datetime, zone: tzinfo) -> Any:
+def _localize(moment: datetime, zone: tzinfo) -> Any:
     try:
         return moment.replace(tzinfo=UTC).astimezone(zone)
     except OverflowError:
         return np.datetime64(moment, "us")
 
 
-class Durations(_Microseconds):
+class DurationCodec(_MicrosecondCodec):
     """Python timedeltas."""
 
     __slots__ = ()
 
     def __init__(self, type: Duration) -> None:
-        super().__init__("i8", type.unit, "m8", (-_LONGEST_US, _LONGEST_US))
+        super().__init__("i8", type.unit, "m8", (-_MAX_US, _MAX_US))
 
-    def _count(self, value: Any) -> int:
+    def _to_units(self, value: Any) -> int:
         if not isinstance(value, timedelta):
             raise TypeError("not a timedelta")
-        return _units(value, self._unit) + int(getattr(value, "nanoseconds", 0))
+        return _timedelta_to_units(value, self._unit) + int(getattr(value, "nanoseconds", 0))
 
-    def plain(self, values: list[Any]) -> Values | None:
-        found = _microseconds_of(values) if are_all(values, timedelta) else None
-        return None if found is None else self._slots(found)
+    def try_encode(self, values: list[Any]) -> Values | None:
+        microseconds = _timedeltas_to_microseconds(values) if are_all(values, timedelta) else None
+        return None if microseconds is None else self._from_microseconds(microseconds)
 
-    def _from_us(self, microseconds: Values) -> list[Any]:
+    def _to_python(self, microseconds: Values) -> list[Any]:
         return list(microseconds.view("m8[us]").tolist())
 
 
-class Times(_Microseconds):
-    """Python times of day; NumPy's timedelta since midnight."""
+class TimeCodec(_MicrosecondCodec):
+    """Python times of day; in NumPy, timedeltas since midnight."""
 
     __slots__ = ()
 
     def __init__(self, type: Time) -> None:
         super().__init__(f"i{type.bit_width // 8}", type.unit, "m8", (0, DAY_S * 10**6 - 1))
 
-    def _count(self, value: Any) -> int:
+    def _to_units(self, value: Any) -> int:
         if not isinstance(value, time) or value.tzinfo is not None:
-            raise TypeError("not a time of day without zone")
+            raise TypeError("not a time of day without time zone")
         span = timedelta(hours=value.hour, minutes=value.minute, seconds=value.second, microseconds=value.microsecond)
-        return _units(span, self._unit)
+        return _timedelta_to_units(span, self._unit)
 
-    def plain(self, values: list[Any]) -> Values | None:
+    def try_encode(self, values: list[Any]) -> Values | None:
         if not are_all(values, time) or not are_all([value.tzinfo for value in values], NoneType):
             return None
         hours, minutes, seconds, microseconds = attributes(values, "hour", "minute", "second", "microsecond")
-        return self._slots(((hours * 60 + minutes) * 60 + seconds) * 10**6 + microseconds)
+        return self._from_microseconds(((hours * 60 + minutes) * 60 + seconds) * 10**6 + microseconds)
 
-    def _from_us(self, microseconds: Values) -> list[Any]:
-        return [moment.time() for moment in microseconds.view("M8[us]").tolist()]
+    def _to_python(self, microseconds: Values) -> list[Any]:
+        return [value.time() for value in microseconds.view("M8[us]").tolist()]
 
-    def check(self, slots: Values) -> tuple[int, str] | None:
-        return _first_beyond((slots < 0) | (slots >= DAY_S * PER_SECOND[self._unit]), slots, "is no time of day")
+    def find_invalid(self, slots: Values) -> tuple[int, str] | None:
+        return _first_invalid((slots < 0) | (slots >= DAY_S * PER_SECOND[self._unit]), slots, "is not a time of day")
 
 
-class Dates(_Temporal):
+class DateCodec(_TemporalCodec):
     """Python dates."""
 
     __slots__ = ("_per_day",)
@@ -304,12 +306,12 @@ class Dates(_Temporal):
         super().__init__(f"i{type.bit_width // 8}", "D" if type.unit == "day" else "ms", "M8")
         self._per_day = 1 if type.unit == "day" else DAY_S * 1000
 
-    def _count(self, value: Any) -> int:
+    def _to_units(self, value: Any) -> int:
         if not isinstance(value, date) or isinstance(value, datetime):
             raise TypeError("not a date")
         return (value.toordinal() - _EPOCH_DAY) * self._per_day
 
-    def plain(self, values: list[Any]) -> Values | None:
+    def try_encode(self, values: list[Any]) -> Values | None:
         if not are_all(values, date):
             return None
         days = np.fromiter(map(date.toordinal, values), np.int64, len(values)) - _EPOCH_DAY
@@ -317,20 +319,24 @@ class Dates(_Temporal):
 
     def decode(self, slots: Values) -> list[Any]:
         days, rest = np.divmod(slots.astype(np.int64), self._per_day)
-        shown: list[Any] = days.view("M8[D]").tolist()
-        if rest.any() or any(type(day) is not date for day in shown):
+        dates: list[Any] = days.view("M8[D]").tolist()
+        if rest.any() or any(type(day) is not date for day in dates):
             return [
                 day if type(day) is date and not extra else _numpy_scalar(int(units), self._numpy_type)
-                for day, extra, units in zip(shown, rest, slots, strict=True)
+                for day, extra, units in zip(dates, rest, slots, strict=True)
             ]
-        return shown
+        return dates
 
-    def check(self, slots: Values) -> tuple[int, str] | None:
-        return None if self._per_day == 1 else _first_beyond(slots % self._per_day != 0, slots, "ms are no whole days")
+    def find_invalid(self, slots: Values) -> tuple[int, str] | None:
+        return (
+            None
+            if self._per_day == 1
+            else _first_invalid(slots % self._per_day != 0, slots, "ms is not a whole number of days")
+        )
 
 
-def _first_beyond(bad: Values, slots: Values, fault: str) -> tuple[int, str] | None:
-    if not bad.any():
+def _first_invalid(invalid: Values, slots: Values, fault: str) -> tuple[int, str] | None:
+    if not invalid.any():
         return None
-    index = int(np.argmax(bad))
+    index = int(np.argmax(invalid))
     return index, f"{slots[index]} {fault}"

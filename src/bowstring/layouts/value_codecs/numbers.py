@@ -11,8 +11,8 @@ import numpy as np
 from bowstring.datatypes.types import FixedSizeBinary, FloatingPoint, Int
 from bowstring.layouts.hashing import byte_identities
 from bowstring.layouts.python_conversion import are_all, few_numbers, packed_numbers, plain_floats
-from bowstring.layouts.scalars.base import Scalars, is_bytes, words_differ
 from bowstring.layouts.sort_keys import byte_ranks
+from bowstring.layouts.value_codecs.base import ValueCodec, is_bytes, words_not_equal
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import Values
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 _DOUBLE = np.dtype(np.float64)
-_MOST_JOINED_BYTES = 1 << 12
-"""The width may come from outside, and slots are made before the first value is looked at."""
+_MAX_JOINED_BYTES = 1 << 12
+"""Limits memory: the width may be untrusted, and slots are allocated before the first value is checked."""
 
 
 def number_kinds(values: Sequence[Any]) -> set[type]:
-    """The Python types of some numbers; raises TypeError where a truth value stands among them."""
+    """Return the Python types of numbers; raises TypeError if a value is a boolean."""
     kinds = set(map(type, values))
     if bool in kinds:
-        raise TypeError("a truth value is no number")
+        raise TypeError("a boolean is not a number")
     return kinds
 
 
-class Integers(Scalars):
+class IntegerCodec(ValueCodec):
     """Python integers; NumPy integers of the same width."""
 
     __slots__ = ("_code",)
@@ -44,13 +44,13 @@ class Integers(Scalars):
         code = {8: "b", 16: "h", 32: "i", 64: "q"}[type.bit_width]
         self._code = code if type.is_signed else code.upper()
 
-    def plain(self, values: list[Any]) -> Values | None:
+    def try_encode(self, values: list[Any]) -> Values | None:
         return packed_numbers(values, self.dtype)
 
-    def plain_exact(self, values: list[Any]) -> Values | None:
-        return self.plain(values) if are_all(values, int) else None
+    def try_encode_exact(self, values: list[Any]) -> Values | None:
+        return self.try_encode(values) if are_all(values, int) else None
 
-    def plain_few(self, values: Sequence[Any]) -> bytes | None:
+    def try_encode_few(self, values: Sequence[Any]) -> bytes | None:
         return few_numbers(values, int, self.dtype)
 
     def encode(self, values: Sequence[Any]) -> Values:
@@ -75,7 +75,7 @@ class Integers(Scalars):
         if array.dtype == self.dtype:
             return array, None
         if array.dtype.kind not in "iu":
-            raise TypeError(f"NumPy's {array.dtype} is no integer type")
+            raise TypeError(f"NumPy's {array.dtype} is not an integer type")
         if array.size and not np.can_cast(array.dtype, self.dtype):
             limits = np.iinfo(self.dtype)
             for value in (int(array.min()), int(array.max())):
@@ -84,44 +84,43 @@ class Integers(Scalars):
         return array.astype(self.dtype), None
 
 
-class Floats(Scalars):
-    """Python floats, rounded to the width, and integers that need no rounding; NumPy floats of the same width."""
+class FloatCodec(ValueCodec):
+    """Python floats, rounded to the width, and exactly representable integers; NumPy floats of the same width."""
 
-    __slots__ = ("_exact",)
-    """Integers up to here have a form."""
+    __slots__ = ("_max_exact_integer",)
 
     IS_NUMBER: ClassVar[bool] = True
-    BYTES_DECIDE: ClassVar[bool] = False
+    EQUAL_BY_BYTES: ClassVar[bool] = False
 
     def __init__(self, type: FloatingPoint) -> None:
         super().__init__(f"f{type.bit_width // 8}", fill=0.0)
-        self._exact = 1 << (np.finfo(self.dtype).nmant + 1)
+        self._max_exact_integer = 1 << (np.finfo(self.dtype).nmant + 1)
 
-    def plain(self, values: list[Any]) -> Values | None:
+    def try_encode(self, values: list[Any]) -> Values | None:
         numbers = packed_numbers(values, _DOUBLE)
         if numbers is None:
             return None
-        slots = self._rounded(numbers)
-        return None if (np.abs(slots) >= self._exact).any() and not are_all(values, float) else slots
+        slots = self._round(numbers)
+        return None if (np.abs(slots) >= self._max_exact_integer).any() and not are_all(values, float) else slots
 
-    def plain_exact(self, values: list[Any]) -> Values | None:
+    def try_encode_exact(self, values: list[Any]) -> Values | None:
         numbers = plain_floats(values)
-        return None if numbers is None else self._rounded(numbers)
+        return None if numbers is None else self._round(numbers)
 
-    def _rounded(self, numbers: Values) -> Values:
+    def _round(self, numbers: Values) -> Values:
         with np.errstate(over="ignore"):
             return numbers.astype(self.dtype, copy=False)
 
-    def plain_few(self, values: Sequence[Any]) -> bytes | None:
+    def try_encode_few(self, values: Sequence[Any]) -> bytes | None:
         return few_numbers(values, float, self.dtype)
 
     def encode(self, values: Sequence[Any]) -> Values:
         kinds = number_kinds(values)
-        slots = self._rounded(np.frombuffer(machine_array("d", values), _DOUBLE))
-        if kinds != {float} and (np.abs(slots) >= self._exact).any():
+        slots = self._round(np.frombuffer(machine_array("d", values), _DOUBLE))
+        if kinds != {float} and (np.abs(slots) >= self._max_exact_integer).any():
             for value, slot in zip(values, slots.tolist(), strict=True):
                 if isinstance(value, (int, np.integer)) and int(value) != slot:
-                    raise OverflowError(f"the integer {value} has no exact form")
+                    raise OverflowError(f"the integer {value} is not exactly representable")
         return slots
 
     def decode(self, slots: Values) -> list[Any]:
@@ -139,29 +138,29 @@ class Floats(Scalars):
 
     def from_numpy(self, array: Values) -> tuple[Values, Mask | None]:
         if array.dtype.kind not in "iuf":
-            raise TypeError(f"NumPy's {array.dtype} is no number")
+            raise TypeError(f"NumPy's {array.dtype} is not a number type")
         with np.errstate(over="ignore"):
             slots = array.astype(self.dtype, copy=False)
         if array.dtype.kind != "f" and array.size:
-            exact = self._exact
-            if (int(array.min()) < -exact or int(array.max()) > exact) and slots.tolist() != array.tolist():
-                raise OverflowError("an integer has no exact form")
+            limit = self._max_exact_integer
+            if (int(array.min()) < -limit or int(array.max()) > limit) and slots.tolist() != array.tolist():
+                raise OverflowError("an integer is not exactly representable")
         return slots, None
 
-    def differ(self, left: Values, right: Values, nans_equal: bool) -> Mask:
-        apart: Mask = left != right
-        if nans_equal and apart.any():
-            apart &= ~(np.isnan(left) & np.isnan(right))
-        return apart
+    def not_equal(self, left: Values, right: Values, nans_equal: bool) -> Mask:
+        mask: Mask = left != right
+        if nans_equal and mask.any():
+            mask &= ~(np.isnan(left) & np.isnan(right))
+        return mask
 
-    def identity(self, slots: Values) -> tuple[Values, ...]:
+    def identity_keys(self, slots: Values) -> tuple[Values, ...]:
         bits = slots.view(f"u{self.dtype.itemsize}")
         nan = np.array(np.nan, self.dtype).view(bits.dtype)
         return (np.where(np.isnan(slots), nan, bits),)
 
 
-class FixedBytes(Scalars):
-    """Byte strings of one width; NumPy's void type of that width, since its byte strings lose trailing zeros."""
+class FixedSizeBinaryCodec(ValueCodec):
+    """Byte strings of one width; NumPy's void type, because NumPy's byte strings drop trailing zeros."""
 
     __slots__ = ()
 
@@ -172,12 +171,12 @@ class FixedBytes(Scalars):
 
     @property
     def fill(self) -> bytes:
-        """Zeros, made when they are wanted: the width may come from outside."""
+        """Zeros, allocated on demand because the width may be untrusted."""
         return bytes(self.dtype.itemsize)
 
-    def plain(self, values: list[Any]) -> Values | None:
+    def try_encode(self, values: list[Any]) -> Values | None:
         width = self.dtype.itemsize
-        if not 0 < width <= _MOST_JOINED_BYTES or not are_all(values, bytes):
+        if not 0 < width <= _MAX_JOINED_BYTES or not are_all(values, bytes):
             return None
         return np.frombuffer(b"".join(values), self.dtype) if {width}.issuperset(map(len, values)) else None
 
@@ -190,7 +189,7 @@ class FixedBytes(Scalars):
     def decode(self, slots: Values) -> list[Any]:
         width = self.dtype.itemsize
         data = slots.tobytes()
-        return [data[at : at + width] for at in range(0, len(data), width)] if width else [b""] * len(slots)
+        return [data[i : i + width] for i in range(0, len(data), width)] if width else [b""] * len(slots)
 
     def as_numpy(self, slots: Values) -> Values:
         return slots
@@ -200,16 +199,16 @@ class FixedBytes(Scalars):
             return array.view(self.dtype), None
         return super().from_numpy(array)
 
-    def differ(self, left: Values, right: Values, nans_equal: bool) -> Mask:
-        return words_differ(left, right)
+    def not_equal(self, left: Values, right: Values, nans_equal: bool) -> Mask:
+        return words_not_equal(left, right)
 
-    def order(self, slots: Values) -> tuple[Values, ...]:
-        return (byte_ranks(*self._bytes_and_cuts(slots)),)
+    def sort_keys(self, slots: Values) -> tuple[Values, ...]:
+        return (byte_ranks(*self._bytes_and_offsets(slots)),)
 
-    def identity(self, slots: Values) -> tuple[Values, ...]:
-        return (byte_identities(*self._bytes_and_cuts(slots)),)
+    def identity_keys(self, slots: Values) -> tuple[Values, ...]:
+        return (byte_identities(*self._bytes_and_offsets(slots)),)
 
-    def _bytes_and_cuts(self, slots: Values) -> tuple[Values, Values]:
+    def _bytes_and_offsets(self, slots: Values) -> tuple[Values, Values]:
         width = self.dtype.itemsize
         data = np.ascontiguousarray(slots).view(np.uint8) if width else np.zeros(0, np.uint8)
         return data, np.arange(len(slots) + 1, dtype=np.int64) * width

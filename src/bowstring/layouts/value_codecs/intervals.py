@@ -1,4 +1,4 @@
-"""Calendar intervals: whole months as Python integers, several units as named tuples."""
+"""Calendar intervals: months as Python integers, compound intervals as named tuples."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bowstring.datatypes.types import Interval
-from bowstring.layouts.scalars.base import Scalars, as_words, words_differ
+from bowstring.layouts.value_codecs.base import ValueCodec, as_words, words_not_equal
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import Values
@@ -30,7 +30,7 @@ class MonthDayNano(NamedTuple):
     nanoseconds: int
 
 
-class Months(Scalars):
+class MonthIntervalCodec(ValueCodec):
     """Intervals of whole months, as Python integers."""
 
     __slots__ = ()
@@ -50,8 +50,8 @@ class Months(Scalars):
         return slots
 
 
-class CompoundIntervals(Scalars):
-    """Intervals of several calendar units, as named tuples; NumPy's structured type of the same fields."""
+class CompoundIntervalCodec(ValueCodec):
+    """Intervals of several units, as named tuples; in NumPy, structured arrays with the same fields."""
 
     __slots__ = ("_make",)
 
@@ -62,15 +62,15 @@ class CompoundIntervals(Scalars):
         self._make = make
 
     def encode(self, values: Sequence[Any]) -> Values:
-        count = len(self.fill)
-        if not all(isinstance(value, tuple) and len(value) == count for value in values):
-            raise TypeError(f"not a tuple of {count} integers")
-        if not all(isinstance(part, int) for value in values for part in value):
-            raise TypeError(f"not a tuple of {count} integers")
+        num_units = len(self.fill)
+        if not all(isinstance(value, tuple) and len(value) == num_units for value in values):
+            raise TypeError(f"not a tuple of {num_units} integers")
+        if not all(isinstance(unit, int) for value in values for unit in value):
+            raise TypeError(f"not a tuple of {num_units} integers")
         return np.array([tuple(value) for value in values], self.dtype)
 
     def decode(self, slots: Values) -> list[Any]:
-        return [self._make(*parts) for parts in slots.tolist()]
+        return [self._make(*units) for units in slots.tolist()]
 
     def as_numpy(self, slots: Values) -> Values:
         return slots
@@ -78,20 +78,20 @@ class CompoundIntervals(Scalars):
     def from_numpy(self, array: Values) -> tuple[Values, Mask | None]:
         return (array, None) if array.dtype == self.dtype else super().from_numpy(array)
 
-    def differ(self, left: Values, right: Values, nans_equal: bool) -> Mask:
-        return words_differ(left, right)
+    def not_equal(self, left: Values, right: Values, nans_equal: bool) -> Mask:
+        return words_not_equal(left, right)
 
-    def order(self, slots: Values) -> tuple[Values, ...] | None:
+    def sort_keys(self, slots: Values) -> tuple[Values, ...] | None:
         return None
 
-    def identity(self, slots: Values) -> tuple[Values, ...]:
+    def identity_keys(self, slots: Values) -> tuple[Values, ...]:
         return tuple(as_words(slots).T)
 
 
-def scalars_of(type: Interval) -> Scalars:
-    """The meaning of a calendar interval's slots."""
+def interval_codec(type: Interval) -> ValueCodec:
+    """Return the codec of a calendar interval type."""
     if type.unit == "year_month":
-        return Months()
+        return MonthIntervalCodec()
     if type.unit == "day_time":
-        return CompoundIntervals(DayTime, [("days", "<i4"), ("milliseconds", "<i4")], (0, 0))
-    return CompoundIntervals(MonthDayNano, [("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")], (0, 0, 0))
+        return CompoundIntervalCodec(DayTime, [("days", "<i4"), ("milliseconds", "<i4")], (0, 0))
+    return CompoundIntervalCodec(MonthDayNano, [("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")], (0, 0, 0))

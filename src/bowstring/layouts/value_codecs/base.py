@@ -1,0 +1,123 @@
+"""The interface that the primitive layout uses to convert slots."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from bowstring.layouts.base import Values
+    from bowstring.memory.bitmap import Mask
+
+
+class ValueCodec(ABC):
+    """Converts between slots of NumPy type `dtype` and the values of one data type.
+
+    Arrays passed in have shape (n,), contain no nulls, and are never modified.
+    """
+
+    __slots__ = ("_fill", "dtype")
+
+    IS_OPAQUE: ClassVar[bool] = False
+    """Whether slots are byte strings, which have no byte order."""
+    IS_NUMBER: ClassVar[bool] = False
+    """Whether NumPy's numbers are the values."""
+    EQUAL_BY_BYTES: ClassVar[bool] = True
+    """Whether two values are equal exactly if their bytes are."""
+
+    def __init__(self, dtype: Any, fill: Any = 0) -> None:
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self._fill = fill
+
+    @property
+    def fill(self) -> Any:
+        """A Python value for null slots."""
+        return self._fill
+
+    @abstractmethod
+    def encode(self, values: Sequence[Any]) -> Values:
+        """Convert Python values to slots.
+
+        Raises TypeError, ValueError or OverflowError if a value is not exactly representable.
+        """
+
+    def try_encode(self, values: list[Any]) -> Values | None:
+        """A fast `encode` for values that are neither None nor booleans.
+
+        Returns None if a value has an unexpected Python type or does not fit: use `encode` then.
+        """
+        return None
+
+    def try_encode_exact(self, values: list[Any]) -> Values | None:
+        """Like `try_encode`, but return None unless every value has exactly the data type's own Python type."""
+        return self.try_encode(values)
+
+    def try_encode_few(self, values: Sequence[Any]) -> bytes | None:
+        """Like `try_encode_exact`, faster for few values. Returns the slots as bytes."""
+        return None
+
+    @abstractmethod
+    def decode(self, slots: Values) -> list[Any]:
+        """Convert slots to Python values."""
+
+    def as_numpy(self, slots: Values) -> Values | None:
+        """View slots as NumPy's type for these values, without copying; None if NumPy has none."""
+        return None
+
+    def as_numpy_copy(self, slots: Values, mask: Mask | None) -> Values:
+        """Copy slots to NumPy's type for these values; null slots (False in the mask) become NaN, NaT or None."""
+        out = np.fromiter(self.decode(slots), np.dtype(object), len(slots))
+        if mask is not None:
+            out[~mask] = None
+        return out
+
+    def from_numpy(self, array: Values) -> tuple[Values, Mask | None]:
+        """Convert a NumPy array of shape (n,) to slots and a validity mask (None if all are valid).
+
+        Does not copy if the types are the same. Raises TypeError, ValueError or OverflowError if a value is not exactly
+        representable.
+        """
+        return self.encode(array.tolist()), None
+
+    def not_equal(self, left: Values, right: Values, nans_equal: bool) -> Mask:
+        """Compare slot by slot; returns a mask of shape (n,)."""
+        mask: Mask = left != right
+        return mask
+
+    def sort_keys(self, slots: Values) -> tuple[Values, ...] | None:
+        """NumPy arrays of shape (n,) that sort like the values, most significant first; None if there is no order."""
+        return (slots,)
+
+    def identity_keys(self, slots: Values) -> tuple[Values, ...]:
+        """NumPy arrays of shape (n,) that are equal exactly if the stored values are; all NaN are equal.
+
+        By default the arrays of `sort_keys`.
+        """
+        keys = self.sort_keys(slots)
+        assert keys is not None
+        return keys
+
+    def find_invalid(self, slots: Values) -> tuple[int, str] | None:
+        """Return the index of the first invalid slot and a description of the fault, or None."""
+        return None
+
+
+def is_bytes(value: Any) -> bool:
+    """Whether a Python value is a byte string."""
+    return isinstance(value, (bytes, bytearray)) or (isinstance(value, memoryview) and value.nbytes == len(value))
+
+
+def as_words(slots: Values) -> Values:
+    """View slots as unsigned integers of at most 64 bits, shape (n, words)."""
+    width = slots.dtype.itemsize
+    word = np.dtype(f"<u{min(width, 8)}") if width in (1, 2, 4) or width % 8 == 0 else np.dtype("u1")
+    return np.ascontiguousarray(slots).view(word).reshape(len(slots), width // word.itemsize)
+
+
+def words_not_equal(left: Values, right: Values) -> Mask:
+    """Compare the bytes of slots; returns a mask of shape (n,)."""
+    mask: Mask = (as_words(left) != as_words(right)).any(axis=1)
+    return mask
