@@ -38,14 +38,17 @@ if TYPE_CHECKING:
         concat_arrays as concat_arrays,
         concat_tables as concat_tables,
     )
+    from bowstring.datatypes.canonical.bool8 import (
+        bool8 as bool8,
+    )
+    from bowstring.datatypes.canonical.json import (
+        json_ as json_,
+    )
+    from bowstring.datatypes.canonical.opaque import (
+        opaque as opaque,
+    )
     from bowstring.datatypes.canonical.parquet_variant import (
         parquet_variant as parquet_variant,
-    )
-    from bowstring.datatypes.canonical.plain import (
-        bool8 as bool8,
-        json_ as json_,
-        opaque as opaque,
-        uuid as uuid,
     )
     from bowstring.datatypes.canonical.tensors import (
         fixed_shape_tensor as fixed_shape_tensor,
@@ -54,6 +57,9 @@ if TYPE_CHECKING:
     from bowstring.datatypes.canonical.timestamp_with_offset import (
         OffsetMoment as OffsetMoment,
         timestamp_with_offset as timestamp_with_offset,
+    )
+    from bowstring.datatypes.canonical.uuid import (
+        uuid as uuid,
     )
     from bowstring.datatypes.extension import (
         ExtensionType as ExtensionType,
@@ -223,7 +229,10 @@ _SUBPACKAGES = (
 
 _EXPORTS = {
     "bowstring.datatypes.canonical.timestamp_with_offset": ("OffsetMoment", "timestamp_with_offset"),
-    "bowstring.datatypes.canonical.plain": ("bool8", "json_", "opaque", "uuid"),
+    "bowstring.datatypes.canonical.bool8": ("bool8",),
+    "bowstring.datatypes.canonical.json": ("json_",),
+    "bowstring.datatypes.canonical.opaque": ("opaque",),
+    "bowstring.datatypes.canonical.uuid": ("uuid",),
     "bowstring.datatypes.canonical.tensors": ("fixed_shape_tensor", "variable_shape_tensor"),
     "bowstring.datatypes.canonical.parquet_variant": ("parquet_variant",),
     "bowstring.datatypes.extension": (

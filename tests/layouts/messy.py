@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 import bowstring as bs
 from bowstring.datatypes import types as t
-from bowstring.datatypes.canonical.plain import OpaqueType
+from bowstring.datatypes.canonical.opaque import OpaqueType
 from bowstring.layouts.base import Layout
 from bowstring.layouts.binary import BinaryLayout
 from bowstring.layouts.binary_view import INLINE_BYTES, BinaryViewLayout

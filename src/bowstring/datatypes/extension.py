@@ -91,13 +91,13 @@ class ExtensionType(DataType):
 _REGISTRY: dict[str, type[ExtensionType]] = {}
 _AnyExtension = TypeVar("_AnyExtension", bound=type[ExtensionType])
 _CANONICAL = {
-    "arrow.bool8": "plain",
+    "arrow.bool8": "bool8",
     "arrow.fixed_shape_tensor": "tensors",
-    "arrow.json": "plain",
-    "arrow.opaque": "plain",
+    "arrow.json": "json",
+    "arrow.opaque": "opaque",
     "arrow.parquet.variant": "parquet_variant",
     "arrow.timestamp_with_offset": "timestamp_with_offset",
-    "arrow.uuid": "plain",
+    "arrow.uuid": "uuid",
     "arrow.variable_shape_tensor": "tensors",
 }
 """The canonical extension types, registered from the start, and the modules that register them when loaded."""

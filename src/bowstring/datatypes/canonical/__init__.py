@@ -1,4 +1,4 @@
-"""The canonical extension types («Canonical Extension Types»), known from the start: a field that names one gets it.
+"""The canonical extension types («Canonical Extension Types»), registered by default.
 
-Their modules are loaded when a name of theirs is first met, or one of their constructors asked for.
+Each module is imported on first use of its type's name or constructor.
 """

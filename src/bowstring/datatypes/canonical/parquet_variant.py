@@ -1,6 +1,6 @@
-r"""«Parquet Variant» of the canonical extension types: semi-structured values, encoded as Parquet does.
+r"""«Parquet Variant» of the canonical extension types: semi-structured values in Parquet's encoding.
 
-Only the shape of the storage is known here: values are the struct's, with their encoded bytes as they are.
+Only the storage type is checked. Values are those of the struct; the encoded bytes are not decoded.
 
 >>> import bowstring as bs
 >>> row = {"metadata": b"\x01\x00\x00", "value": b"\x0c\x07"}
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bowstring.datatypes.base import TypeLike, as_type
-from bowstring.datatypes.canonical.plain import UuidType
+from bowstring.datatypes.canonical.uuid import UuidType
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
 from bowstring.datatypes.field import Field, field
 from bowstring.datatypes.types import (
@@ -44,52 +44,54 @@ from bowstring.errors import UsageError
 
 _BYTES = (Binary, LargeBinary, BinaryView)
 _PRIMITIVES = (Null, Bool, Int, *_BYTES, Utf8, LargeUtf8, Utf8View, UuidType)
-"""Types of «Primitive Type Mappings» that are in it with all their parameters."""
+"""Types of «Primitive Type Mappings» that are allowed with any parameters."""
 
 
 @register_extension_type
 @dataclass(frozen=True, slots=True, repr=False)
 class ParquetVariantType(ExtensionType):
-    """Variants, shredded or not: a struct of `metadata` and `value`, `typed_value` or both, in any order."""
+    """Variants, shredded or not: a struct of `metadata` and of `value`, `typed_value` or both, in any order."""
 
     EXTENSION_NAME: ClassVar[str] = "arrow.parquet.variant"
 
     def __post_init__(self) -> None:
         name, storage = self.EXTENSION_NAME, self.storage_type
         if not isinstance(storage, Struct):
-            raise UsageError(f"{name} is stored as a struct, not as {storage}")
-        held = [f for f in storage.fields if f.name == "metadata"]
-        if len(held) != 1 or held[0].nullable or not isinstance(_plain(held[0].type), _BYTES):
-            raise UsageError(f"{name} has one field 'metadata' that is binary and not nullable, not {storage}")
+            raise UsageError(f"{name}: expected a struct as storage type, found {storage}")
+        metadata = [f for f in storage.fields if f.name == "metadata"]
+        if len(metadata) != 1 or metadata[0].nullable or not isinstance(_decoded_type(metadata[0].type), _BYTES):
+            raise UsageError(f"{name}: expected one binary, non-nullable field 'metadata', found {storage}")
         _check_values(name, [f for f in storage.fields if f.name != "metadata"], "")
 
 
-def _plain(type_: DataType) -> DataType:
+def _decoded_type(type_: DataType) -> DataType:
     return type_.value_type if isinstance(type_, (Dictionary, RunEndEncoded)) else type_
 
 
 def _check_values(name: str, fields: list[Field], path: str) -> None:
-    """`value`, `typed_value` or both, and nothing else; raises `UsageError` naming the path."""
-    found = {f.name: f.type for f in fields}
-    if len(found) != len(fields) or not found or found.keys() - {"value", "typed_value"}:
-        raise UsageError(f"{name}: {path or 'its storage'} has 'value', 'typed_value' or both, not {sorted(found)}")
-    if "value" in found and not isinstance(found["value"], _BYTES):
-        raise UsageError(f"{name}: '{path}value' is binary, not {found['value']}")
-    if "typed_value" in found:
-        _check_typed(name, found["typed_value"], f"{path}typed_value")
+    """Raise `UsageError`, naming the path, unless the fields are `value`, `typed_value` or both."""
+    types = {f.name: f.type for f in fields}
+    if len(types) != len(fields) or not types or types.keys() - {"value", "typed_value"}:
+        raise UsageError(
+            f"{name}: expected 'value', 'typed_value' or both in {path or 'its storage'}, found {sorted(types)}"
+        )
+    if "value" in types and not isinstance(types["value"], _BYTES):
+        raise UsageError(f"{name}: expected '{path}value' to be binary, found {types['value']}")
+    if "typed_value" in types:
+        _check_typed_value(name, types["typed_value"], f"{path}typed_value")
 
 
-def _check_typed(name: str, type_: DataType, path: str) -> None:
+def _check_typed_value(name: str, type_: DataType, path: str) -> None:
     if isinstance(type_, (List, LargeList, ListView, Struct)):
         if not type_.fields:
             raise UsageError(f"{name}: '{path}' is a struct without fields")
         for child in type_.fields:
-            where = f"{path}.{child.name}."
+            child_path = f"{path}.{child.name}"
             if child.nullable or not isinstance(child.type, Struct):
-                raise UsageError(f"{name}: '{where[:-1]}' is a struct that is not nullable, not {child}")
-            _check_values(name, list(child.type.fields), where)
+                raise UsageError(f"{name}: expected '{child_path}' to be a non-nullable struct, found {child}")
+            _check_values(name, list(child.type.fields), f"{child_path}.")
     elif not _is_primitive(type_):
-        raise UsageError(f"{name}: '{path}' is {type_}, which no variant has")
+        raise UsageError(f"{name}: '{path}' is {type_}, which is not a type of variants")
 
 
 def _is_primitive(type_: DataType) -> bool:
@@ -108,6 +110,6 @@ def _is_primitive(type_: DataType) -> bool:
 
 
 def parquet_variant(storage_type: TypeLike | None = None) -> ParquetVariantType:
-    """Variants, stored as `storage_type`; by default a struct of `metadata` and `value`, nothing shredded."""
-    plain = Struct((field("metadata", Binary(), nullable=False), field("value", Binary(), nullable=False)))
-    return ParquetVariantType(plain if storage_type is None else as_type(storage_type))
+    """Variants, stored as `storage_type`; by default an unshredded struct of `metadata` and `value`."""
+    unshredded = Struct((field("metadata", Binary(), nullable=False), field("value", Binary(), nullable=False)))
+    return ParquetVariantType(unshredded if storage_type is None else as_type(storage_type))
