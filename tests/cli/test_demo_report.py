@@ -65,20 +65,41 @@ def test_an_empty_result_is_shown_too() -> None:
 
 
 def test_what_spark_says_otherwise_is_told_column_by_column() -> None:
-    out, written = console(80)
+    out, written = console(100)
     report.show_check(out, ARRIVAL, [])
     report.show_check(out, ARRIVAL, FACTS.differences(Facts(200_000, (FACTS.columns[0], ColumnFacts("b", 8, None)))))
-    assert "✓ 200,000 rows are what Spark says" in written.getvalue()
+    assert "✓ 200,000 rows match Spark's: null counts of 2 columns, sums of 1 numeric column." in written.getvalue()
     assert "column 'b': 7 nulls and sum None, not 8 and None" in written.getvalue()
 
 
-def test_the_roads_stand_side_by_side_with_sizes_as_info_writes_them() -> None:
+def test_the_methods_are_shown_side_by_side_with_sizes_as_info_writes_them() -> None:
     out, written = console(80)
-    report.show_roads(out, {"ours": [ARRIVAL], "theirs": [ARRIVAL]})
-    lines = [line.split() for line in written.getvalue().splitlines()]
-    assert lines[0] == ["to", "another", "process", "ours", "theirs"]
-    assert ["bytes", "1.53", "MiB", "1.53", "MiB"] in lines
-    assert lines[-1] == ["all", "in", "all", "1.39", "s", "1.39", "s"]
+    report.show_methods(out, {"Publish": [ARRIVAL], "Parquet": [ARRIVAL]}, 41.7)
+    lines = written.getvalue().splitlines()
+    words = [line.split() for line in lines]
+    assert words[0] == ["Publish", "Parquet"]
+    assert ["size", "1.53", "MiB", "1.53", "MiB"] in words
+    assert words[-2] == ["total", "1.39", "s", "1.39", "s"]
+    assert lines[-1] == "the demo took 42 s"
+
+
+@pytest.mark.parametrize(
+    ("parquet_s", "verdict"),
+    [
+        (3.0, "Publish was the fastest, 1.39 s in total (Parquet 3.14 s); the reader of Publish copied"),
+        (0.5, "Parquet was the fastest, 640.0 ms in total (Publish 1.39 s); the reader of Publish copied"),
+    ],
+)
+def test_the_verdict_is_a_sentence_that_names_the_fastest_method(parquet_s: float, verdict: str) -> None:
+    out, written = console(200)
+    report.show_verdict(out, {"Publish": [ARRIVAL], "Parquet": [replace(ARRIVAL, produced_s=parquet_s)]}, 0)
+    assert written.getvalue() == f"{verdict} 283 KiB of 1.53 MiB.\n"
+
+
+def test_the_verdict_is_a_failure_if_the_rows_differ() -> None:
+    out, written = console(200)
+    report.show_verdict(out, {"Publish": [ARRIVAL]}, 2)
+    assert written.getvalue() == "Failed: 2 differences from Spark's rows.\n"
 
 
 def test_several_rounds_are_medians_over_their_spread() -> None:
@@ -86,17 +107,15 @@ def test_several_rounds_are_medians_over_their_spread() -> None:
     rounds = [
         replace(ARRIVAL, produced_s=produced, first_s=first) for produced, first in ((9, 0.5), (2, 0.1), (3, 0.2))
     ]
-    report.show_roads(
-        out, {"bowstring publish": rounds, "driver: toArrow + IPC": rounds, "Parquet files": [ARRIVAL] * 3}
-    )
+    report.show_methods(out, {"Publish": rounds, "Through the driver": rounds, "Parquet": [ARRIVAL] * 3}, 1.0)
     text = written.getvalue()
     lines = [line.split("  ") for line in text.splitlines()]
     cells = [[cell.strip() for cell in line if cell.strip()] for line in lines]
-    assert ["Spark hands it over", "3.00 s", "3.00 s", "1.25 s"] in cells
+    assert ["write", "3.00 s", "3.00 s", "1.25 s"] in cells
     assert ["2.00–9.00 s", "2.00–9.00 s", "1.25–1.25 s"] in cells
-    assert ["time to first batch", "200.0 ms", "200.0 ms", "100.0 ms"] in cells
+    assert ["read the first batch", "200.0 ms", "200.0 ms", "100.0 ms"] in cells
     assert ["100.0–500.0 ms", "100.0–500.0 ms", "100.0–100.0 ms"] in cells
-    assert ["all in all", "3.14 s", "3.14 s", "1.39 s"] in cells
+    assert ["total", "3.14 s", "3.14 s", "1.39 s"] in cells
     assert all(cell_len(line) <= 80 for line in text.splitlines())
     assert "medians of 3 rounds" in text
     assert "…" not in text

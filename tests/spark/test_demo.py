@@ -75,15 +75,17 @@ def test_the_corpus_says_what_a_line_is_and_who_uses_its_package(spark: SparkSes
     assert rows[0].of.comments == Decimal("0.1429")
 
 
-def test_the_command_shows_the_rows_the_check_and_the_roads(shared_folder: Path) -> None:
+def test_the_command_shows_rows_check_methods_and_verdict_and_nothing_else(shared_folder: Path) -> None:
     data = shared_folder / "data" / "birdstrikes.csv"
     command = [sys.executable, "-m", "bowstring", "demo", "--input", str(data), "--rounds", "2"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert "10,000 rows" in done.stdout
     assert "medians of 2 rounds" in done.stdout
-    for road in ("bowstring publish", "driver: toArrow + IPC", "Parquet files"):
-        assert road in done.stdout
+    for method in ("Publish", "Through the driver", "Parquet"):
+        assert method in done.stdout
+    assert re.fullmatch(r".+ was the fastest, .+; the reader of Publish copied .+\.", done.stdout.splitlines()[-1])
+    assert done.stderr == ""
 
 
 @pytest.mark.parametrize("begun", ["SparkSubmit", "pyspark.daemon"])
@@ -170,5 +172,5 @@ def test_an_input_without_rows_is_one_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bowstring", "demo", "--input", str(tmp_path / "x.csv")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert (done.returncode, done.stdout.strip()) == (1, "")
-    assert "x.csv: it has no rows, so there is nothing to pick up" in done.stderr
+    assert "x.csv: there are no rows to hand over" in done.stderr
     assert "Traceback" not in done.stderr

@@ -13,7 +13,7 @@ from bowstring.cli.settings import INTERRUPTED, Settings, failure_line
 
 # Each command is the object of that name in the module bowstring.cli.<name>; the sentence is for the group's own help.
 COMMANDS: dict[str, str] = {
-    "demo": "Compute in Spark and read the result in another process, in place.",
+    "demo": "Compute in Spark and compare three ways to hand the result over to a process.",
     "info": "Show what is in an Arrow file or stream: schema, batches, bytes per column.",
     "validate": "List all errors of an Arrow file or stream.",
     "head": "Show the first rows, as a table, JSON lines or CSV.",

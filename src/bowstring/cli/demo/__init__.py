@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
+import sys
+import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, NoReturn, Self, TypeVar
 
 import click
 from rich.console import Console
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from bowstring.cli.demo.methods import Arrival
 
 Made = TypeVar("Made")
+_JAVA_NOTICE = "WARNING: Using incubator modules"
 _POLL_S = 0.1
 _WARM_UP_ROWS = 20_000
 _WIDE = 200
@@ -82,15 +86,40 @@ def _compute(spark: SparkSession, path: str | None, lines: int) -> DataFrame:
 def _warm_up(frame: DataFrame, rows: int) -> None:
     """Take every road once with some of the rows of every partition: what Spark compiles, it has compiled for all."""
     some = frame if rows <= _WARM_UP_ROWS else frame.sample(_WARM_UP_ROWS / rows, 0)
-    for take in methods.ROADS.values():
+    for take in methods.METHODS.values():
         take(some)
 
 
 def _take_in_turn(frame: DataFrame, first: int, arrivals: dict[str, list[Arrival]]) -> None:
     """Take every road once; another one begins each round, as the first finds Spark in another state than the last."""
-    names = list(methods.ROADS)
+    names = list(methods.METHODS)
     for road in (*names[first % len(names) :], *names[: first % len(names)]):
-        arrivals[road].append(methods.ROADS[road](frame))
+        arrivals[road].append(methods.METHODS[road](frame))
+
+
+@contextmanager
+def _shown_on_failure() -> Iterator[BinaryIO]:
+    """A temporary file for the standard error of Spark's processes, which is shown if the block fails."""
+    with tempfile.TemporaryFile() as log:
+        try:
+            yield log
+        except Exception:
+            log.seek(0)
+            lines = log.read().decode(errors="backslashreplace").splitlines()
+            sys.stderr.writelines(f"{line}\n" for line in lines if not line.startswith(_JAVA_NOTICE))
+            raise
+
+
+def _start_spark(master: str, log: BinaryIO) -> SparkSession:
+    """Start Spark, with the standard error of its processes in `log`."""
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    os.dup2(log.fileno(), 2)
+    try:
+        return session(master, app_name="bowstring demo")
+    finally:
+        os.dup2(terminal, 2)
+        os.close(terminal)
 
 
 @contextmanager
@@ -121,28 +150,31 @@ def _running(spark: SparkSession) -> Iterator[None]:
 
 
 @click.command()
-@click.option("--input", "path", metavar="PATH", help="Take the rows of this Parquet, CSV, JSON or Arrow path instead.")
-@click.option("--master", default="local[*]", show_default=True, help="The Spark cluster to compute on.")
+@click.option("--input", "path", metavar="PATH", help="Use the rows of this Parquet, CSV, JSON or Arrow path instead.")
+@click.option("--master", default="local[*]", show_default=True, help="The Spark master to connect to.")
 @click.option(
     "--lines",
     type=click.IntRange(min=1),
     default=1_000_000,
     show_default=True,
-    help="About how many lines of Python to take by default.",
+    help="About how many lines of Python to read, without --input.",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(min=1),
     default=3,
     show_default=True,
-    help="How often to take each road; medians are shown.",
+    help="How often to run each method; medians are shown.",
 )
 def demo(path: str | None, master: str, lines: int, rounds: int) -> int:
-    """Show the whole road: Spark computes, another process picks the result up where it lies.
+    """Compute in Spark and hand the result over to another process by three methods, compared side by side.
 
-    By default Spark takes the Python source files that are installed on this machine apart, line by line, and joins
-    each line with what the others say about its package. The result goes to another process by three roads, which take
-    turns: published to shared memory by the executors, through the driver, and through Parquet files.
+    Publish: the executors write the result to shared memory, and the other process reads it in place, without a copy.
+    Through the driver: the driver collects the result and sends it over a socket. Parquet: Spark writes files, which
+    the other process reads.
+
+    By default Spark parses the Python source files that are installed on this machine, line by line, and joins each
+    line with statistics of its module and package.
     """
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)  # none is used here
     if path is not None:
@@ -152,18 +184,20 @@ def demo(path: str | None, master: str, lines: int, rounds: int) -> int:
     if not console.is_terminal:
         console.width = _WIDE  # whoever reads a pipe wants whole lines
     start = time.perf_counter()
-    with Steps(console) as steps:
-        spark = steps.run("Spark starts", lambda: session(master, app_name="bowstring demo"))
+    with _shown_on_failure() as log, Steps(console) as steps:
+        spark = steps.run("Starting Spark", partial(_start_spark, master, log))
         with _running(spark):
             steps.spark = spark
-            frame = steps.run("Spark reads, parses, joins and aggregates", lambda: _compute(spark, path, lines).cache())
-            facts = steps.run("Spark counts rows and nulls, and sums", lambda: spark_facts(frame))
+            frame = steps.run(
+                "Computing: Spark reads, parses, joins and aggregates", lambda: _compute(spark, path, lines).cache()
+            )
+            facts = steps.run("Counting rows and nulls, and summing columns in Spark", lambda: spark_facts(frame))
             if not facts.rows:
-                raise UsageError(f"{path}: it has no rows, so there is nothing to pick up")
-            steps.run("Every road is taken once with some of the rows", partial(_warm_up, frame, facts.rows))
-            arrivals: dict[str, list[Arrival]] = {road: [] for road in methods.ROADS}
+                raise UsageError(f"{path}: there are no rows to hand over")
+            steps.run("Warming up each method with some of the rows", partial(_warm_up, frame, facts.rows))
+            arrivals: dict[str, list[Arrival]] = {name: [] for name in methods.METHODS}
             for number in range(rounds):
-                title = f"Every road is taken with all rows, round {number + 1} of {rounds}"
+                title = f"Running each method with all rows, round {number + 1} of {rounds}"
                 steps.run(title, partial(_take_in_turn, frame, number, arrivals))
     shared = next(iter(arrivals.values()))
     differences = [each for arrival in shared if arrival.facts for each in arrival.facts.differences(facts)]
@@ -174,6 +208,7 @@ def demo(path: str | None, master: str, lines: int, rounds: int) -> int:
         console.print()
     report.show_check(console, last, differences)
     console.print()
-    report.show_roads(console, arrivals)
-    console.print(f"[dim]{time.perf_counter() - start:.0f} s in all[/dim]")
+    report.show_methods(console, arrivals, time.perf_counter() - start)
+    console.print()
+    report.show_verdict(console, arrivals, len(differences))
     return 1 if differences else 0

@@ -1,4 +1,4 @@
-"""Three roads for one result out of Spark, each to a process of its own: published memory, the driver, and Parquet."""
+"""Three methods to hand a data frame over to another process: publish, through the driver, and Parquet."""
 
 from __future__ import annotations
 
@@ -142,8 +142,8 @@ def by_parquet(frame: DataFrame) -> Arrival:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-ROADS: dict[str, Callable[[DataFrame], Arrival]] = {
-    "bowstring publish": by_publishing,
-    "driver: toArrow + IPC": by_driver,
-    "Parquet files": by_parquet,
+METHODS: dict[str, Callable[[DataFrame], Arrival]] = {
+    "Publish": by_publishing,
+    "Through the driver": by_driver,
+    "Parquet": by_parquet,
 }

@@ -1,4 +1,4 @@
-"""What the demo prints: some rows, the check against Spark, and the three roads side by side."""
+"""The report of the demo: some rows, the comparison with Spark, the three methods side by side, the verdict."""
 
 from __future__ import annotations
 
@@ -73,25 +73,25 @@ def show_check(console: Console, arrival: Arrival, differences: list[str]) -> No
     assert arrival.facts is not None
     sums = sum(column.total is not None for column in arrival.facts.columns)
     if differences:
-        console.print("[bold red]It is not what Spark says:[/bold red]")
+        console.print("[bold red]The rows do not match Spark's:[/bold red]")
         for difference in differences:
             console.print(f"  {escape(difference)}", highlight=False)
         return
     console.print(
-        f"[green]✓[/green] {arrival.facts.rows:,} rows are what Spark says: null counts of all columns "
-        f"({len(arrival.facts.columns)}), sums of the numeric ones ({sums}).",
+        f"[green]✓[/green] {counted(arrival.facts.rows, 'row')} match Spark's: null counts of "
+        f"{counted(len(arrival.facts.columns), 'column')}, sums of {counted(sums, 'numeric column')}.",
         highlight=False,
     )
 
 
-def show_roads(console: Console, arrivals: dict[str, list[Arrival]]) -> None:
-    """Print the roads side by side, a column each, ours first: medians of all rounds, over the spread of the times."""
+def show_methods(console: Console, arrivals: dict[str, list[Arrival]], elapsed_s: float) -> None:
+    """Print the methods side by side, a column each: medians of all rounds, over the spread of the times."""
     rounds = len(next(iter(arrivals.values())))
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 3, 0, 0))
-    table.add_column("to another process")
-    for number, road in enumerate(arrivals):
+    table.add_column("")
+    for number, name in enumerate(arrivals):
         style = "" if number else "bold green"
-        table.add_column(road, justify="right", style=style, header_style=f"bold {style}")
+        table.add_column(name, justify="right", style=style, header_style=f"bold {style}")
     for title, value, shown in _AMOUNTS:
         table.add_row(title, *(shown(statistics.median_low(map(value, taken))) for taken in arrivals.values()))
     for title, time in _TIMES:
@@ -100,21 +100,42 @@ def show_roads(console: Console, arrivals: dict[str, list[Arrival]]) -> None:
         if rounds > 1:
             table.add_row("", *(Text(spread_text(each), style="not bold dim") for each in times))
     console.print(table)
-    if rounds > 1:
-        note = f"medians of {rounds} rounds in which the roads took turns; the least and the most below"
-        console.print(note, style="dim", highlight=False)
+    note = f"medians of {rounds} rounds, minimum and maximum below them; " if rounds > 1 else ""
+    console.print(f"{note}the demo took {elapsed_s:.0f} s", style="dim", highlight=False)
+
+
+def show_verdict(console: Console, arrivals: dict[str, list[Arrival]], difference_count: int) -> None:
+    """Print one sentence: which method was fastest, and how much the reader of the first method copied."""
+    if difference_count:
+        console.print(f"[bold red]Failed:[/bold red] {counted(difference_count, 'difference')} from Spark's rows.")
+        return
+    totals = {name: statistics.median(a.total_s for a in rounds) for name, rounds in arrivals.items()}
+    first, *others = sorted(totals, key=totals.__getitem__)
+    rest = ", ".join(f"{name} {time_text(totals[name])}" for name in others)
+    published, rounds = next(iter(arrivals.items()))
+    copied_bytes = statistics.median_low(arrival.copied_bytes for arrival in rounds)
+    console.print(
+        f"[bold]{first} was the fastest, {time_text(totals[first])} in total ({rest}); the reader of {published} "
+        f"copied {human_bytes(copied_bytes)} of {human_bytes(rounds[-1].size_bytes)}.[/bold]",
+        highlight=False,
+    )
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with a noun in the singular or plural."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 _AMOUNTS: tuple[tuple[str, Callable[[Arrival], int], Callable[[int], str]], ...] = (
     ("rows", lambda a: a.rows, lambda rows: f"{rows:,}"),
-    ("bytes", lambda a: a.size_bytes, human_bytes),
-    ("bytes copied there", lambda a: a.copied_bytes, human_bytes),
+    ("size", lambda a: a.size_bytes, human_bytes),
+    ("bytes the reader copied", lambda a: a.copied_bytes, human_bytes),
 )
 
 _TIMES: tuple[tuple[str, Callable[[Arrival], float]], ...] = (
-    ("Spark hands it over", lambda a: a.produced_s),
-    ("time to first batch", lambda a: a.first_s),
-    ("time until usable", lambda a: a.usable_s),
-    ("time until summed", lambda a: a.summed_s),
-    ("all in all", lambda a: a.total_s),
+    ("write", lambda a: a.produced_s),
+    ("read the first batch", lambda a: a.first_s),
+    ("read all batches", lambda a: a.usable_s),
+    ("read and sum", lambda a: a.summed_s),
+    ("total", lambda a: a.total_s),
 )
