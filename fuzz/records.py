@@ -12,7 +12,7 @@ import numpy as np
 from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.reader import Child, Children, Inline, Message, Scalar, Structs, Table, Text
 from bowstring.flatbuf.tables import HEADERS, SPARSE_INDEXES, SPECS, TYPES
-from bowstring.flatbuf.writer import Built, build
+from bowstring.flatbuf.writer import UnionValue, build
 
 UNIONS: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
     ("Message", "header"): ("header_type", HEADERS),
@@ -104,7 +104,7 @@ def _record(node: Node) -> dict[str, Any]:
 
 def _value(kind: Any, value: Any) -> Any:
     if isinstance(value, Node):
-        return Built(value.spec, _record(value))
+        return UnionValue(value.spec, _record(value))
     if isinstance(value, list):
         return [_record(child) for child in value]
     if isinstance(kind, Inline):

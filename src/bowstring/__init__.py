@@ -163,15 +163,15 @@ if TYPE_CHECKING:
         append_file as append_file,
     )
     from bowstring.ipc.tools.concat import (
-        Concatenated as Concatenated,
+        ConcatReport as ConcatReport,
         concat_files as concat_files,
     )
     from bowstring.ipc.tools.recover import (
-        Recovery as Recovery,
+        RecoveryReport as RecoveryReport,
         recover as recover,
     )
     from bowstring.ipc.tools.salvage import (
-        Dropped as Dropped,
+        DroppedRange as DroppedRange,
     )
     from bowstring.ipc.writers import (
         FileWriter as FileWriter,
@@ -304,13 +304,13 @@ _EXPORTS = {
     "bowstring.memory.pool": ("release_unused_memory",),
     "bowstring.ipc.api": ("open_file", "open_stream", "new_file", "new_stream"),
     "bowstring.ipc.tools.append": ("AppendWriter", "append_file"),
-    "bowstring.ipc.tools.concat": ("Concatenated", "concat_files"),
+    "bowstring.ipc.tools.concat": ("ConcatReport", "concat_files"),
     "bowstring.ipc.coalescing": ("CoalescingWriter",),
     "bowstring.ipc.file": ("FileReader",),
     "bowstring.ipc.options": ("IpcWriteOptions",),
     "bowstring.ipc.limits": ("ReadLimits",),
-    "bowstring.ipc.tools.recover": ("Recovery", "recover"),
-    "bowstring.ipc.tools.salvage": ("Dropped",),
+    "bowstring.ipc.tools.recover": ("RecoveryReport", "recover"),
+    "bowstring.ipc.tools.salvage": ("DroppedRange",),
     "bowstring.ipc.statistics": ("ColumnStatistics", "FileStatistics"),
     "bowstring.ipc.stream": ("StreamReader",),
     "bowstring.ipc.writers": ("FileWriter", "StreamWriter"),

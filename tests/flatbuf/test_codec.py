@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from bowstring import errors
 from bowstring.flatbuf.reader import Children, Inline, Message, Scalar, Slot, Structs, Table, TableSpec, Text
 from bowstring.flatbuf.tables import BUFFER, SPECS, body_length
-from bowstring.flatbuf.writer import Built, build
+from bowstring.flatbuf.writer import UnionValue, build
 
 PAIR = np.dtype([("a", "<i8"), ("b", "<i4"), ("pad", "<i4")])
 TREE = {
@@ -154,7 +154,7 @@ def test_text_that_is_shared_costs_no_more_than_a_few_times_the_message() -> Non
 
 
 def test_the_body_length_is_all_that_a_transport_reads() -> None:
-    record = {"version": 4, "header_type": 3, "header": Built("RecordBatch", {"length": 1}), "bodyLength": 4096}
+    record = {"version": 4, "header_type": 3, "header": UnionValue("RecordBatch", {"length": 1}), "bodyLength": 4096}
     assert body_length(build(SPECS, "Message", record)) == 4096
     with pytest.raises(errors.InvalidDataError, match="-8"):
         body_length(build(SPECS, "Message", {**record, "bodyLength": -8}))
@@ -168,11 +168,11 @@ def test_the_verifier_of_another_library_accepts_what_is_built() -> None:
             "name": f"f{i}",
             "nullable": bool(i % 2),
             "type_type": 2,
-            "type": Built("Int", {"bitWidth": 16, "is_signed": True}),
+            "type": UnionValue("Int", {"bitWidth": 16, "is_signed": True}),
         }
         for i in range(9)
     ]
-    record = {"version": 4, "header_type": 1, "header": Built("Schema", {"fields": fields})}
+    record = {"version": 4, "header_type": 1, "header": UnionValue("Schema", {"fields": fields})}
     data = build(SPECS, "Message", record)
     framed = b"\xff\xff\xff\xff" + struct.pack("<i", len(data)) + data
     schema = pa.ipc.read_schema(pa.py_buffer(framed))

@@ -25,7 +25,7 @@ from bowstring.inspection.anatomy.glossary import MEANINGS
 from bowstring.inspection.anatomy.model import Segment
 from bowstring.inspection.anatomy.page import drawn_page
 from bowstring.ipc.codecs import compressor
-from bowstring.ipc.record_batch.compression import beginning
+from bowstring.ipc.record_batch.compression import decompress_prefix
 from tests.inspection.test_inspect import written_by_bowstring, written_by_pyarrow
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -255,11 +255,11 @@ def test_compressed_streams_have_a_page(compression: str) -> None:
 def test_the_beginning_of_a_compressed_buffer_costs_no_more_than_it_shows(codec: str) -> None:
     large = bytes(range(256)) * (1 << 18)
     packed = len(large).to_bytes(8, "little") + bytes(compressor(codec)(large))
-    assert beginning(codec, packed, 64) == large[:64]
-    assert beginning(codec, (-1 & (1 << 64) - 1).to_bytes(8, "little") + b"as it is", 64) == b"as it is"
-    assert beginning(codec, (5).to_bytes(8, "little") + bytes(compressor(codec)(b"hello")), 64) == b"hello"
-    assert beginning(codec, packed[:8] + b"no frame of any kind", 64) == b""
-    assert beginning(codec, b"short", 64) == b""
+    assert decompress_prefix(codec, packed, 64) == large[:64]
+    assert decompress_prefix(codec, (-1 & (1 << 64) - 1).to_bytes(8, "little") + b"as it is", 64) == b"as it is"
+    assert decompress_prefix(codec, (5).to_bytes(8, "little") + bytes(compressor(codec)(b"hello")), 64) == b"hello"
+    assert decompress_prefix(codec, packed[:8] + b"no frame of any kind", 64) == b""
+    assert decompress_prefix(codec, b"short", 64) == b""
 
 
 def test_no_more_than_so_many_compressed_buffers_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:

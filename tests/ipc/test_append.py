@@ -17,7 +17,7 @@ import pytest
 import bowstring as bs
 from bowstring import errors
 from bowstring.flatbuf.tables import SPECS
-from bowstring.flatbuf.writer import Finished, build
+from bowstring.flatbuf.writer import SerializedTable, build
 from bowstring.ipc.metadata import header as headers
 from tests.ipc.samples import as_file, batch
 
@@ -263,7 +263,7 @@ def test_a_schema_message_with_metadata_of_its_own_keeps_it(tmp_path: Path, monk
     assert path.read_bytes()[:start] == raw[:start]
 
 
-def with_metadata(schema: Finished, version: int = 4) -> bytes:
+def with_metadata(schema: SerializedTable, version: int = 4) -> bytes:
     """A schema message that has custom metadata beside the schema's."""
     return build(SPECS, "Message", headers._message(headers.SCHEMA, schema, version, ((b"is", b"of the message"),)))
 

@@ -19,7 +19,7 @@ import bowstring as bs
 from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY
 from bowstring.errors import LimitError
 from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS, TYPES
-from bowstring.flatbuf.writer import Built, build
+from bowstring.flatbuf.writer import UnionValue, build
 from bowstring.ipc import message as framing, schema_cache
 from fuzz.anatomy import dissect
 from tests.ipc import samples
@@ -31,12 +31,12 @@ END = framing.END_OF_STREAM
 
 def message(kind: str, record: dict[str, Any], body: bytes = b"", body_bytes: int | None = None) -> bytes:
     said = len(body) if body_bytes is None else body_bytes
-    header = {"version": 4, "header_type": HEADERS.index(kind), "header": Built(kind, record), "bodyLength": said}
+    header = {"version": 4, "header_type": HEADERS.index(kind), "header": UnionValue(kind, record), "bodyLength": said}
     return framing.framed(build(SPECS, "Message", header)) + body
 
 
 def field(type_: str, *children: dict[str, Any], pairs: Any = None, **parameters: Any) -> dict[str, Any]:
-    made = {"type_type": TYPES.index(type_), "type": Built(type_, parameters), "children": list(children)}
+    made = {"type_type": TYPES.index(type_), "type": UnionValue(type_, parameters), "children": list(children)}
     return {"name": "x", "nullable": True, "custom_metadata": pairs, **made}
 
 

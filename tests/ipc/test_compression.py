@@ -89,7 +89,7 @@ def test_a_buffer_that_does_not_shrink_is_read_where_it_lies(codec: str) -> None
 def test_an_empty_buffer_may_have_a_prefix_or_none(codec: str, is_prefixed: bool) -> None:
     packed = compression.PREFIX.pack(0) if is_prefixed else b""
     buffer = bs.Buffer.of(packed)
-    (opened,) = compression.Unpacking(codec, len(packed), bs.ReadLimits()).all([buffer], 0)
+    (opened,) = compression.BodyDecompressor(codec, len(packed), bs.ReadLimits()).all([buffer], 0)
     assert opened.size == 0
 
 
@@ -98,7 +98,7 @@ def frame(codec: str, data: bytes) -> bytes:
 
 
 def opened(codec: str, packed: bytes, limits: bs.ReadLimits | None = None) -> bytes:
-    unpacking = compression.Unpacking(codec, len(packed), limits or bs.ReadLimits())
+    unpacking = compression.BodyDecompressor(codec, len(packed), limits or bs.ReadLimits())
     return unpacking.all([bs.Buffer.of(packed)], 0)[0].to_bytes()
 
 
@@ -154,7 +154,7 @@ def test_what_comes_out_of_a_body_is_bounded_by_limits_that_options_raise(codec:
 
 def test_all_buffers_of_a_body_count_together() -> None:
     packed = bs.Buffer.of(struct.pack("<q", 5000) + frame("zstd", bytes(5000)))
-    unpacking = compression.Unpacking("zstd", packed.size, bs.ReadLimits(max_decompressed_bytes=12_000))
+    unpacking = compression.BodyDecompressor("zstd", packed.size, bs.ReadLimits(max_decompressed_bytes=12_000))
     with pytest.raises(errors.LimitError):
         unpacking.all([packed, packed, packed], 0)
     assert len(unpacking.all([packed, packed], 0)) == 2
@@ -180,7 +180,7 @@ for codec, frame in whole.items():
             limits = bs.ReadLimits(max_decompression_ratio=ratio, max_decompressed_bytes=2**63 - 1)
             try:
                 packed = bs.Buffer.of(struct.pack("<q", claim) + frame)
-                held = compression.Unpacking(codec, packed.size, limits).all([packed], 0)
+                held = compression.BodyDecompressor(codec, packed.size, limits).all([packed], 0)
                 assert held[0].size == claim == 512 << 20
                 del held
             except bs.errors.InvalidDataError as error:

@@ -14,7 +14,7 @@ from bowstring.errors import BowstringError, InvalidDataError, NotFoundError
 from bowstring.flatbuf.reader import Message
 from bowstring.flatbuf.tables import SPECS
 from bowstring.ipc.limits import DEFAULT_LIMITS
-from bowstring.ipc.metadata.lazy_schema import DeferredSchema
+from bowstring.ipc.metadata.lazy_schema import LazySchema
 from bowstring.ipc.record_batch.plan import SchemaPlan
 from bowstring.testing import strategies
 
@@ -23,11 +23,11 @@ def footer_at(raw: bytes) -> int:
     return len(raw) - 10 - int.from_bytes(raw[-10:-6], "little")
 
 
-def deferred(raw: bytes) -> DeferredSchema:
+def deferred(raw: bytes) -> LazySchema:
     table = Message(raw[footer_at(raw) : -10], SPECS, "footer").root("Footer")["schema"]
     if table is None:
         raise InvalidDataError("the footer has no schema")
-    return DeferredSchema(table, DEFAULT_LIMITS)
+    return LazySchema(table, DEFAULT_LIMITS)
 
 
 def written(schema: bs.Schema) -> bytes:

@@ -22,7 +22,7 @@ from bowstring.flatbuf.tables import SPECS
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import field_tables
 from bowstring.ipc.metadata.field_tables import FieldTables
-from bowstring.ipc.metadata.lazy_schema import DeferredSchema
+from bowstring.ipc.metadata.lazy_schema import LazySchema
 from bowstring.ipc.metadata.schema import DictionaryId, read_field
 from bowstring.ipc.record_batch.plan import SchemaPlan
 from bowstring.testing import strategies
@@ -96,7 +96,7 @@ def test_flat_fields_of_every_type_are_all_read_at_once() -> None:
     schema = bs.schema(fields)
     for raw in (footer_of(schema), theirs(pa.schema(schema))):
         assert FieldTables.of(schema_table(raw)).read()[0] == fields
-        assert DeferredSchema(schema_table(raw), DEFAULT_LIMITS).schema == schema
+        assert LazySchema(schema_table(raw), DEFAULT_LIMITS).schema == schema
 
 
 def test_nested_and_encoded_fields_are_read_at_once_with_their_dictionaries() -> None:
@@ -107,7 +107,7 @@ def test_nested_and_encoded_fields_are_read_at_once_with_their_dictionaries() ->
         each = one_by_one(raw)
         assert fields == [field for field, _ in each]
         assert [nodes.get(i, ()) for i in range(64)] == [held for _, held in each]
-        read = DeferredSchema(schema_table(raw), DEFAULT_LIMITS)
+        read = LazySchema(schema_table(raw), DEFAULT_LIMITS)
         assert read.schema.equals(schema, check_metadata=True)
         assert (read.counts() > 0)[:, 0].all()
         plan, eager = SchemaPlan(read), SchemaPlan(read.whole)
@@ -158,7 +158,7 @@ def test_flipped_bytes_give_the_same_fields_or_leave_them_to_be_refused() -> Non
 def test_a_schema_of_many_fields_is_read_in_bounded_time() -> None:
     raw = theirs(pa.schema([(f"column_{i}", pa.int64()) for i in range(200_000)]))
     start = time.perf_counter()
-    assert len(DeferredSchema(schema_table(raw), DEFAULT_LIMITS).schema) == 200_000
+    assert len(LazySchema(schema_table(raw), DEFAULT_LIMITS).schema) == 200_000
     assert time.perf_counter() - start < 20
 
 
@@ -167,10 +167,10 @@ def test_a_schema_of_a_million_fields_is_refused_unless_a_limit_is_raised() -> N
     raw = _shared_field(count)
     start = time.perf_counter()
     with pytest.raises(LimitError, match="max_tables"):
-        DeferredSchema(Message(raw, SPECS, "footer").root("Schema"), DEFAULT_LIMITS)
+        LazySchema(Message(raw, SPECS, "footer").root("Schema"), DEFAULT_LIMITS)
     limits = ReadLimits(max_tables=4 * count)
     with pytest.raises(LimitError):  # no bytes for so many: they are one field, shared
-        _ = DeferredSchema(Message(raw, SPECS, "footer", limits.max_tables).root("Schema"), limits).schema
+        _ = LazySchema(Message(raw, SPECS, "footer", limits.max_tables).root("Schema"), limits).schema
     assert time.perf_counter() - start < 20
 
 
@@ -244,7 +244,7 @@ def test_names_that_are_all_over_a_message_are_found_where_they_are_names() -> N
     )
     twice = bs.schema([bs.field("name", bs.int8(), metadata={"name": "name"}) for _ in range(9)])
     raw = footer_of(schema)
-    assert DeferredSchema(schema_table(raw), DEFAULT_LIMITS).named("name") == [0]
+    assert LazySchema(schema_table(raw), DEFAULT_LIMITS).named("name") == [0]
     raw = theirs(pa.schema(twice))
     assert raw.count(struct.pack("<I", 4) + b"name") > 9
-    assert DeferredSchema(schema_table(raw), DEFAULT_LIMITS).named("name") == list(range(9))
+    assert LazySchema(schema_table(raw), DEFAULT_LIMITS).named("name") == list(range(9))

@@ -131,7 +131,7 @@ def test_unions_have_a_validity_buffer_in_version_4_only() -> None:
     counts = {}
     for version in get_args(MetadataVersion):
         data = samples.as_file(samples.batch("sparse"), options=bs.IpcWriteOptions(metadata_version=version))
-        counts[version] = bs.open_file(data).batch_message(0)[0].shape.buffer_count
+        counts[version] = bs.open_file(data).batch_message(0)[0].template.buffer_count
     assert counts["V4"] == counts["V5"] + 1
 
 

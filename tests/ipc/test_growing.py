@@ -10,7 +10,7 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
-from bowstring.ipc.dictionaries.delta import Chain
+from bowstring.ipc.dictionaries.delta import DeltaDictionary
 from bowstring.ipc.dictionaries.reader import Entry
 
 CASES: dict[str, tuple[bs.DataType, list[Any]]] = {
@@ -39,7 +39,7 @@ def test_parts_of_every_layout_are_joined_and_stay_as_they_were(name: str) -> No
     for _ in range(40):
         part = bs.array(random.choices(values, k=random.randrange(12)), type_)
         parts.append(part.slice(random.randrange(3)))
-    chain, joined = Chain([[parts[0]]]), []
+    chain, joined = DeltaDictionary([[parts[0]]]), []
     for count, part in enumerate(parts[1:], 2):
         chain.parts.append([part])
         joined.append(chain.joined(count))
@@ -51,7 +51,7 @@ def test_parts_of_every_layout_are_joined_and_stay_as_they_were(name: str) -> No
 
 
 def test_arrays_share_the_memory_that_grows() -> None:
-    chain = Chain([[bs.array([str(number)])] for number in range(1000)])
+    chain = DeltaDictionary([[bs.array([str(number)])] for number in range(1000)])
     made = [chain.joined(count) for count in range(2, 1001)]
     assert [one.length for one in made] == list(range(2, 1001))
     memories = {id(buffer.memory): buffer.memory.size for one in made for buffer in one.buffers if buffer is not None}
@@ -60,7 +60,7 @@ def test_arrays_share_the_memory_that_grows() -> None:
 
 
 def test_several_threads_may_ask() -> None:
-    chain = Chain([[bs.array([number, None])] for number in range(200)])
+    chain = DeltaDictionary([[bs.array([number, None])] for number in range(200)])
     found: list[bs.Array] = []
     threads = [
         threading.Thread(target=lambda: found.extend(map(chain.joined, random.sample(range(2, 201), 150))))
@@ -77,7 +77,7 @@ def test_several_threads_may_ask() -> None:
 
 def test_a_malformed_part_is_told_each_time_and_the_parts_before_it_stay() -> None:
     bad = bs.Array.from_buffers(bs.string(), 2, [None, bs.array([0, 9, 3], bs.int32()).buffers[1], b"abc"])
-    chain = Chain([[bs.array(["a"])], [bs.array(["b"])], [bad]])
+    chain = DeltaDictionary([[bs.array(["a"])], [bs.array(["b"])], [bad]])
     assert chain.joined(2).to_pylist() == ["a", "b"]
     for _ in range(2):
         with pytest.raises(errors.InvalidDataError, match="offsets"):
@@ -90,11 +90,11 @@ def test_a_part_whose_children_are_too_short_is_refused() -> None:
     whole = bs.array([{"p": 1}, {"p": 2}], type_)
     short = bs.Array(whole.layout, 5, whole.buffers, whole.children)
     with pytest.raises(errors.InvalidDataError, match="child 'p' has 2 values"):
-        Chain([[whole], [short]]).joined(2)
+        DeltaDictionary([[whole], [short]]).joined(2)
 
 
 def test_a_dictionary_may_go_on_in_two_ways() -> None:
-    start = Entry(Chain([[bs.array(["a"])]]), 1)
+    start = Entry(DeltaDictionary([[bs.array(["a"])]]), 1)
     left, right = start.extended([bs.array(["b"])]), start.extended([bs.array(["c", "d"])])
     assert [entry.array().to_pylist() for entry in (left, right, start)] == [["a", "b"], ["a", "c", "d"], ["a"]]
 
@@ -113,7 +113,7 @@ def test_values_that_take_no_bytes_are_not_joined_without_limit(type_: bs.DataTy
         huge = bs.Array(small.layout, 1 << 40, (), (ends, bs.array([1], bs.int8())))
     for parts in ([huge, small], [small, huge, huge]):
         with pytest.raises(errors.LimitError, match="values are to be made"):
-            Chain([[part] for part in parts]).joined(len(parts))
+            DeltaDictionary([[part] for part in parts]).joined(len(parts))
 
 
 def test_neither_are_values_inside_others() -> None:
@@ -123,4 +123,4 @@ def test_neither_are_values_inside_others() -> None:
     offsets = bs.array([0, 1 << 40], bs.int64()).buffers[1]
     parts.append(bs.Array(parts[1].layout, 1, (None, offsets), (empty,)))
     with pytest.raises(errors.LimitError, match="values are to be made"):
-        Chain([[part] for part in parts]).joined(3)
+        DeltaDictionary([[part] for part in parts]).joined(3)

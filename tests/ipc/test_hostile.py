@@ -13,7 +13,7 @@ import pytest
 import bowstring as bs
 from bowstring import errors
 from bowstring.flatbuf.tables import SPECS
-from bowstring.flatbuf.writer import Built, build
+from bowstring.flatbuf.writer import UnionValue, build
 from bowstring.ipc import message
 from tests.ipc import samples
 
@@ -74,14 +74,14 @@ def test_extreme_numbers_give_an_error_of_ours_or_valid_data(format_: str) -> No
 
 
 def schema_message(fields: list[dict[str, Any]]) -> bytes:
-    record = {"version": 4, "header_type": 1, "header": Built("Schema", {"fields": fields})}
+    record = {"version": 4, "header_type": 1, "header": UnionValue("Schema", {"fields": fields})}
     return message.framed(build(SPECS, "Message", record))
 
 
 def nested(depth: int) -> dict[str, Any]:
-    field: dict[str, Any] = {"name": "x", "type_type": 2, "type": Built("Int", {"bitWidth": 8})}
+    field: dict[str, Any] = {"name": "x", "type_type": 2, "type": UnionValue("Int", {"bitWidth": 8})}
     for _ in range(depth):
-        field = {"name": "x", "type_type": 12, "type": Built("List", {}), "children": [field]}
+        field = {"name": "x", "type_type": 12, "type": UnionValue("List", {}), "children": [field]}
     return field
 
 
@@ -110,7 +110,7 @@ def test_a_claimed_body_of_a_terabyte_takes_no_memory(tmp_path: Path) -> None:
     data = bytearray(samples.as_stream(batch))
     start = data.index(message.CONTINUATION, 8)
     header = bs.open_file(samples.as_file(batch)).batch_message(0)[0]
-    at = start + header.shape.body_length_at
+    at = start + header.template.body_length_at
     data[at : at + 8] = np.int64(1 << 40).tobytes()
     path = tmp_path / "claims.arrows"
     path.write_bytes(bytes(data))
@@ -152,6 +152,6 @@ def test_truncation_names_the_message_and_the_byte() -> None:
 
 
 def test_a_schema_message_with_a_body_is_refused() -> None:
-    record = {"version": 4, "header_type": 1, "header": Built("Schema", {"fields": [nested(0)]}), "bodyLength": 8}
-    with pytest.raises(errors.InvalidDataError, match="has no body, this one claims 8 bytes"):
+    record = {"version": 4, "header_type": 1, "header": UnionValue("Schema", {"fields": [nested(0)]}), "bodyLength": 8}
+    with pytest.raises(errors.InvalidDataError, match="schema message without a body, found a body of 8 bytes"):
         bs.open_stream(message.framed(build(SPECS, "Message", record)) + bytes(8))

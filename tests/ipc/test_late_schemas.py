@@ -19,7 +19,7 @@ from bowstring.flatbuf.tables import SPECS
 from bowstring.inspection.validation import Validator
 from bowstring.ipc import schema_cache
 from bowstring.ipc.limits import DEFAULT_LIMITS
-from bowstring.ipc.metadata.lazy_schema import DeferredSchema
+from bowstring.ipc.metadata.lazy_schema import LazySchema
 from tests.ipc.assembly import Assembly, number
 
 _TYPES = [
@@ -204,10 +204,10 @@ def test_a_name_that_is_no_text_is_told_when_it_or_all_names_are_asked_for() -> 
                 use()
 
 
-def deferred(made: Assembly) -> DeferredSchema:
+def deferred(made: Assembly) -> LazySchema:
     table = Message(made.built(), SPECS, "message").root("Message").union("header", "Schema")
     assert isinstance(table, Table)
-    return DeferredSchema(table, DEFAULT_LIMITS)
+    return LazySchema(table, DEFAULT_LIMITS)
 
 
 def test_fields_without_a_name_have_an_empty_one() -> None:

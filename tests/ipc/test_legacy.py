@@ -30,8 +30,8 @@ def with_own_nulls(union: bs.Array, bits: int, form: bs.IpcWriteOptions = LEGACY
     header, _ = reader.batch_message(0)
     at = int(reader.blocks["offset"][0])
     spans, nulls = header.buffers(), union.length - (bits & ((1 << union.length) - 1)).bit_count()
-    struct.pack_into("<q", data, at + header.shape.nodes_at + 16 + 8, nulls)
-    struct.pack_into("<qq", data, at + header.shape.buffers_at + 32, *spans[1].tolist())
+    struct.pack_into("<q", data, at + header.template.nodes_at + 16 + 8, nulls)
+    struct.pack_into("<qq", data, at + header.template.buffers_at + 32, *spans[1].tolist())
     return bytes(data)
 
 
@@ -94,7 +94,7 @@ def test_a_bitmap_that_is_too_short_is_told() -> None:
     with_bits = bytearray(data)
     reader = bs.open_file(data)
     header, _ = reader.batch_message(0)
-    at = int(reader.blocks["offset"][0]) + header.shape.buffers_at + 32
+    at = int(reader.blocks["offset"][0]) + header.template.buffers_at + 32
     struct.pack_into("<q", with_bits, at + 8, 2)
     with pytest.raises(errors.InvalidDataError, match="the bitmap has 2 bytes"):
         bs.open_file(bytes(with_bits))[0].column("u")

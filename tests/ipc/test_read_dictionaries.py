@@ -12,7 +12,7 @@ import pytest
 import bowstring as bs
 from bowstring import errors
 from bowstring.ipc.encoded_schema import encode_schema
-from bowstring.ipc.metadata.header import DictionaryMark
+from bowstring.ipc.metadata.header import DictionaryHeader
 from bowstring.ipc.stream import EncodedMessage, Encoder
 from tests.ipc.samples import Unkept, as_file, as_stream
 from tests.ipc.test_written_dictionaries import GROWN, batch, coded, lists, words
@@ -28,7 +28,7 @@ def encoded(*batches: bs.RecordBatch, **options: Any) -> list[EncodedMessage]:
 
 def dictionary(schema: bs.Schema, id_: int, values: bs.Array, is_delta: bool = False) -> EncodedMessage:
     """A dictionary batch of these values, whatever the schema says."""
-    return Encoder(schema)._message(values.length, [values], (), DictionaryMark(id_, is_delta))
+    return Encoder(schema)._message(values.length, [values], (), DictionaryHeader(id_, is_delta))
 
 
 def assembled(kind: Any, schema: bs.Schema, messages: list[EncodedMessage], **options: Any) -> bytes:

@@ -18,7 +18,7 @@ from tests.ipc.samples import as_file, as_stream, batch
 MARKER = b"\xff\xff\xff\xff"
 
 
-def recovered(raw: bytes, **options: object) -> tuple[bs.Recovery, list[bs.RecordBatch]]:
+def recovered(raw: bytes, **options: object) -> tuple[bs.RecoveryReport, list[bs.RecordBatch]]:
     """The report and the batches of what was written."""
     sink = io.BytesIO()
     report = bs.recover(raw, sink, **options)  # type: ignore[arg-type]
@@ -290,8 +290,8 @@ def _without(raw: bytes, kind: str, number: int) -> bytes:
     from bowstring.ipc.tools.scan import StreamScan
 
     for span in StreamScan(in_order(raw), DEFAULT_LIMITS).batches():
-        seen += span.header.shape.kind == kind
-        if seen == number and span.header.shape.kind == kind:
+        seen += span.header.template.kind == kind
+        if seen == number and span.header.template.kind == kind:
             at = span.start
             damaged[at : span.body_at] = b"\x77" * (span.body_at - at)
             return bytes(damaged)

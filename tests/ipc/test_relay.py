@@ -14,7 +14,7 @@ import pytest
 import bowstring
 from bowstring.errors import InvalidDataError
 from bowstring.ipc.options import IpcWriteOptions
-from bowstring.ipc.record_batch.passthrough import RelayPlan
+from bowstring.ipc.record_batch.passthrough import PassthroughPlan
 from bowstring.ipc.record_batch.reader import BatchColumns
 from bowstring.ipc.stream import Encoder
 from bowstring.memory.buffer import Memory
@@ -58,7 +58,7 @@ def written(batch: bowstring.RecordBatch, alignment: int = 64) -> bytes:
 
 def passes(batch: bowstring.RecordBatch) -> bool:
     encoder = Encoder(batch.schema)
-    plan = RelayPlan.of(encoder._layouts)
+    plan = PassthroughPlan.of(encoder._layouts)
     return plan is not None and plan.body(batch.source, 64) is not None
 
 

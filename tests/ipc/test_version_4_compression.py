@@ -13,13 +13,13 @@ import pytest
 import bowstring as bs
 from bowstring import errors
 from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS
-from bowstring.flatbuf.writer import Built, build
+from bowstring.flatbuf.writer import UnionValue, build
 from bowstring.ipc import message as framing
 from bowstring.ipc.codecs import compressor
 from bowstring.ipc.encoded_schema import encode_schema
 from bowstring.ipc.metadata.header import CODECS, V4_COMPRESSION_KEY, schema_message
 from bowstring.ipc.metadata.schema import V4, V5
-from bowstring.ipc.record_batch.writer import flatten
+from bowstring.ipc.record_batch.writer import encode_body
 from tests.ipc.samples import as_stream
 
 NOISE = np.random.default_rng(17).integers(0, 1 << 62, 500)
@@ -32,7 +32,7 @@ def stream(codec: str, field: str | None, told: bytes | None, version: int = V4)
     custom metadata.
     """
     form = bs.IpcWriteOptions(metadata_version="V4" if version == V4 else "V5")
-    body = flatten(BATCH.num_rows, BATCH.columns, 64, form, compressor(codec))
+    body = encode_body(BATCH.num_rows, BATCH.columns, 64, form, compressor(codec))
     record = {
         "length": BATCH.num_rows,
         "nodes": np.array([tuple(node) for node in body.numbers.nodes.tolist()], FIELD_NODE),
@@ -43,7 +43,7 @@ def stream(codec: str, field: str | None, told: bytes | None, version: int = V4)
     message = {
         "version": version,
         "header_type": HEADERS.index("RecordBatch"),
-        "header": Built("RecordBatch", record),
+        "header": UnionValue("RecordBatch", record),
         "bodyLength": body.size_bytes,
         "custom_metadata": [{"key": key, "value": value} for key, value in pairs],
     }
@@ -126,7 +126,7 @@ def test_what_is_appended_to_such_a_file_is_not_compressed(tmp_path: Path) -> No
     [
         ("zstd", b"LZ4", errors.InvalidDataError, "compressed with zstd, and with lz4"),
         ("zstd", b"uncompressed", errors.InvalidDataError, "compressed with zstd, and with uncompressed"),
-        (None, b"LZ4_RAW", errors.UnsupportedError, "codec 'lz4_raw' is not known"),
+        (None, b"LZ4_RAW", errors.UnsupportedError, "unknown compression codec 'lz4_raw'"),
         (None, b"\xff" * 1000, errors.UnsupportedError, "is not known"),
     ],
 )

@@ -14,11 +14,11 @@ import pytest
 import bowstring as bs
 from bowstring.errors import BowstringError, InvalidDataError, LimitError, TruncatedError
 from bowstring.flatbuf.tables import HEADERS, SPARSE_INDEXES, SPECS, TYPES
-from bowstring.flatbuf.writer import Built, build
+from bowstring.flatbuf.writer import UnionValue, build
 from bowstring.ipc.message import framed
 from tests.peak_memory import peak_bytes, reset_peak
 
-INT64 = Built("Int", {"bitWidth": 64, "is_signed": True})
+INT64 = UnionValue("Int", {"bitWidth": 64, "is_signed": True})
 LONG = {"bitWidth": 64, "is_signed": True}
 BODY = np.arange(16, dtype=np.int64).tobytes()
 
@@ -31,7 +31,7 @@ def message(kind: str, record: dict[str, Any], body: bytes = BODY, body_bytes: i
     outer = {
         "version": 4,
         "header_type": HEADERS.index(kind),
-        "header": Built(kind, typed),
+        "header": UnionValue(kind, typed),
         "bodyLength": len(body) if body_bytes is None else body_bytes,
     }
     return framed(build(SPECS, "Message", outer)) + body
@@ -41,7 +41,7 @@ def sparse(kind: str, index: dict[str, Any], **record: Any) -> bytes:
     said = {
         "non_zero_length": 2,
         "sparseIndex_type": SPARSE_INDEXES.index(kind),
-        "sparseIndex": Built(kind, index),
+        "sparseIndex": UnionValue(kind, index),
         **record,
     }
     return message("SparseTensor", said)
@@ -82,8 +82,8 @@ ROWS = {
         ({"data": None}, "has no data"),
         ({"sizes": None}, "has no shape"),
         ({"type": None, "type_type": 0}, "has no type"),
-        ({"type": Built("Int", {"bitWidth": 7})}, "bit width"),
-        ({"type": Built("Utf8", {}), "type_type": TYPES.index("Utf8")}, "not string"),
+        ({"type": UnionValue("Int", {"bitWidth": 7})}, "bit width"),
+        ({"type": UnionValue("Utf8", {}), "type_type": TYPES.index("Utf8")}, "not string"),
         ({"type_type": 99}, "type 99"),
     ],
 )
@@ -144,7 +144,7 @@ def test_fibers_by_the_words_of_the_specification_are_read_too() -> None:
     said = {
         "non_zero_length": 2,
         "sparseIndex_type": 3,
-        "sparseIndex": Built(CSF, places),
+        "sparseIndex": UnionValue(CSF, places),
         "sizes": [1, 10],
         "data": (16, 16),
     }

@@ -10,8 +10,8 @@ import click
 from bowstring.cli.input_output import PATH, binary_output, given, max_piped_option, named, progress
 from bowstring.cli.settings import FAILED
 from bowstring.inspection.text import printable
-from bowstring.ipc.tools.recover import Recovery, recover as recover_data
-from bowstring.ipc.tools.salvage import Dropped
+from bowstring.ipc.tools.recover import RecoveryReport, recover as recover_data
+from bowstring.ipc.tools.salvage import DroppedRange
 
 FORMAT_VERSION = 1
 _DROPPED_SHOWN = 100
@@ -42,7 +42,7 @@ def recover(source: str, target: str, *, quick: bool, as_json: bool, show_all: b
     return FAILED if report.dropped else 0
 
 
-def _show(name: str, target: str, report: Recovery, shown: list[Dropped], to_error: bool) -> None:
+def _show(name: str, target: str, report: RecoveryReport, shown: list[DroppedRange], to_error: bool) -> None:
     def tell(line: str) -> None:
         click.echo(f"{name}: {line}", err=to_error)
 
@@ -62,7 +62,7 @@ def _show(name: str, target: str, report: Recovery, shown: list[Dropped], to_err
     tell(f"{state}; {report.rows:,} rows in {batches} are in {target}")
 
 
-def _document(name: str, target: str, report: Recovery, shown: list[Dropped]) -> dict[str, Any]:
+def _document(name: str, target: str, report: RecoveryReport, shown: list[DroppedRange]) -> dict[str, Any]:
     return {
         "format_version": FORMAT_VERSION,
         "source": name,

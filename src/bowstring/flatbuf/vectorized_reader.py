@@ -14,11 +14,11 @@ import numpy.typing as npt
 _U16 = struct.Struct("<H")
 _VTABLE = struct.Struct("<HH")
 
-Positions = npt.NDArray[np.int64]
-Truths = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 
-class Words:
+class ByteReader:
     """The bytes of a flatbuffer as little-endian integers at many positions, which must lie within it.
 
     Position 0 stands for what is absent.
@@ -33,37 +33,37 @@ class Words:
         self._halves = self.bytes[: self.size // 2 * 2].view("<u2")
         self._words = self.bytes[: self.size // 4 * 4].view("<u4")
 
-    def u16(self, at: Positions) -> Positions:
+    def u16(self, at: IntArray) -> IntArray:
         """Unsigned integers of 16 bits."""
         if not _any_bits(at) & 1:
-            halves: Positions = self._halves.take(at >> 1).astype(np.int64)
+            halves: IntArray = self._halves.take(at >> 1).astype(np.int64)
             return halves
         return self._gathered(at, "<u2")
 
-    def u32(self, at: Positions) -> Positions:
+    def u32(self, at: IntArray) -> IntArray:
         """Unsigned integers of 32 bits."""
         if not _any_bits(at) & 3:
-            words: Positions = self._words.take(at >> 2).astype(np.int64)
+            words: IntArray = self._words.take(at >> 2).astype(np.int64)
             return words
         return self._gathered(at, "<u4")
 
-    def i64(self, at: Positions) -> Positions:
+    def i64(self, at: IntArray) -> IntArray:
         """Signed integers of 64 bits."""
         return self._gathered(at, "<i8")
 
-    def number(self, at: Positions, size_bytes: int) -> Positions:
+    def number(self, at: IntArray, size_bytes: int) -> IntArray:
         """Integers of 1, 2 or 4 bytes, as unsigned ones."""
         if size_bytes == 1:
-            held: Positions = self.bytes.take(at).astype(np.int64)
+            held: IntArray = self.bytes.take(at).astype(np.int64)
             return held
         return self.u16(at) if size_bytes == 2 else self.u32(at)
 
-    def _gathered(self, at: Positions, form: str) -> Positions:
+    def _gathered(self, at: IntArray, form: str) -> IntArray:
         held = np.ascontiguousarray(self.bytes[at[:, None] + np.arange(np.dtype(form).itemsize)])
-        out: Positions = held.view(form)[:, 0].astype(np.int64)
+        out: IntArray = held.view(form)[:, 0].astype(np.int64)
         return out
 
-    def followed(self, at: Positions) -> tuple[Positions, Truths]:
+    def follow_offsets(self, at: IntArray) -> tuple[IntArray, BoolArray]:
         """Where offsets lead, 0 for nowhere; and whether those that are there lead somewhere."""
         distances = self.u32(at)
         targets = at + distances
@@ -73,24 +73,24 @@ class Words:
         there = at > 0
         return np.where(there & sound, targets, 0), sound | ~there
 
-    def texts(self, at: Positions) -> tuple[Positions, Positions, Truths]:
+    def texts(self, at: IntArray) -> tuple[IntArray, IntArray, BoolArray]:
         """Where strings begin, their lengths, and whether all of each is there; absent ones are empty."""
-        targets, sound = self.followed(at)
+        targets, sound = self.follow_offsets(at)
         lengths = np.where(targets > 0, self.u32(targets), 0)
         return targets + 4, lengths, sound & (targets + 4 + lengths <= self.size)
 
-    def counts(self, at: Positions) -> tuple[Positions, Positions, Truths]:
+    def counts(self, at: IntArray) -> tuple[IntArray, IntArray, BoolArray]:
         """Where the items of vectors of offsets begin, how many there are, and whether they are there; absent ones have
         none.
         """
-        targets, sound = self.followed(at)
+        targets, sound = self.follow_offsets(at)
         counts = np.where(targets > 0, self.u32(targets), 0)
         sound &= targets + 4 + 4 * counts <= self.size
         return targets + 4, np.where(sound, counts, 0), sound
 
-    def equal(self, starts: Positions, lengths: Positions, text: bytes) -> Truths:
+    def equal(self, starts: IntArray, lengths: IntArray, text: bytes) -> BoolArray:
         """Whether strings are this one; those of its length have no more bytes than the message, taken together."""
-        same: Truths = (lengths == len(text)) & (starts + len(text) <= self.size)
+        same: BoolArray = (lengths == len(text)) & (starts + len(text) <= self.size)
         if text:
             rows = np.flatnonzero(same)
             held = self.bytes[starts[rows, None] + np.arange(len(text))]
@@ -98,12 +98,12 @@ class Words:
         return same
 
 
-def _any_bits(at: Positions) -> int:
+def _any_bits(at: IntArray) -> int:
     """The bits that are set in any position."""
     return int(np.bitwise_or.reduce(at))
 
 
-def items(starts: Positions, counts: Positions) -> tuple[Positions, Positions]:
+def vector_items(starts: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
     """Which vector each item of all of them is of, and where it is; items are 4 bytes long."""
     owners = np.repeat(np.arange(len(counts)), counts)
     firsts = np.cumsum(counts) - counts
@@ -115,7 +115,7 @@ class Tables:
 
     __slots__ = ("_shared", "_vtables", "_widths", "_words", "at", "sizes", "sound")
 
-    def __init__(self, words: Words, at: Positions, sound: Truths) -> None:
+    def __init__(self, words: ByteReader, at: IntArray, sound: BoolArray) -> None:
         self._words, size = words, words.size
         at = at if sound.all() else np.where(sound, at, 0)
         vtables = at - words.u32(at).astype(np.int32)  # signed
@@ -135,7 +135,7 @@ class Tables:
         self.sound = sound
         """Whether a table can be read at all."""
 
-    def slot(self, number: int, size_bytes: int) -> tuple[Positions, Truths]:
+    def slot(self, number: int, size_bytes: int) -> tuple[IntArray, BoolArray]:
         """Where a slot of so many bytes is, 0 where it is absent; and whether it is within its table."""
         entry = 4 + 2 * number
         if self._shared is not None:
@@ -149,7 +149,7 @@ class Tables:
         return np.where(inside, self.at + offsets, 0), self.sound & (inside | (offsets == 0))
 
 
-def _shared_vtable(words: Words, vtables: Positions, at: Positions) -> tuple[int, int, int] | None:
+def _shared_vtable(words: ByteReader, vtables: IntArray, at: IntArray) -> tuple[int, int, int] | None:
     """Width of the vtable, size of a table, place of the vtable: where all have the same one, and are sound."""
     if not len(at) or (vtables != vtables[0]).any():
         return None

@@ -22,7 +22,7 @@ Record: TypeAlias = Mapping[str, Any]
 """A table to be built: slot names to values; absent ones keep their default."""
 
 
-class Built:
+class UnionValue:
     """A table to be built whose spec is not the slot's own: a union's."""
 
     __slots__ = ("record", "spec")
@@ -32,8 +32,8 @@ class Built:
         self.record = record
 
 
-class Finished:
-    """A table that is built already, to be put into several flatbuffers as it is: `finish` makes it."""
+class SerializedTable:
+    """A table that is built already, to be put into several flatbuffers as it is: `serialize_table` makes it."""
 
     __slots__ = ("raw", "root", "spec")
 
@@ -43,18 +43,18 @@ class Finished:
         self.root = root
 
 
-def finish(specs: Mapping[str, TableSpec], name: str, record: Record) -> Finished:
+def serialize_table(specs: Mapping[str, TableSpec], name: str, record: Record) -> SerializedTable:
     """The table `record` of spec `name`, to stand for it in the records of other tables; values as in `build`."""
     builder = _Builder(specs)
     root = builder.table(specs[name], record)
-    return Finished(name, bytes(builder.out), root)
+    return SerializedTable(name, bytes(builder.out), root)
 
 
 def build(specs: Mapping[str, TableSpec], name: str, record: Record) -> bytes:
     """The flatbuffer with the root table `record` of spec `name`; its length is a multiple of 8.
 
-    Values: numbers, strings or bytes, records for tables (`Built` for unions), lists of records, NumPy arrays or lists
-    for vectors of structs. None stands for an absent slot.
+    Values: numbers, strings or bytes, records for tables (`UnionValue` for unions), lists of records, and NumPy arrays
+    or lists for vectors of structs. None is an absent slot.
     """
     builder = _Builder(specs)
     builder.out += bytes(4)
@@ -143,9 +143,9 @@ class _Builder:
             return self._structs(np.asarray(value, kind.dtype))
         if isinstance(kind, Children):
             return self._children(self.specs[kind.spec], value)
-        if isinstance(value, Built):
+        if isinstance(value, UnionValue):
             return self.table(self.specs[value.spec], value.record, slot)
-        if isinstance(value, Finished):
+        if isinstance(value, SerializedTable):
             self.pad_to(8, 0)  # its alignment counts from its first byte
             position = len(self.out) + value.root
             self.out += value.raw

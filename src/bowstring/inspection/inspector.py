@@ -30,7 +30,7 @@ from bowstring.io.stream_source import PulledSource
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, near_or_far, recognised
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.schema import V4, V5, DictionaryId, WireSchema, read_fields
-from bowstring.ipc.tools.scan import FileScan, Outside, Scan, StreamScan
+from bowstring.ipc.tools.scan import FileScan, Overhead, Scan, StreamScan
 
 _ENDIANNESS: tuple[Literal["little", "big"], ...] = ("little", "big")
 _FEATURES = ("UNUSED", "DICTIONARY_REPLACEMENT", "COMPRESSED_BODY")
@@ -85,7 +85,7 @@ def inspected(scan: Scan, name: str, limits: ReadLimits, counted: Tally | None =
     else:
         tally = counted
     wire = tally.wire
-    outside = scan.outside()
+    overhead = scan.overhead()
     rows = np.array(tally.rows, np.int64)
     has_rows = len(rows) > 0
     return Inspection(
@@ -101,15 +101,15 @@ def inspected(scan: Scan, name: str, limits: ReadLimits, counted: Tally | None =
         ),
         _dictionaries(wire, tally),
         _columns(wire, tally),
-        _bytes(tally, outside),
+        _bytes(tally, overhead),
         Encoding(
             VERSIONS[min(tally.versions, default=scan.version)],
             _ENDIANNESS[endianness],
             tally.alignment_bytes,
             tuple(sorted(tally.codecs)),
             tally.compressed,
-            tally.has_legacy or outside.is_legacy,
-            outside.end_marker,
+            tally.has_legacy or overhead.is_legacy,
+            overhead.end_marker,
             tuple(_FEATURES[n] if 0 <= n < len(_FEATURES) else str(n) for n in scan.schema["features"].tolist()),
         ),
         wire.schema.pairs,
@@ -117,21 +117,21 @@ def inspected(scan: Scan, name: str, limits: ReadLimits, counted: Tally | None =
     )
 
 
-def _bytes(tally: Tally, outside: Outside) -> BytesReport:
+def _bytes(tally: Tally, overhead: Overhead) -> BytesReport:
     buffers = min(tally.buffer_bytes, tally.body_bytes)  # buffers may share bytes
     padding = tally.body_bytes - buffers
     known = (
-        tally.body_bytes + tally.metadata_bytes + outside.schema_bytes + outside.footer_bytes + outside.framing_bytes
+        tally.body_bytes + tally.metadata_bytes + overhead.schema_bytes + overhead.footer_bytes + overhead.framing_bytes
     )
     return BytesReport(
-        outside.total_bytes,
+        overhead.total_bytes,
         buffers,
         padding,
-        outside.schema_bytes,
+        overhead.schema_bytes,
         tally.metadata_bytes,
-        outside.footer_bytes,
-        outside.framing_bytes,
-        max(0, outside.total_bytes - known),
+        overhead.footer_bytes,
+        overhead.framing_bytes,
+        max(0, overhead.total_bytes - known),
     )
 
 

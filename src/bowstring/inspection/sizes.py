@@ -90,15 +90,15 @@ class Tally:
 
     def add(self, span: BatchSpan) -> None:
         """Take one batch."""
-        shape = span.header.shape
+        template = span.header.template
         self.body_bytes += span.body_bytes
         self.metadata_bytes += span.metadata_bytes
         self.has_legacy |= span.is_legacy
-        self.versions.add(shape.version)
-        if shape.compression is not None:
+        self.versions.add(template.version)
+        if template.compression is not None:
             self.compressed += 1
-            self.codecs.add(shape.compression)
-        if shape.kind == RECORD_BATCH:
+            self.codecs.add(template.compression)
+        if template.kind == RECORD_BATCH:
             self._add_record_batch(span)
         else:
             self._add_dictionary(span)
@@ -122,45 +122,46 @@ class Tally:
         self.column_bytes += sizes
         self.null_counts += nulls
         self.rows.append(rows)
-        self.with_metadata += bool(span.header.shape.pairs)
+        self.with_metadata += bool(span.header.template.pairs)
 
     def _add_dictionary(self, span: BatchSpan) -> None:
-        shape = span.header.shape
-        node = self.wire.by_id.get(shape.dictionary_id)
+        template = span.header.template
+        node = self.wire.by_id.get(template.dictionary_id)
         if node is None:
             raise InvalidDataError(
-                f"{span.where}: dictionary {shape.dictionary_id} is none of the schema's {sorted(self.wire.by_id)[:8]}"
+                f"{span.where}: dictionary {template.dictionary_id} is none of the schema's "
+                f"{sorted(self.wire.by_id)[:8]}"
             )
         sizes = self._column_sizes(self._columns(node.id, _values(node), span.header), span)
         held = self.dictionaries.setdefault(node.id, DictionaryTally())
         held.batches += 1
-        held.deltas += shape.is_delta
+        held.deltas += template.is_delta
         held.values += span.header.length
         held.total_bytes += int(sizes[0])
 
     def _columns(self, id: int | None, wire: WireSchema, header: BatchHeader) -> _Columns:
-        key = (id, header.shape.version == V4)
+        key = (id, header.template.version == V4)
         held = self._known.get(key)
         if held is None:
-            held = self._known[key] = _Columns.of(wire, header.shape.version)
+            held = self._known[key] = _Columns.of(wire, header.template.version)
         return held
 
     def _column_sizes(self, columns: _Columns, span: BatchSpan) -> _Counts:
         """The bytes of each column's buffers; takes note of where they lie."""
-        header, shape, plan = span.header, span.header.shape, columns.plan
+        header, template, plan = span.header, span.header.template, columns.plan
         bounds = columns.buffers
-        if plan.variadic_count or shape.variadic_count:
+        if plan.variadic_count or template.variadic_count:
             counts = np.array(header.variadic_counts(), np.int64)
-            if len(counts) != plan.variadic_count or ((counts < 0) | (counts > shape.buffer_count)).any():
+            if len(counts) != plan.variadic_count or ((counts < 0) | (counts > template.buffer_count)).any():
                 raise InvalidDataError(
-                    f"{span.where}: expected {plan.variadic_count} variadic counts, none above {shape.buffer_count}, "
-                    f"found {counts.tolist()[:8]}"
+                    f"{span.where}: expected {plan.variadic_count} variadic counts, none above "
+                    f"{template.buffer_count}, found {counts.tolist()[:8]}"
                 )
             bounds = bounds + _running(counts)[columns.variadic]
-        if shape.node_count != plan.node_count or shape.buffer_count != bounds[-1]:
+        if template.node_count != plan.node_count or template.buffer_count != bounds[-1]:
             raise InvalidDataError(
                 f"{span.where}: expected {plan.node_count} nodes and {bounds[-1]} buffers for its schema, found "
-                f"{shape.node_count} and {shape.buffer_count}"
+                f"{template.node_count} and {template.buffer_count}"
             )
         buffers = header.buffers()
         offsets, sizes = buffers["offset"].astype(np.int64), buffers["length"].astype(np.int64)

@@ -159,7 +159,7 @@ class Validator:
             dictionaries = list(reader.known.wire.by_id.values())
             for header, _body, where in reader.dictionary_messages():
                 if not dictionaries:  # else they are gone through below
-                    reading.known(reader.known.wire, header, where)
+                    reading.find_dictionary(reader.known.wire, header, where)
         except InvalidDataError as error:
             yield _fault(error)
             dictionaries = []

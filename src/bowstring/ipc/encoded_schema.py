@@ -9,12 +9,12 @@ import numpy as np
 
 from bowstring.datatypes.field import Schema
 from bowstring.flatbuf.tables import SPECS
-from bowstring.flatbuf.writer import Finished, finish
-from bowstring.ipc.dictionaries.writer import may_share
+from bowstring.flatbuf.writer import SerializedTable, serialize_table
+from bowstring.ipc.dictionaries.writer import can_share_dictionaries
 from bowstring.ipc.metadata.header import SCHEMA
 from bowstring.ipc.metadata.schema import BIG, WireSchema, write_schema
 from bowstring.ipc.options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
-from bowstring.ipc.record_batch.passthrough import RelayPlan
+from bowstring.ipc.record_batch.passthrough import PassthroughPlan
 from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
 
@@ -30,11 +30,11 @@ class EncodedSchema:
     """
 
     schema: Schema
-    table: Finished
+    table: SerializedTable
     wire: WireSchema
     layouts: list[Layout]
-    relay: RelayPlan | None
-    may_share: bool
+    relay: PassthroughPlan | None
+    can_share_dictionaries: bool
 
 
 _kept: dict[tuple[object, ...], EncodedSchema] = {}
@@ -55,8 +55,8 @@ def encode_schema(
         record, wire = write_schema(schema, ids)
         record |= said
         layouts = [layout_of(field.type) for field in schema.fields]
-        table, plan = finish(SPECS, SCHEMA, record), RelayPlan.of(layouts)
-        made = EncodedSchema(schema, table, wire, layouts, plan, may_share(wire))
+        table, plan = serialize_table(SPECS, SCHEMA, record), PassthroughPlan.of(layouts)
+        made = EncodedSchema(schema, table, wire, layouts, plan, can_share_dictionaries(wire))
         if len(_kept) >= _MAX_KEPT:
             _kept.clear()
         _kept[key] = made

@@ -25,7 +25,7 @@ from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderBytes, HeaderReader
 from bowstring.ipc.metadata.schema import DictionaryId, read_pairs
-from bowstring.ipc.record_batch.reader import BatchColumns, belong_together
+from bowstring.ipc.record_batch.reader import BatchColumns, link_batches
 from bowstring.ipc.schema_cache import CachedSchema, load_schema
 from bowstring.ipc.statistics import FileStatistics, check_batch, read_statistics
 from bowstring.ipc.stream import make_batch
@@ -221,7 +221,7 @@ class FileReader(Closing):
     _located = batch_message
 
     def body(self, offset: int, size_bytes: int) -> Any:
-        """The bytes of a body; of a file that is read by ranges its place, a `FarBody`."""
+        """The bytes of a body; of a file that is read by ranges its place, a `RemoteBody`."""
         return Buffer(self._source.memory, offset, size_bytes)  # type: ignore[union-attr]
 
     def dictionary_messages(self) -> Iterator[tuple[BatchHeader, Buffer, tuple[object, ...]]]:
@@ -246,9 +246,9 @@ class FileReader(Closing):
             )  # raises LimitError
         raw = self._source.peek(offset, metadata_bytes)
         skip = 8 if raw[:4] == message.CONTINUATION else 4
-        header = self._headers.known(raw, skip) or self._parse(raw, skip, offset, where)
-        if not isinstance(header, BatchHeader) or header.shape.kind != kind:
-            found = header.shape.kind if isinstance(header, BatchHeader) else headers.SCHEMA
+        header = self._headers.match(raw, skip) or self._parse(raw, skip, offset, where)
+        if not isinstance(header, BatchHeader) or header.template.kind != kind:
+            found = header.template.kind if isinstance(header, BatchHeader) else headers.SCHEMA
             raise InvalidDataError(
                 f"{self._source.name}: {where[0]} {where[1]} at byte {offset}: "
                 f"expected a {kind} message, found a {found}"
@@ -285,7 +285,7 @@ class FileReader(Closing):
                 f"{self._source.name}: record batch {index}: has {header.length} rows, but the file's statistics say "
                 f"{self._statistics.row_counts[index]}"
             )
-        known, version = self.known, header.shape.version
+        known, version = self.known, header.template.version
         selected = self._selections.get(version)
         if selected is None:
             selected = self._selections[version] = (known.plan(version), known.selected(self._positions, version))
@@ -310,7 +310,7 @@ class FileReader(Closing):
         """One column of all batches, without copying; raises `NotFoundError` where there is none."""
         index, field = self._field(key)
         batches = list(self)
-        belong_together(batch.source for batch in batches)
+        link_batches(batch.source for batch in batches)
         return ChunkedArray([batch.column(index) for batch in batches], field.type)
 
     def _field(self, key: str | int) -> tuple[int, Field]:
@@ -322,7 +322,7 @@ class FileReader(Closing):
     def read_all(self) -> Table:
         """All batches as a table, without copying."""
         batches = list(self)
-        belong_together(batch.source for batch in batches)
+        link_batches(batch.source for batch in batches)
         return Table.from_batches(batches, self.schema)
 
     @overload

@@ -26,8 +26,14 @@ from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader
-from bowstring.ipc.record_batch.reader import BatchColumns, belong_together
-from bowstring.ipc.record_batch.remote import FarBody, FarColumns, FarHeader, entries_of, make_group
+from bowstring.ipc.record_batch.reader import BatchColumns, link_batches
+from bowstring.ipc.record_batch.remote import (
+    RemoteBody,
+    RemoteColumns,
+    RemoteHeader,
+    header_entries,
+    link_remote_batches,
+)
 from bowstring.memory.buffer import Buffer
 
 _BLOCK = struct.Struct("<qi4xq")
@@ -46,7 +52,7 @@ class RangedReader(FileReader):
     reader when all columns that are wanted have been asked for: what was not fetched until then can't be.
     """
 
-    _columns = FarColumns
+    _columns = RemoteColumns
 
     def __init__(
         self, source: RangeSource, columns: Sequence[str | int] | None = None, limits: ReadLimits = DEFAULT_LIMITS
@@ -62,12 +68,12 @@ class RangedReader(FileReader):
                 f"{self._far.name}: a body of {size_bytes} bytes, more than the limit of {self._limits.max_body_bytes} "
                 "(max_body_bytes)"
             )
-        return FarBody(self._far, offset, size_bytes)
+        return RemoteBody(self._far, offset, size_bytes)
 
     def _message(self, at: int, kind: str, where: tuple[object, ...]) -> tuple[BatchHeader, int, int]:
         header, body_at, body_bytes = super()._message(at, kind, where)
         if isinstance(header.raw, RangeBytes):
-            header = FarHeader(header.raw, header.shape)
+            header = RemoteHeader(header.raw, header.template)
         return header, body_at, body_bytes
 
     def batch_message(self, index: int) -> tuple[BatchHeader, Buffer]:
@@ -81,7 +87,7 @@ class RangedReader(FileReader):
         header, body = super().batch_message(index)
         here = found.find(body.offset, body.size)
         assert here is not None
-        return BatchHeader(header.raw[:], header.shape), here
+        return BatchHeader(header.raw[:], header.template), here
 
     def whole_batch(self, index: int) -> RecordBatch:
         """Record batch `index`, fetched as a whole; errors as of `get_batch`."""
@@ -149,7 +155,7 @@ class RangedReader(FileReader):
         strange = [
             (offset, min(size, _GLANCE_BYTES))
             for offset, size in sound
-            if size > _WHOLE_BYTES and self._headers.shape_of(size) is None
+            if size > _WHOLE_BYTES and self._headers.template_of(size) is None
         ]
         if strange:
             glances = self._far.fetch(strange)
@@ -164,19 +170,19 @@ class RangedReader(FileReader):
 
     def _stretches(self, size_bytes: int, positions: Sequence[int] | None) -> list[Span]:
         """What to fetch of a header of this length."""
-        shape = None if size_bytes <= _WHOLE_BYTES else self._headers.shape_of(size_bytes)
-        if shape is None:
+        template = None if size_bytes <= _WHOLE_BYTES else self._headers.template_of(size_bytes)
+        if template is None:
             return [(0, min(size_bytes, _WHOLE_BYTES))]
-        spans = [(start, stop - start) for start, stop, _ in shape.fixed]
-        spans += [(at, 8) for at in (shape.length_at, shape.body_length_at) if at]
-        if shape.variadic_count:
-            spans.append((shape.variadic_at, 8 * shape.variadic_count))
+        spans = [(start, stop - start) for start, stop, _ in template.constants]
+        spans += [(at, 8) for at in (template.length_at, template.body_length_at) if at]
+        if template.variadic_count:
+            spans.append((template.variadic_at, 8 * template.variadic_count))
         elif positions is not None:
-            plan = self.known.plan(shape.version)
-            if plan.node_count == shape.node_count and plan.buffer_count == shape.buffer_count:
+            plan = self.known.plan(template.version)
+            if plan.node_count == template.node_count and plan.buffer_count == template.buffer_count:
                 for index in positions:
                     column = plan[index]
-                    spans += entries_of(shape, column, column.first_buffer, column.buffer_count)
+                    spans += header_entries(template, column, column.first_buffer, column.buffer_count)
         return spans
 
     def _suppose(self, offset: int, size_bytes: int, glances: Pieces | None = None) -> None:
@@ -184,7 +190,7 @@ class RangedReader(FileReader):
 
         Each header is compared with what is supposed here, so a wrong guess costs time and nothing else.
         """
-        if size_bytes <= _WHOLE_BYTES or self._headers.shape_of(size_bytes) is not None:
+        if size_bytes <= _WHOLE_BYTES or self._headers.template_of(size_bytes) is not None:
             return
         glance = min(size_bytes, _GLANCE_BYTES)
         found = self._far.held(offset, glance) or (glances.find(offset, glance) if glances is not None else None)
@@ -233,8 +239,8 @@ class RangedReader(FileReader):
     def _together(self, indices: Sequence[int], positions: Sequence[int] | None) -> list[RecordBatch]:
         self._begin(indices, positions)
         batches = [super(RangedReader, self).get_batch(index) for index in indices]
-        belong_together(batch.source for batch in batches)
-        make_group(batches)
+        link_batches(batch.source for batch in batches)
+        link_remote_batches(batches)
         return batches
 
     def column(self, key: str | int) -> ChunkedArray:

@@ -12,7 +12,7 @@ from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import UsageError
 from bowstring.flatbuf.reader import Table
 from bowstring.ipc.limits import ReadLimits
-from bowstring.ipc.metadata.lazy_schema import DeferredSchema
+from bowstring.ipc.metadata.lazy_schema import LazySchema
 from bowstring.ipc.metadata.schema import V4
 from bowstring.ipc.record_batch.plan import ColumnPlan, SchemaPlan
 from bowstring.layouts.equality import same
@@ -32,7 +32,7 @@ class CachedSchema:
 
     __slots__ = ("_all", "_plans", "said", "size_bytes", "wire")
 
-    def __init__(self, wire: DeferredSchema, size_bytes: int, said: Sequence[Bytes] = ()) -> None:
+    def __init__(self, wire: LazySchema, size_bytes: int, said: Sequence[Bytes] = ()) -> None:
         self.wire = wire
         self.size_bytes = size_bytes
         self.said = said
@@ -82,11 +82,11 @@ def load_schema(table: Table, limits: ReadLimits, said: Sequence[Bytes] = ()) ->
     data = table.message.data
     said = said or (np.frombuffer(data, UINT8),)
     if len(data) > _MAX_KEPT_BYTES or sum(map(len, said)) > _MAX_KEY_BYTES or NAME_KEY in data:
-        return CachedSchema(DeferredSchema(table, limits), 0)
+        return CachedSchema(LazySchema(table, limits), 0)
     key = (*((len(bytes_), bytes_[:_EDGE].tobytes(), bytes_[-_EDGE:].tobytes()) for bytes_ in said), limits)
     known = _known.get(key)
     if known is None or not all(map(same, known.said, said)):
-        known = CachedSchema(DeferredSchema(table, limits), len(data), said)
+        known = CachedSchema(LazySchema(table, limits), len(data), said)
         with _lock:
             kept_bytes = sum(other.size_bytes for other in _known.values())  # as objects, some ten times as much
             if len(_known) >= _MAX_KNOWN or kept_bytes + len(data) > _MAX_KEPT_BYTES:

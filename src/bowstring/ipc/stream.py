@@ -20,14 +20,14 @@ from bowstring.errors import ClosedError, InvalidDataError, LimitError, Truncate
 from bowstring.ipc import message
 from bowstring.ipc.codecs import compressor
 from bowstring.ipc.dictionaries.reader import StreamDictionaries
-from bowstring.ipc.dictionaries.writer import WrittenDictionaries, shared_ids
+from bowstring.ipc.dictionaries.writer import DictionaryWriter, assign_shared_ids
 from bowstring.ipc.encoded_schema import EncodedSchema, encode_schema
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
-from bowstring.ipc.metadata.header import BatchHeader, DictionaryMark, HeaderReader, HeaderWriter
+from bowstring.ipc.metadata.header import BatchHeader, DictionaryHeader, HeaderReader, HeaderWriter
 from bowstring.ipc.options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
-from bowstring.ipc.record_batch.reader import BatchColumns, belong_together
-from bowstring.ipc.record_batch.writer import FlatBody, flatten
+from bowstring.ipc.record_batch.reader import BatchColumns, link_batches
+from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
 from bowstring.ipc.schema_cache import CachedSchema, load_schema
 from bowstring.layouts.array import Array
 from bowstring.memory.buffer import EMPTY, Buffer
@@ -74,7 +74,7 @@ class Encoder:
         self._layouts = written.layouts
         self._relay = None if options.compression or options.is_big_endian else written.relay
         self.may_share_dictionaries = (
-            options.share_dictionaries and not options.unify_dictionaries and written.may_share
+            options.share_dictionaries and not options.unify_dictionaries and written.can_share_dictionaries
         )
         """Whether the first batch can say that fields share a dictionary."""
         self._headers = HeaderWriter(options.version, options.compression)
@@ -84,9 +84,7 @@ class Encoder:
 
     def _use(self, written: EncodedSchema) -> None:
         self.wire, self.schema_table = written.wire, written.table
-        self._dictionaries = (
-            WrittenDictionaries(self.wire, self.options, self._may_replace) if self.wire.by_id else None
-        )
+        self._dictionaries = DictionaryWriter(self.wire, self.options, self._may_replace) if self.wire.by_id else None
 
     def share_dictionaries(self, batch: RecordBatch) -> None:
         """Give fields that have one dictionary, the same memory, in the first batch one id in the schema message.
@@ -96,7 +94,7 @@ class Encoder:
         if batch.schema != self.schema:
             raise self._misfit(batch)
         if self.may_share_dictionaries:
-            ids = tuple(shared_ids(self.wire, batch.columns))
+            ids = tuple(assign_shared_ids(self.wire, batch.columns))
             self._use(encode_schema(self.schema, self.options, ids if len(set(ids)) < len(ids) else None))
 
     def go_on(self, written: EncodedSchema, dictionaries: Mapping[int, Array]) -> None:
@@ -106,7 +104,7 @@ class Encoder:
         self._use(written)
         self.may_share_dictionaries = False
         if self._dictionaries is not None:
-            self._dictionaries.take_as_written(dictionaries)
+            self._dictionaries.mark_written(dictionaries)
 
     def schema_message(self) -> EncodedMessage:
         """The message that begins a stream."""
@@ -139,11 +137,11 @@ class Encoder:
         return UsageError(f"a batch of another schema: expected {self.schema!r}, found {batch.schema!r}")
 
     def _message(
-        self, length: int, arrays: Sequence[Array], pairs: Metadata, mark: DictionaryMark | None
+        self, length: int, arrays: Sequence[Array], pairs: Metadata, mark: DictionaryHeader | None
     ) -> EncodedMessage:
-        return self._framed(flatten(length, arrays, self.alignment, self.options, self._compress), pairs, mark)
+        return self._framed(encode_body(length, arrays, self.alignment, self.options, self._compress), pairs, mark)
 
-    def _framed(self, body: FlatBody, pairs: Metadata, mark: DictionaryMark | None) -> EncodedMessage:
+    def _framed(self, body: EncodedBody, pairs: Metadata, mark: DictionaryHeader | None) -> EncodedMessage:
         metadata = self._headers.write(body.numbers, body.size_bytes, pairs, mark)
         kind = headers.RECORD_BATCH if mark is None else headers.DICTIONARY_BATCH
         return EncodedMessage(kind, metadata, body.parts, body.size_bytes)
@@ -188,7 +186,9 @@ class Decoder:
         read = self._headers.read(raw, skip, ("message", self.messages))
         if isinstance(read, BatchHeader):
             if self._known is None:
-                raise InvalidDataError(f"message {self.messages}: expected a schema first, found a {read.shape.kind}")
+                raise InvalidDataError(
+                    f"message {self.messages}: expected a schema first, found a {read.template.kind}"
+                )
             return read
         if self._known is not None:
             raise InvalidDataError(f"message {self.messages}: a second schema")
@@ -202,10 +202,10 @@ class Decoder:
 
     def finish(self, header: BatchHeader, body: Buffer) -> RecordBatch | None:
         """Take the body of the header that `begin` gave: a batch over it, without copying, or None for a dictionary."""
-        known, version = self._known, header.shape.version
+        known, version = self._known, header.template.version
         assert known is not None
         self.messages += 1
-        if header.shape.kind == headers.DICTIONARY_BATCH:
+        if header.template.kind == headers.DICTIONARY_BATCH:
             where: tuple[object, ...] = ("message", self.messages - 1, "(dictionary)")
             self._dictionaries = self._dictionaries.with_batch(known.wire, header, body, where)
             return None
@@ -223,7 +223,7 @@ class Decoder:
 
 def make_batch(schema: Schema, header: BatchHeader, columns: BatchColumns) -> RecordBatch:
     """A record batch over columns that are made when they are asked for."""
-    return RecordBatch(schema, header.length, columns, header.shape.pairs)
+    return RecordBatch(schema, header.length, columns, header.template.pairs)
 
 
 class ByteSource(Protocol):
@@ -349,7 +349,7 @@ class StreamReader(Closing):
     def read_all(self) -> Table:
         """All remaining batches as a table."""
         batches = list(self)
-        belong_together(batch.source for batch in batches)
+        link_batches(batch.source for batch in batches)
         return Table.from_batches(batches, self.schema)
 
     def close(self) -> None:

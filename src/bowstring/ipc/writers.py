@@ -15,7 +15,7 @@ from bowstring.arrays.table import Table, unified_batches
 from bowstring.datatypes.field import Metadata, MetadataLike, Schema, as_metadata
 from bowstring.errors import ClosedError, UsageError
 from bowstring.flatbuf.tables import BLOCK, SPECS
-from bowstring.flatbuf.writer import Finished, build
+from bowstring.flatbuf.writer import SerializedTable, build
 from bowstring.io.sinks import PathSink, Sink, StoreSink
 from bowstring.ipc import message as framing
 from bowstring.ipc.footer import TRAILER
@@ -29,7 +29,9 @@ Block: TypeAlias = tuple[int, int, int, int]
 """Where a message is in a file: its offset, the length of its framed metadata, 0, and the length of its body."""
 
 
-def footer_parts(schema: Finished, version: int, blocks: Mapping[str, Sequence[Block]], pairs: Metadata) -> list[bytes]:
+def footer_parts(
+    schema: SerializedTable, version: int, blocks: Mapping[str, Sequence[Block]], pairs: Metadata
+) -> list[bytes]:
     """The end of a file after the end of its stream: the footer, its length and the magic.
 
     `schema` is the `Schema` table; `blocks` are those of dictionary batches and record batches, by their kind.

@@ -236,8 +236,8 @@ class Stream:
             if isinstance(body, PackedBody):
                 return self._decoder.finish(header, Buffer.of(body.parts[0]) if body.length_bytes else EMPTY)
             assert isinstance(body, AddressBody)
-            if body.addresses.size != header.shape.buffer_count:
-                count = header.shape.buffer_count
+            if body.addresses.size != header.template.buffer_count:
+                count = header.template.buffer_count
                 raise ProtocolError(f"expected {count} addresses, as the header's buffers, found {body.addresses.size}")
             return self._at_addresses(header, body)
         except (InvalidDataError, ProtocolError) as error:
@@ -286,10 +286,10 @@ def _refuse_message(_tag: int | None, length_bytes: int) -> None:
 
 def _placed(header: BatchHeader, offsets: Any, body_bytes: int) -> BatchHeader:
     """The header, whose buffers are at these offsets of a body of `body_bytes` from now on; their lengths stay."""
-    shape = header.shape
-    if shape.buffer_count:
+    template = header.template
+    if template.buffer_count:
         raw = bytearray(header.raw[:])
-        np.frombuffer(raw, "<i8", 2 * shape.buffer_count, shape.buffers_at)[::2] = offsets
+        np.frombuffer(raw, "<i8", 2 * template.buffer_count, template.buffers_at)[::2] = offsets
         header.raw = bytes(raw)
     header.body_bytes = body_bytes
     return header

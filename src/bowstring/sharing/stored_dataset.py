@@ -246,7 +246,7 @@ def stored(region: Region) -> Stored:
                 f"{region.name}: message {len(messages) + 1} is no batch that ends within the stream"
             )
         messages.append(_message(read, position, False))
-        rows += read.length if read.shape.kind == "RecordBatch" else 0
+        rows += read.length if read.template.kind == "RecordBatch" else 0
         position += read.body_bytes
     return Stored(region, schema, tuple(messages), rows, 0, region.size_bytes)
 

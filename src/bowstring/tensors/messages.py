@@ -13,7 +13,7 @@ from bowstring.datatypes.types import DataType, Int
 from bowstring.errors import InvalidDataError, UnsupportedError, UnsupportedTypeError, UsageError
 from bowstring.flatbuf.reader import Message, Table
 from bowstring.flatbuf.tables import HEADERS, SPARSE_INDEXES, SPECS, TYPES, VERSIONS
-from bowstring.flatbuf.writer import Built, Record, build
+from bowstring.flatbuf.writer import Record, UnionValue, build
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.metadata.schema import V5
 from bowstring.ipc.metadata.types import read_int, read_type, write_int, write_type
@@ -251,7 +251,7 @@ def encode(tensor: AnyTensor, alignment: int) -> EncodedTensor:
     message = {
         "version": V5,
         "header_type": HEADERS.index(kind),
-        "header": Built(kind, record),
+        "header": UnionValue(kind, record),
         "bodyLength": body.size,
     }
     return EncodedTensor(build(SPECS, "Message", message), body.parts, body.size)
@@ -304,7 +304,7 @@ def _sparse_record(tensor: SparseTensor, body: _Body) -> Record:
         **_typed(tensor),
         "non_zero_length": tensor.non_zero_length,
         "sparseIndex_type": SPARSE_INDEXES.index(tensor.KIND),
-        "sparseIndex": Built(tensor.KIND, index),
+        "sparseIndex": UnionValue(tensor.KIND, index),
         "data": body.add_array(tensor.values),
     }
 

@@ -24,7 +24,7 @@ from bowstring.io.sources import RandomAccess
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, kept_whole, near_or_far, recognised
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.schema import V4, V5, WireSchema, read_fields
-from bowstring.ipc.tools.scan import BatchSpan, Outside
+from bowstring.ipc.tools.scan import BatchSpan, Overhead
 from bowstring.memory.buffer import Memory
 from bowstring.memory.closable import closed_on_failure
 
@@ -144,7 +144,7 @@ class _Bodies:
         wire = self._wire
         if wire is None:
             return -1
-        shape = span.header.shape
+        template = span.header.template
         try:
             self._tally.add(span)
         except InvalidDataError as error:
@@ -157,9 +157,9 @@ class _Bodies:
         else:
             self._is_tally_of_all = False
         if part.kind is Segment.RECORD_BATCH:
-            return self._numbered((None, shape.version), lambda: column_plan(wire, shape.version))
-        node = wire.by_id[shape.dictionary_id]
-        return self._numbered((node.id, shape.version), lambda: dictionary_plan(node, shape.version))
+            return self._numbered((None, template.version), lambda: column_plan(wire, template.version))
+        node = wire.by_id[template.dictionary_id]
+        return self._numbered((node.id, template.version), lambda: dictionary_plan(node, template.version))
 
     def _numbered(self, key: tuple[object, ...], make: Any) -> int:
         known = self._known.get(key)
@@ -187,29 +187,29 @@ class _Sound:
     """The sound batches, as the scan that an inspection is made of."""
 
     def __init__(
-        self, schema: Table, version: int, footer_metadata: Metadata, spans: list[BatchSpan], outside: Outside
+        self, schema: Table, version: int, footer_metadata: Metadata, spans: list[BatchSpan], overhead: Overhead
     ) -> None:
         self.schema = schema
         self.version = version
         self.footer_metadata = footer_metadata
         self._spans = spans
-        self._outside = outside
+        self._outside = overhead
 
     def batches(self) -> Iterator[BatchSpan]:
         return iter(self._spans)
 
-    def outside(self) -> Outside:
+    def overhead(self) -> Overhead:
         return self._outside
 
 
-def _outside(walk: Walk, parts: tuple[Part, ...]) -> Outside:
+def _outside(walk: Walk, parts: tuple[Part, ...]) -> Overhead:
     held = dict.fromkeys(Segment, 0)
     for part in parts:
         held[part.kind] += part.leaves.total_bytes
     first = next((part for part in parts if part.kind is Segment.SCHEMA), None)
     is_legacy = first is not None and first.leaves.kinds[0] == Leaf.LENGTH
     trailer = 10 if held[Segment.FOOTER] else 0
-    return Outside(
+    return Overhead(
         walk.source.size,
         held[Segment.SCHEMA],
         held[Segment.FOOTER] - trailer,

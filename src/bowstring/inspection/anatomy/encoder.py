@@ -22,7 +22,7 @@ from bowstring.inspection.text import printable
 from bowstring.io.byte_ranges import Span
 from bowstring.io.range_source import ROUND_BYTES, RangeSource
 from bowstring.io.sources import RandomAccess
-from bowstring.ipc.record_batch.compression import beginning
+from bowstring.ipc.record_batch.compression import decompress_prefix
 from bowstring.memory.threads import in_groups
 
 _ALIGNMENT = 8
@@ -161,12 +161,14 @@ def _put_parts(
                     shared[str(at)] = [[int(a), int(b)] for a, b in zip(part.offsets, part.lengths, strict=True)][:1000]
         if span is None:
             continue
-        shape = span.header.shape
+        template = span.header.template
         rows["rows"][at], rows["body"][at] = span.header.length, span.body_at
         rows["claimed"][at] = span.header.body_bytes
-        rows["codec"][at] = ("lz4", "zstd").index(shape.compression) if shape.compression else -1
-        rows["flags"][at] |= _DELTA * shape.is_delta | _LEGACY * span.is_legacy | _WITH_METADATA * bool(shape.pairs)
-        dictionary[at] = str(shape.dictionary_id) if part.kind is Segment.DICTIONARY_BATCH else ""
+        rows["codec"][at] = ("lz4", "zstd").index(template.compression) if template.compression else -1
+        rows["flags"][at] |= (
+            _DELTA * template.is_delta | _LEGACY * span.is_legacy | _WITH_METADATA * bool(template.pairs)
+        )
+        dictionary[at] = str(template.dictionary_id) if part.kind is Segment.DICTIONARY_BATCH else ""
         if rows["plan"][at] >= 0:
             held = span.header.nodes()
             rows["nodes"][at] = len(held)
@@ -238,7 +240,7 @@ def _put_opened(
     wanted: list[tuple[int, str, Span]] = []
     first, left = 0, ROUND_BYTES if isinstance(source, RangeSource) else sys.maxsize
     for part, leaves in parts:
-        codec = None if part.span is None else part.span.header.shape.compression
+        codec = None if part.span is None else part.span.header.template.compression
         if codec is not None and len(wanted) < _MOST_OPENED and left > 0:
             places = part.start + np.cumsum(leaves.lengths_bytes) - leaves.lengths_bytes
             for leaf in np.flatnonzero(leaves.kinds == Leaf.BUFFER).tolist():
@@ -254,7 +256,7 @@ def _put_opened(
         found = source.fetch([span for _, _, span in group], _GAP_BYTES)
         for number, codec, span in group:
             try:
-                opened = beginning(codec, found.read(*span), limits.sample_bytes)
+                opened = decompress_prefix(codec, found.read(*span), limits.sample_bytes)
             except MissingExtraError:
                 opened = b""
             if opened:

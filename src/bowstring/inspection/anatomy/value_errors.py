@@ -46,7 +46,7 @@ def _place(fault: Fault, anatomy: Anatomy, batches: dict[int, Part]) -> int | No
         name = fault.path[0]
         parts = (part for part in anatomy.parts if part.kind is Segment.DICTIONARY_BATCH and part.span is not None)
         return next(
-            (p.start for p in parts if p.span and name == f"dictionary {p.span.header.shape.dictionary_id}"), None
+            (p.start for p in parts if p.span and name == f"dictionary {p.span.header.template.dictionary_id}"), None
         )
     part = batches.get(fault.record_batch)
     if part is None or part.span is None or part.offsets is None or part.lengths is None:

@@ -163,7 +163,7 @@ class Walk:
                     f"found {length}"
                 )
             header = self._headers.read(raw, prefix_bytes, f"{name} at byte {start}")
-            if not isinstance(header, BatchHeader) or _KINDS[header.shape.kind] is not kind:
+            if not isinstance(header, BatchHeader) or _KINDS[header.template.kind] is not kind:
                 raise InvalidDataError(f"{name} at byte {start}: expected a {kind.value}, found another message")
         except InvalidDataError as error:
             self.damaged(start, error)
@@ -232,8 +232,8 @@ class Walk:
                 raise InvalidDataError(f"{name}: a second schema")
             return Part(Segment.SCHEMA, at, metadata_leaves(raw, prefix_bytes, used))
         if self.schema is None and is_listed:
-            self.damaged(at, f"{name}: expected a schema first, found a {header.shape.kind}")
-        kind = _KINDS[header.shape.kind]
+            self.damaged(at, f"{name}: expected a schema first, found a {header.template.kind}")
+        kind = _KINDS[header.template.kind]
         number = self._counts[kind] if is_listed else -1
         there = min(header.body_bytes, stop - at - len(raw))
         if there < header.body_bytes:
@@ -248,7 +248,7 @@ class Walk:
     def _batch(
         self, at: int, raw: bytes, header: BatchHeader, body_bytes: int, number: int, is_listed: bool = True
     ) -> Part:
-        prefix_bytes, kind = _prefix_bytes(raw), _KINDS[header.shape.kind]
+        prefix_bytes, kind = _prefix_bytes(raw), _KINDS[header.template.kind]
         leaves = metadata_leaves(raw, prefix_bytes, self._flatbuffer_bytes(raw, prefix_bytes, header))
         span = BatchSpan(
             header, at + len(raw), body_bytes, len(raw), prefix_bytes == 4, f"{self.source.name}: {kind.value} {number}"
@@ -259,12 +259,12 @@ class Walk:
         return Part(kind, at, leaves.then(body), number, span, offsets, lengths, is_listed=is_listed)
 
     def _flatbuffer_bytes(self, raw: bytes, prefix_bytes: int, header: BatchHeader) -> int:
-        """Headers of one shape differ in nothing but numbers."""
-        shape = header.shape
-        held = self._used.get(id(shape))
-        if held is None or held[0] is not shape:
+        """Headers of one template differ in nothing but numbers."""
+        template = header.template
+        held = self._used.get(id(template))
+        if held is None or held[0] is not template:
             used = flatbuffer_bytes(raw[prefix_bytes:], "Message", "header", self._limits.max_tables)
-            held = self._used[id(shape)] = (shape, used)
+            held = self._used[id(template)] = (template, used)
         return held[1]
 
     def _tensor(self, at: int, raw: bytes, stop: int) -> Part | None:

@@ -24,7 +24,7 @@ _LEAST_BYTES = 64
 _UNDERSTOOD = (Role.VALIDITY, Role.OFFSETS, Role.DATA)
 
 
-class Chain:
+class DeltaDictionary:
     """A dictionary batch and the deltas after it; `parts` hold their values, the only item of each.
 
     Values are read when a dictionary is asked for. Several threads may ask.
@@ -35,7 +35,7 @@ class Chain:
     def __init__(self, parts: Sequence[Sequence[Array]]) -> None:
         self.parts = list(parts)
         self._lock = Lock()
-        self._grown: _Grown | None = None
+        self._grown: _GrowableArray | None = None
         self._ends: list[int] = []
 
     def joined(self, count: int, resolve: Callable[[Array], Array] = lambda values: values) -> Array:
@@ -46,9 +46,9 @@ class Chain:
         if count == 1:
             return resolve(first)
         if not _can_grow(first.layout):
-            return end_to_end([resolve(part[0]) for part in self.parts[:count]])
+            return concat_parts([resolve(part[0]) for part in self.parts[:count]])
         with self._lock:
-            grown = self._grown or _Grown(first.layout)
+            grown = self._grown or _GrowableArray(first.layout)
             self._grown = None  # where a part is malformed, the next to ask begins anew and is told so again
             ends = self._ends if grown.length else []
             for part in self.parts[len(ends) : count]:
@@ -60,7 +60,7 @@ class Chain:
             return resolve(values.rebased() if first.layout.children else values)
 
 
-def end_to_end(parts: Sequence[Array]) -> Array:
+def concat_parts(parts: Sequence[Array]) -> Array:
     """The values of a dictionary batch and its deltas as one array, copied where there are several.
 
     Raises `InvalidDataError` where a part is malformed, `LimitError` where there would be far more values than bytes.
@@ -79,7 +79,7 @@ def _can_grow(layout: Layout) -> bool:
     return all(map(_can_grow, layout.children)) and (layout.dictionary is None or _can_grow(layout.dictionary))
 
 
-class _Grown:
+class _GrowableArray:
     """Arrays of one layout end to end, in memory that has room for more; the last one's dictionary is that of all."""
 
     __slots__ = ("_buffers", "_children", "_dictionary", "_held_bytes", "_layout", "length")
@@ -88,8 +88,10 @@ class _Grown:
         self._layout = layout
         self.length = 0
         self._held_bytes = 0
-        self._buffers: list[_Room | None] = [None if s.role is Role.VALIDITY else _Room() for s in layout.buffers]
-        self._children = [_Grown(child) for child in layout.children]
+        self._buffers: list[_GrowableBuffer | None] = [
+            None if s.role is Role.VALIDITY else _GrowableBuffer() for s in layout.buffers
+        ]
+        self._children = [_GrowableArray(child) for child in layout.children]
         self._dictionary: Array | None = None
 
     def append(self, array: Array) -> None:
@@ -143,7 +145,7 @@ class _Grown:
         if room is None:
             if array.null_count == 0:
                 return
-            room = self._buffers[0] = _Room()
+            room = self._buffers[0] = _GrowableBuffer()
             room.append_bits(np.ones(self.length, UINT8), 0)
         if validity is None or array.null_count == 0:
             bits = np.ones(array.length, UINT8)
@@ -173,7 +175,7 @@ def _bytes(array: Array, number: int, spec: BufferSpec) -> Bytes:
     return held.bytes[:size]
 
 
-class _Room:
+class _GrowableBuffer:
     """Bytes with room for more behind them."""
 
     __slots__ = ("_held", "_memory", "size")

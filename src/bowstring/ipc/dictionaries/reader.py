@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from bowstring.compute.unify_dictionaries import encoded_parts, moved, with_parts
 from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import InvalidDataError
-from bowstring.ipc.dictionaries.delta import Chain, end_to_end
+from bowstring.ipc.dictionaries.delta import DeltaDictionary, concat_parts
 from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.metadata.schema import V4, DictionaryId, WireSchema
 from bowstring.ipc.record_batch.plan import ReadSchema, SchemaPlan
 from bowstring.ipc.record_batch.reader import DictionaryLookup
-from bowstring.ipc.record_batch.remote import Body, columns_in
+from bowstring.ipc.record_batch.remote import Body, open_columns
 from bowstring.layouts.array import Array
 from bowstring.layouts.registry import layout_of
 
@@ -26,11 +26,11 @@ def read_values(
     """The values in one dictionary batch, the only item, made when it is asked for; `lookup` gives the dictionaries
     inside them.
     """
-    node = known(wire, header, where)
+    node = find_dictionary(wire, header, where)
     schema = Schema((Field("values", node.value_type),))
     own = WireSchema(schema, (node.inside,), wire.is_big_endian, wire.limits)
-    plan = SchemaPlan(own, header.shape.version == V4)
-    return columns_in(plan, header, body, lookup, where)
+    plan = SchemaPlan(own, header.template.version == V4)
+    return open_columns(plan, header, body, lookup, where)
 
 
 class Entry:
@@ -38,7 +38,7 @@ class Entry:
 
     __slots__ = ("_chain", "_count", "_made")
 
-    def __init__(self, chain: Chain, count: int) -> None:
+    def __init__(self, chain: DeltaDictionary, count: int) -> None:
         self._chain = chain
         self._count = count
         self._made: Array | None = None
@@ -59,7 +59,7 @@ class Entry:
         """The dictionary with a delta at its end."""
         chain = self._chain
         if self._count < len(chain.parts):  # it was extended before, in another way
-            chain = Chain(chain.parts[: self._count])
+            chain = DeltaDictionary(chain.parts[: self._count])
         chain.parts.append(delta)
         return Entry(chain, self._count + 1)
 
@@ -118,12 +118,12 @@ class StreamDictionaries:
         self, wire: ReadSchema, header: BatchHeader, body: Body, where: tuple[object, ...]
     ) -> StreamDictionaries:
         """The table after a dictionary batch: a new dictionary, a replacement, or a longer one."""
-        node = known(wire, header, where)
+        node = find_dictionary(wire, header, where)
         values = read_values(wire, header, body, _not_yet, where)
         entries = dict(self._entries) if self._is_held else self._entries
         entry = entries.get(node.id)
-        if not header.shape.is_delta:
-            entry = Entry(Chain([values]), 1)
+        if not header.template.is_delta:
+            entry = Entry(DeltaDictionary([values]), 1)
         elif entry is None:
             raise InvalidDataError(
                 f"{' '.join(map(str, where))}: a delta for dictionary {node.id}, which is not defined"
@@ -160,27 +160,29 @@ class FileDictionaries:
             if parts is None:
                 return None
             read = [read_values(self._wire, header, body, self, where)[0] for header, body, where in parts]
-            values = self._entries[node.id] = end_to_end(read)
+            values = self._entries[node.id] = concat_parts(read)
         return values
 
     def _index(self) -> dict[int, list[tuple[BatchHeader, Body, tuple[object, ...]]]]:
         found: dict[int, list[tuple[BatchHeader, Body, tuple[object, ...]]]] = {}
         for header, body, where in self._blocks():
-            node = known(self._wire, header, where)
+            node = find_dictionary(self._wire, header, where)
             parts = found.setdefault(node.id, [])
-            if header.shape.is_delta != bool(parts):
-                problem = "a delta comes before" if header.shape.is_delta else "a file has only one non-delta batch of"
+            if header.template.is_delta != bool(parts):
+                problem = (
+                    "a delta comes before" if header.template.is_delta else "a file has only one non-delta batch of"
+                )
                 raise InvalidDataError(f"{' '.join(map(str, where))}: {problem} dictionary {node.id}")
             parts.append((header, body, where))
         return found
 
 
-def known(wire: ReadSchema, header: BatchHeader, where: tuple[object, ...]) -> DictionaryId:
+def find_dictionary(wire: ReadSchema, header: BatchHeader, where: tuple[object, ...]) -> DictionaryId:
     """The dictionary that a batch is for; raises `InvalidDataError` if the schema knows no such id."""
-    node = wire.by_id.get(header.shape.dictionary_id)
+    node = wire.by_id.get(header.template.dictionary_id)
     if node is None:
         raise InvalidDataError(
-            f"{' '.join(map(str, where))}: dictionary {header.shape.dictionary_id} is none of the schema's "
+            f"{' '.join(map(str, where))}: dictionary {header.template.dictionary_id} is none of the schema's "
             f"{sorted(wire.by_id)[:8]}"
         )
     return node

@@ -19,7 +19,7 @@ import numpy as np
 
 from bowstring.compute.unify_dictionaries import dictionary_of, encoded_parts, longest_of, merged, moved, with_parts
 from bowstring.errors import DataTypeError, UsageError
-from bowstring.ipc.metadata.header import DictionaryMark
+from bowstring.ipc.metadata.header import DictionaryHeader
 from bowstring.ipc.metadata.schema import DictionaryId, WireSchema
 from bowstring.ipc.options import IpcWriteOptions
 from bowstring.layouts.array import Array
@@ -32,7 +32,7 @@ class Plan:
     """How a batch is written: its columns, before them these dictionaries, and what readers hold then."""
 
     columns: list[Array]
-    due: list[tuple[DictionaryMark, Array]] = field(default_factory=list)
+    due: list[tuple[DictionaryHeader, Array]] = field(default_factory=list)
     written: dict[int, Array] = field(default_factory=dict)
     served: dict[int, tuple[Array, ...]] = field(default_factory=dict)
 
@@ -48,7 +48,7 @@ class _Use:
     dictionary: Array
 
 
-class WrittenDictionaries:
+class DictionaryWriter:
     """What is written of each dictionary, and so what has to be written before a batch."""
 
     __slots__ = ("_coded", "_may_replace", "_moves", "_nodes", "_options", "_served", "_shared", "_written")
@@ -95,7 +95,7 @@ class WrittenDictionaries:
             plan.columns[position] = with_parts(column, own_parts)
         return plan
 
-    def take_as_written(self, dictionaries: Mapping[int, Array]) -> None:
+    def mark_written(self, dictionaries: Mapping[int, Array]) -> None:
         """Readers hold these dictionaries, by id."""
         self._written.update(dictionaries)
 
@@ -174,7 +174,7 @@ class WrittenDictionaries:
         ]
         is_delta = written is not None and may_go_on and not any(inner)
         new = values.slice(written.length) if is_delta and written is not None else values
-        plan.due.append((DictionaryMark(node.id, is_delta), new))
+        plan.due.append((DictionaryHeader(node.id, is_delta), new))
         plan.written[node.id] = values
         return not is_delta
 
@@ -198,7 +198,7 @@ class WrittenDictionaries:
         )
 
 
-def shared_ids(wire: WireSchema, columns: Sequence[Array]) -> list[int]:
+def assign_shared_ids(wire: WireSchema, columns: Sequence[Array]) -> list[int]:
     """Ids for the dictionaries of a schema, in the order in which it names them: one for those that lie in the same
     memory in these columns, others for the rest. Dictionaries inside another one go with it.
     """
@@ -217,7 +217,7 @@ def shared_ids(wire: WireSchema, columns: Sequence[Array]) -> list[int]:
     return out
 
 
-def may_share(wire: WireSchema) -> bool:
+def can_share_dictionaries(wire: WireSchema) -> bool:
     """Whether two fields of a schema could have the same dictionary."""
     types = [node.value_type for nodes in wire.dictionaries for node in nodes]
     return len(set(types)) < len(types)

@@ -21,7 +21,7 @@ from bowstring.datatypes.field import Field, Metadata, many_fields
 from bowstring.errors import BowstringError, InvalidDataError
 from bowstring.flatbuf.reader import Message, Scalar, Slot, Table, TableSpec, Text
 from bowstring.flatbuf.tables import SPECS, TYPES
-from bowstring.flatbuf.vectorized_reader import Positions, Tables, Truths, Words, items
+from bowstring.flatbuf.vectorized_reader import BoolArray, ByteReader, IntArray, Tables, vector_items
 from bowstring.ipc.metadata.schema import DictionaryId
 from bowstring.ipc.metadata.types import flat_examples, read_type
 from bowstring.layouts import text
@@ -45,7 +45,7 @@ Counts = npt.NDArray[np.int64]
 
 
 @lru_cache(1)
-def _known_counts() -> tuple[Counts, Counts, Positions]:
+def _known_counts() -> tuple[Counts, Counts, IntArray]:
     """By the number of a type: nodes, buffers and variadic counts of one without children, -1 for others; the same of
     one with children, without theirs; and how many children it has, -1 for any number.
     """
@@ -83,7 +83,7 @@ class FieldTables:
     `slots` is where the offsets of the tables are. So many levels of them may be there, and so many tables below.
     """
 
-    def __init__(self, message: Message, words: Words, slots: Positions, depth: int, tables_left: int) -> None:
+    def __init__(self, message: Message, words: ByteReader, slots: IntArray, depth: int, tables_left: int) -> None:
         self.message = message
         self.words = words
         self._slots = slots
@@ -97,7 +97,7 @@ class FieldTables:
         start, count = schema.children_span("fields")
         message.expect_tables(2 * count)  # a field and its type
         slots = start + 4 * np.arange(count, dtype=np.int64)
-        return cls(message, Words(message.data), slots, max_depth, message.tables_left - 2 * count)
+        return cls(message, ByteReader(message.data), slots, max_depth, message.tables_left - 2 * count)
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -105,15 +105,15 @@ class FieldTables:
     @cached_property
     def tables(self) -> Tables:
         """The tables themselves."""
-        return Tables(self.words, *self.words.followed(self._slots))
+        return Tables(self.words, *self.words.follow_offsets(self._slots))
 
     @cached_property
-    def names(self) -> Positions:
+    def names(self) -> IntArray:
         """Where each name's offset is; 0 where that is not sure."""
         return self.tables.slot(_number("name"), 4)[0]
 
     @cached_property
-    def _children(self) -> tuple[Positions, FieldTables | None]:
+    def _children(self) -> tuple[IntArray, FieldTables | None]:
         vectors, whole = self.tables.slot(_number("children"), 4)
         starts, counts, sound = self.words.counts(vectors)
         child_counts = np.where(whole & sound, counts, -1)
@@ -121,12 +121,12 @@ class FieldTables:
         total = int(counts.sum())
         if not total or self._depth <= 1 or 2 * total > self._tables_left:
             return child_counts, None
-        _, slots = items(starts, counts)
+        _, slots = vector_items(starts, counts)
         tables_left = self._tables_left - 2 * total
         return child_counts, FieldTables(self.message, self.words, slots, self._depth - 1, tables_left)
 
     @property
-    def child_counts(self) -> Positions:
+    def child_counts(self) -> IntArray:
         """How many children each has, -1 where that is not sure."""
         return self._children[0]
 
@@ -165,13 +165,13 @@ class FieldTables:
         except InvalidDataError:
             return None
 
-    def named(self, name: bytes) -> Positions | None:
+    def named(self, name: bytes) -> IntArray | None:
         """The positions of the fields of this name; None where it is not sure of every name."""
         if not self.names.all():
             return None
-        targets, sound = self.words.followed(self.names)
+        targets, sound = self.words.follow_offsets(self.names)
         text = _U32.pack(len(name)) + name
-        found: list[Positions] = []
+        found: list[IntArray] = []
         at = self.words.raw.find(text)
         while at >= 0 and len(found) < _MAX_PLACES:
             found.append(np.flatnonzero(targets == at))
@@ -181,7 +181,7 @@ class FieldTables:
         places = self._sure_names()
         return None if places is None else np.flatnonzero(self.words.equal(*places, name))
 
-    def _sure_names(self) -> tuple[Positions, Positions] | None:
+    def _sure_names(self) -> tuple[IntArray, IntArray] | None:
         """Where names begin, and their lengths; None where that is not sure of all, or they have bytes in common."""
         starts, lengths, sound = self.words.texts(self.names)
         is_sure = self.names.all() and sound.all() and int(lengths.sum()) <= self.words.size
@@ -224,7 +224,7 @@ class FieldTables:
             out[row] = field
         return out, nodes
 
-    def _pairs(self, sound: Truths) -> dict[int, Metadata]:
+    def _pairs(self, sound: BoolArray) -> dict[int, Metadata]:
         """The custom metadata of the fields that have any; takes those out of `sound` that have to be read by
         themselves.
         """
@@ -239,8 +239,8 @@ class FieldTables:
             return {}
         if not total:
             return {}
-        owners, slots = items(starts, counts)
-        tables = Tables(words, *words.followed(slots))
+        owners, slots = vector_items(starts, counts)
+        tables = Tables(words, *words.follow_offsets(slots))
         (keys, fine), (values, well) = tables.slot(_KEY, 4), tables.slot(_VALUE, 4)
         key_starts, key_lengths, key_sound = words.texts(keys)
         value_starts, value_lengths, value_sound = words.texts(values)
@@ -267,14 +267,14 @@ class FieldTables:
         asked = np.flatnonzero(known.sure & ((places > 0) | ~whole))
         if not len(asked):
             return 0
-        at, sound = words.followed(places[asked])
+        at, sound = words.follow_offsets(places[asked])
         encodings = Tables(words, at, sound & whole[asked] & (at > 0))
         (ids, fine), (orders, well) = encodings.slot(_ENCODING["id"], 8), encodings.slot(_ENCODING["isOrdered"], 1)
         (indices, good), (kinds, right) = (
             encodings.slot(_ENCODING["indexType"], 4),
             encodings.slot(_ENCODING["kind"], 2),
         )
-        index_at, there = words.followed(indices)
+        index_at, there = words.follow_offsets(indices)
         integers = Tables(words, index_at, there)
         (widths, wide), (signs, signed) = integers.slot(_BIT_WIDTH, 4), integers.slot(_IS_SIGNED, 1)
         fine &= well & good & right & there & ((indices == 0) | (integers.sound & wide & signed))
@@ -298,14 +298,14 @@ class FieldTables:
                 known.nodes[row] = (DictionaryId(id_, values, inside),)
         return len(asked)
 
-    def _types(self, rows: Positions, known: _Known) -> None:
+    def _types(self, rows: IntArray, known: _Known) -> None:
         """Find the types of those of the fields at `rows` that can be read at once, of the values where they are
         encoded; and the dictionaries inside them.
         """
         words = self.words
         kinds, _ = self.tables.slot(_number("type_type"), 1)
         offsets, whole = self.tables.slot(_number("type"), 4)
-        at, sound = words.followed(offsets)
+        at, sound = words.follow_offsets(offsets)
         tables = Tables(words, at, sound & whole & (offsets > 0))
         kind_of = np.where(tables.sound & (kinds > 0), words.bytes.take(kinds), 0)
         kind_of[kind_of >= len(TYPES)] = 0
@@ -326,7 +326,7 @@ class FieldTables:
                     if below:
                         known.nodes[row] = below
 
-    def _flat_types(self, tables: Tables, kind: int, left: Positions, known: _Known) -> None:
+    def _flat_types(self, tables: Tables, kind: int, left: IntArray, known: _Known) -> None:
         slots = [(slot, *tables.slot(slot.number, _size_bytes(slot))) for slot in _spec(kind).slots.values()]
         left = left[np.logical_and.reduce([whole[left] for _, _, whole in slots])] if slots else left
         keys = [_Key(self.words, slot, place) for slot, place, _ in slots]
@@ -379,22 +379,22 @@ class _Key:
 
     __slots__ = ("_starts", "_values", "_words")
 
-    def __init__(self, words: Words, slot: Slot, places: Positions) -> None:
+    def __init__(self, words: ByteReader, slot: Slot, places: IntArray) -> None:
         self._words = words
-        self._starts: Positions | None = None
+        self._starts: IntArray | None = None
         if isinstance(slot.kind, Text):
             self._starts, lengths, sound = words.texts(places)
             self._values = np.where(places > 0, np.where(sound, lengths, -2), -1)
         else:
             self._values = np.where(places > 0, words.number(places, _size_bytes(slot)), -1)
 
-    def text_bytes(self, rows: Positions) -> int:
+    def text_bytes(self, rows: IntArray) -> int:
         """The bytes of the texts at `rows`, shared or not."""
         return 0 if self._starts is None else int(np.maximum(self._values[rows], 0).sum())
 
-    def equal(self, rows: Positions, first: int) -> Truths:
+    def equal(self, rows: IntArray, first: int) -> BoolArray:
         """Whether the slot says at `rows` what it says at `first`; an absent one is like none that is there."""
-        same: Truths = self._values[rows] == self._values[first]
+        same: BoolArray = self._values[rows] == self._values[first]
         length = int(self._values[first])
         if self._starts is None or length < 0:
             return same
@@ -402,7 +402,7 @@ class _Key:
         return self._words.equal(self._starts[rows], self._values[rows], self._words.raw[start : start + length])
 
 
-def _names(words: Words, starts: Positions, lengths: Positions) -> list[str]:
+def _names(words: ByteReader, starts: IntArray, lengths: IntArray) -> list[str]:
     """The strings at these places of a message; raises `InvalidDataError` where one is no UTF-8."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])

@@ -1,9 +1,10 @@
-"""Message headers («RecordBatch message», «Dictionary Messages»): read by template, as those of one file differ in few
-bytes.
+"""Message headers («RecordBatch message», «Dictionary Messages»), read and written by template, because the headers of
+one file differ in few bytes.
 
-A `Shape` is what a header says apart from its numbers: where in the metadata the lengths, nodes and buffers are.
-Headers of equal length mostly have equal shapes, so one is compared with the last shape of its length (a few slices),
-and only parsed where it differs. Writing uses the same idea: a shape of our own, into which the numbers are put.
+A `HeaderTemplate` holds everything in a header except its numbers: the positions of lengths, nodes and buffers in the
+metadata. Headers of equal length usually share a template, so a header is first compared with the last template of its
+length (a few slices) and parsed only if it differs. The writer builds a template once and then only fills in the
+numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError, UnsupportedError
 from bowstring.flatbuf.reader import Message, Table
 from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS, VERSIONS
-from bowstring.flatbuf.writer import Built, Finished, Record, build
+from bowstring.flatbuf.writer import Record, SerializedTable, UnionValue, build
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.metadata import schema as schema_tables
 from bowstring.ipc.metadata.schema import V4, V5
@@ -27,26 +28,25 @@ from bowstring.ipc.metadata.schema import V4, V5
 SCHEMA, DICTIONARY_BATCH, RECORD_BATCH = "Schema", "DictionaryBatch", "RecordBatch"
 CODECS = ("lz4", "zstd")
 V4_COMPRESSION_KEY = b"ARROW:experimental_compression"
-"""In a message's custom metadata of version 4: the codec of its body, as Arrow 0.17 wrote it before there was a field
-for that.
-"""
-_MAX_SHAPES = 32
-_MAX_PIECES = 8
+"""Key of the body's codec in the custom metadata of version 4, which Arrow 0.17 wrote before the format had a field."""
+_MAX_TEMPLATES = 32
+_MAX_READS = 8
 _LONG = struct.Struct("<q")
 
 
 class HeaderBytes(Protocol):
-    """The bytes of a message's metadata: bytes, a memoryview, or something that reads them when they are asked for."""
+    """The bytes of a message's metadata: bytes, a memoryview, or an object that reads them on access."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, key: slice, /) -> bytes | memoryview: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What the headers of many messages have in common.
+class HeaderTemplate:
+    """The common part of many message headers.
 
-    `..._at` are positions in the header's bytes, 0 for what is absent. `fixed` are the stretches that have to be equal.
+    `..._at` are byte offsets in the header, 0 if absent. `constants` are the byte ranges (start, stop, bytes) that are
+    equal in all of them.
     """
 
     kind: str
@@ -63,23 +63,23 @@ class Shape:
     buffer_count: int
     variadic_at: int
     variadic_count: int
-    fixed: tuple[tuple[int, int, bytes], ...]
+    constants: tuple[tuple[int, int, bytes], ...]
 
 
 class BatchHeader:
-    """The header of a record batch or a dictionary batch: its shape and the bytes with its numbers.
+    """The header of a record batch or a dictionary batch: its template and the bytes with its numbers.
 
-    `length` is the number of rows, `body_bytes` the length of the body. Counts are checked, the numbers of nodes and
-    buffers are not: that is done when a column is made.
+    `length` is the number of rows, `body_bytes` the length of the body. Both are checked here; nodes and buffers are
+    checked when a column is created.
     """
 
-    __slots__ = ("_pieces", "body_bytes", "length", "raw", "shape")
+    __slots__ = ("_reads", "body_bytes", "length", "raw", "template")
 
-    def __init__(self, raw: HeaderBytes, shape: Shape) -> None:
+    def __init__(self, raw: HeaderBytes, template: HeaderTemplate) -> None:
         self.raw = raw
-        self.shape = shape
-        self._pieces = 0
-        at, body_at = shape.length_at, shape.body_length_at
+        self.template = template
+        self._reads = 0
+        at, body_at = template.length_at, template.body_length_at
         self.length: int = 0
         self.body_bytes: int = 0
         if type(raw) is bytes:
@@ -96,66 +96,67 @@ class BatchHeader:
             raise InvalidDataError(f"a header claims {self.length} rows in {self.body_bytes} bytes")
 
     def unpack(self, form: struct.Struct, at: int) -> tuple[int, ...]:
-        """The numbers at a place of the header."""
+        """Return the numbers at a byte offset of the header."""
         raw = self.raw
         if type(raw) is bytes:
             return form.unpack_from(raw, at)
-        self._pieces += 1
-        if self._pieces > _MAX_PIECES:
+        self._reads += 1
+        if self._reads > _MAX_READS:
             self.raw = bytes(raw[:])
         return form.unpack(raw[at : at + form.size])
 
     def nodes(self) -> npt.NDArray[Any]:
-        """Length and null count of each field node, as a view of dtype `FIELD_NODE`."""
-        at, count = self.shape.nodes_at, self.shape.node_count
+        """Return length and null count of each field node, as a view of dtype `FIELD_NODE`."""
+        at, count = self.template.nodes_at, self.template.node_count
         return np.frombuffer(self.raw[at : at + 16 * count], FIELD_NODE)
 
     def buffers(self) -> npt.NDArray[Any]:
-        """Offset in the body and length of each buffer, as a view of dtype `BUFFER`."""
-        at, count = self.shape.buffers_at, self.shape.buffer_count
+        """Return offset in the body and length of each buffer, as a view of dtype `BUFFER`."""
+        at, count = self.template.buffers_at, self.template.buffer_count
         return np.frombuffer(self.raw[at : at + 16 * count], BUFFER)
 
     def variadic_counts(self) -> tuple[int, ...]:
-        """How many data buffers each field of a variadic layout has."""
-        shape = self.shape
-        return self.unpack(struct.Struct(f"<{shape.variadic_count}q"), shape.variadic_at)
+        """Return the number of data buffers of each field with a variadic layout."""
+        template = self.template
+        return self.unpack(struct.Struct(f"<{template.variadic_count}q"), template.variadic_at)
 
 
 class HeaderReader:
-    """Reads the headers of one source, keeping the shapes that it met."""
+    """Reads the headers of one source and caches their templates."""
 
-    __slots__ = ("_shapes", "limits")
+    __slots__ = ("_templates", "limits")
 
     def __init__(self, limits: ReadLimits) -> None:
         self.limits = limits
-        self._shapes: dict[tuple[int, int], Shape] = {}
+        self._templates: dict[tuple[int, int], HeaderTemplate] = {}
 
-    def shape_of(self, size_bytes: int) -> Shape | None:
-        """The shape of the last header of this length, its framing included; None where there was none."""
-        return self._shapes.get((size_bytes, 8)) or self._shapes.get((size_bytes, 4))
+    def template_of(self, size_bytes: int) -> HeaderTemplate | None:
+        """Return the last template of headers of this length, framing included, if any."""
+        return self._templates.get((size_bytes, 8)) or self._templates.get((size_bytes, 4))
 
-    def known(self, raw: HeaderBytes, skip: int) -> BatchHeader | None:
-        """The header in `raw` where it differs from the last one of its length in nothing but its numbers, else None.
+    def match(self, raw: HeaderBytes, skip: int) -> BatchHeader | None:
+        """Return the header in `raw` if it differs from the last one of its length in its numbers only, else None.
 
-        All bytes are compared, those before the flatbuffer too.
+        All bytes are compared, including those before the flatbuffer.
         """
-        shape = self._shapes.get((len(raw), skip))
-        if shape is None:
+        template = self._templates.get((len(raw), skip))
+        if template is None:
             return None
-        for start, stop, held in shape.fixed:
-            if raw[start:stop] != held:
+        for start, stop, expected in template.constants:
+            if raw[start:stop] != expected:
                 return None
-        return BatchHeader(raw, shape)
+        return BatchHeader(raw, template)
 
     def read(self, raw: HeaderBytes, skip: int, where: str | tuple[object, ...]) -> BatchHeader | Table:
-        """The header in `raw`, whose flatbuffer begins at byte `skip`: of a batch, or the table of a schema message.
+        """Read the header in `raw`, whose flatbuffer begins at byte `skip`: a batch header, or the table of a schema
+        message.
 
-        `where` names it in errors; as a tuple, its parts. Raises `InvalidDataError` for malformed bytes and
-        `UnsupportedError` for tensors and old versions.
+        `where` names the header in errors; a tuple is joined with spaces. Raises `InvalidDataError` for malformed bytes
+        and `UnsupportedError` for tensors and old versions.
         """
-        known = self.known(raw, skip)
-        if known is not None:
-            return known
+        match = self.match(raw, skip)
+        if match is not None:
+            return match
         if not isinstance(where, str):
             where = " ".join(map(str, where))
         message = Message(bytes(raw[skip:]), SPECS, where, self.limits.max_tables)
@@ -167,24 +168,24 @@ class HeaderReader:
         if kind == SCHEMA:
             if root["bodyLength"]:
                 raise InvalidDataError(
-                    f"{where}: a schema message has no body, this one claims {root['bodyLength']} bytes"
+                    f"{where}: expected a schema message without a body, found a body of {root['bodyLength']} bytes"
                 )
             return inner
-        shape = _shape_of(root, inner, raw, skip)
-        if len(self._shapes) >= _MAX_SHAPES:
-            self._shapes.clear()
-        self._shapes[len(raw), skip] = shape
-        return BatchHeader(raw, shape)
+        template = _read_template(root, inner, raw, skip)
+        if len(self._templates) >= _MAX_TEMPLATES:
+            self._templates.clear()
+        self._templates[len(raw), skip] = template
+        return BatchHeader(raw, template)
 
 
 def header_kind(root: Table) -> str:
-    """Which header a `Message` has: "Schema", "DictionaryBatch" or "RecordBatch"."""
+    """Return the kind of header of a `Message`: "Schema", "DictionaryBatch" or "RecordBatch"."""
     where, version, number = root.message.where, root["version"], root["header_type"]
     if version not in (V4, V5):
         name = VERSIONS[version] if 0 <= version < len(VERSIONS) else str(version)
         raise UnsupportedError(f"{where}: metadata version {name} is not supported: only V4 and V5 are")
     if not 0 < number < len(HEADERS):
-        raise InvalidDataError(f"{where}: message header type {number} is not known")
+        raise InvalidDataError(f"{where}: unknown message header type {number}")
     kind = HEADERS[number]
     if kind not in (SCHEMA, DICTIONARY_BATCH, RECORD_BATCH):
         hint = ": use open_tensors" if "Tensor" in kind else ""
@@ -192,7 +193,7 @@ def header_kind(root: Table) -> str:
     return kind
 
 
-def _shape_of(root: Table, inner: Table, raw: HeaderBytes, skip: int) -> Shape:
+def _read_template(root: Table, inner: Table, raw: HeaderBytes, skip: int) -> HeaderTemplate:
     kind = inner.spec.name
     batch = inner["data"] if kind == DICTIONARY_BATCH else inner
     if batch is None:
@@ -205,10 +206,12 @@ def _shape_of(root: Table, inner: Table, raw: HeaderBytes, skip: int) -> Shape:
     starts = [*(start for start, _ in taken), len(raw)]
     if any(start < end for start, end in zip(starts, ends, strict=True)):
         raise InvalidDataError(f"{root.message.where}: nodes, buffers and lengths overlap")
-    fixed = tuple((end, start, bytes(raw[end:start])) for end, start in zip(ends, starts, strict=True) if start > end)
+    constants = tuple(
+        (end, start, bytes(raw[end:start])) for end, start in zip(ends, starts, strict=True) if start > end
+    )
     (nodes, buffers, variadic), (body_length, length) = spans, numbers
     pairs, codec = _pairs_and_codec(root, batch)
-    return Shape(
+    return HeaderTemplate(
         kind,
         root["version"],
         codec,
@@ -223,25 +226,25 @@ def _shape_of(root: Table, inner: Table, raw: HeaderBytes, skip: int) -> Shape:
         buffers[1],
         variadic[0] + skip,
         variadic[1],
-        fixed,
+        constants,
     )
 
 
 def _pairs_and_codec(root: Table, batch: Table) -> tuple[Metadata, str | None]:
-    """A message's custom metadata, and what its body is compressed with: metadata of version 4 may say that, too."""
+    """Return a message's custom metadata and its codec, which metadata of version 4 may name in the custom metadata."""
     pairs, codec = schema_tables.read_pairs(root), _codec(batch["compression"])
-    told = [value for key, value in pairs if key == V4_COMPRESSION_KEY] if root["version"] == V4 else []
-    if not told:
+    codec_names = [value for key, value in pairs if key == V4_COMPRESSION_KEY] if root["version"] == V4 else []
+    if not codec_names:
         return pairs, codec
-    name, where = told[0].decode("ascii", "replace").lower(), root.message.where
+    name, where = codec_names[0].decode("ascii", "replace").lower(), root.message.where
     if name not in (*CODECS, "uncompressed"):
-        raise UnsupportedError(f"{where}: compression codec {name!r:.60} is not known")
+        raise UnsupportedError(f"{where}: unknown compression codec {name!r:.60}")
     if codec not in (None, name):
-        raise InvalidDataError(f"{where}: says that its body is compressed with {codec}, and with {name}")
-    return _without_codec(pairs), None if name == "uncompressed" else name
+        raise InvalidDataError(f"{where}: two codecs for one body: {codec} and {name}")
+    return _remove_codec(pairs), None if name == "uncompressed" else name
 
 
-def _without_codec(pairs: Metadata) -> Metadata:
+def _remove_codec(pairs: Metadata) -> Metadata:
     return tuple(pair for pair in pairs if pair[0] != V4_COMPRESSION_KEY)
 
 
@@ -250,19 +253,19 @@ def _codec(compression: Table | None) -> str | None:
         return None
     codec, where = compression["codec"], compression.message.where
     if not 0 <= codec < len(CODECS) or compression["method"] != 0:
-        raise UnsupportedError(f"{where}: compression codec {codec}, method {compression['method']} are not known")
+        raise UnsupportedError(f"{where}: unknown compression codec {codec} or method {compression['method']}")
     return CODECS[codec]
 
 
 # Writing
 
 
-def schema_message(schema: Finished, version: int = V5) -> bytes:
-    """The flatbuffer of a schema message."""
+def schema_message(schema: SerializedTable, version: int = V5) -> bytes:
+    """Return the flatbuffer of a schema message."""
     return build(SPECS, "Message", _message(SCHEMA, schema, version, ()))
 
 
-def _message(kind: str, header: Built | Finished, version: int, pairs: Metadata) -> Record:
+def _message(kind: str, header: UnionValue | SerializedTable, version: int, pairs: Metadata) -> Record:
     return {
         "version": version,
         "header_type": HEADERS.index(kind),
@@ -273,52 +276,54 @@ def _message(kind: str, header: Built | Finished, version: int, pairs: Metadata)
 
 
 @dataclass(frozen=True, slots=True)
-class DictionaryMark:
-    """What a dictionary batch says beside its data."""
+class DictionaryHeader:
+    """The fields of a dictionary batch besides its values."""
 
     id: int
     is_delta: bool = False
 
 
 class HeaderWriter:
-    """Writes batch headers: one is built for each combination of counts, then only its numbers are put in.
+    """Writes batch headers: builds one per combination of counts, then only fills in its numbers.
 
-    They are of one metadata version, for bodies that are compressed with one codec or not at all.
+    All have one metadata version and one codec, or none.
     """
 
-    __slots__ = ("_codec", "_compression", "_made", "_version")
+    __slots__ = ("_blanks", "_codec", "_compression", "_version")
 
     def __init__(self, version: int = V5, compression: str | None = None) -> None:
         self._version = version
         self._codec = compression
         self._compression = None if compression is None else {"codec": CODECS.index(compression), "method": 0}
-        self._made: dict[tuple[object, ...], tuple[bytearray, Shape]] = {}
+        self._blanks: dict[tuple[object, ...], tuple[bytearray, HeaderTemplate]] = {}
 
     def write(
-        self, numbers: BatchNumbers, body_bytes: int, pairs: Metadata = (), dictionary: DictionaryMark | None = None
+        self, numbers: BatchNumbers, body_bytes: int, pairs: Metadata = (), dictionary: DictionaryHeader | None = None
     ) -> bytes:
-        """The flatbuffer of a record batch, or with a mark of a dictionary batch; its length is a multiple of 8."""
+        """Return the flatbuffer of a record batch, or of a dictionary batch if `dictionary` is given; its length is a
+        multiple of 8.
+        """
         key = (len(numbers.nodes), len(numbers.buffers), len(numbers.variadic), pairs, dictionary)
-        made = self._made.get(key)
+        made = self._blanks.get(key)
         if made is None:
-            if len(self._made) >= _MAX_SHAPES:
-                self._made.clear()
-            made = self._made[key] = self._blank(numbers, pairs, dictionary)
-        out, shape = made
-        _LONG.pack_into(out, shape.length_at, numbers.length)
-        _LONG.pack_into(out, shape.body_length_at, body_bytes)
+            if len(self._blanks) >= _MAX_TEMPLATES:
+                self._blanks.clear()
+            made = self._blanks[key] = self._build_build_blank(numbers, pairs, dictionary)
+        out, template = made
+        _LONG.pack_into(out, template.length_at, numbers.length)
+        _LONG.pack_into(out, template.body_length_at, body_bytes)
         for at, held in (
-            (shape.nodes_at, numbers.nodes),
-            (shape.buffers_at, numbers.buffers),
-            (shape.variadic_at, numbers.variadic),
+            (template.nodes_at, numbers.nodes),
+            (template.buffers_at, numbers.buffers),
+            (template.variadic_at, numbers.variadic),
         ):
             if len(held):
                 out[at : at + held.nbytes] = held.tobytes()
         return bytes(out)
 
-    def _blank(
-        self, numbers: BatchNumbers, pairs: Metadata, dictionary: DictionaryMark | None
-    ) -> tuple[bytearray, Shape]:
+    def _build_build_blank(
+        self, numbers: BatchNumbers, pairs: Metadata, dictionary: DictionaryHeader | None
+    ) -> tuple[bytearray, HeaderTemplate]:
         record: dict[str, Any] = {
             "length": 0,
             "nodes": np.zeros(len(numbers.nodes), FIELD_NODE),
@@ -329,15 +334,15 @@ class HeaderWriter:
         kind = RECORD_BATCH
         if dictionary is not None:
             kind, record = DICTIONARY_BATCH, {"id": dictionary.id, "data": record, "isDelta": dictionary.is_delta}
-        if self._version == V4:  # where readers take the key for what it was
-            pairs = _without_codec(pairs)
+        if self._version == V4:  # its readers expect the codec under this key
+            pairs = _remove_codec(pairs)
             if self._codec is not None:
                 pairs = (*pairs, (V4_COMPRESSION_KEY, self._codec.upper().encode()))
-        raw = build(SPECS, "Message", _message(kind, Built(kind, record), self._version, pairs))
+        raw = build(SPECS, "Message", _message(kind, UnionValue(kind, record), self._version, pairs))
         root = Message(raw, SPECS, "header").root("Message")
         inner = root.union("header", kind)
         assert inner is not None
-        return bytearray(raw), _shape_of(root, inner, raw, 0)
+        return bytearray(raw), _read_template(root, inner, raw, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ _ONE_BY_ONE = 16
 """So many fields are read by themselves before all are."""
 
 
-class DeferredSchema:
+class LazySchema:
     """What `WireSchema` tells, read when it is asked for; each reading may raise what reading the whole raises."""
 
     def __init__(self, table: Table, limits: ReadLimits) -> None:
@@ -108,7 +108,7 @@ class _Fields(LateFields):
 
     __slots__ = ("_wire",)
 
-    def __init__(self, wire: DeferredSchema) -> None:
+    def __init__(self, wire: LazySchema) -> None:
         self._wire = wire
 
     def __len__(self) -> int:

@@ -11,7 +11,7 @@ from bowstring.datatypes.types import DataType
 from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.tables import TYPES
-from bowstring.flatbuf.writer import Built, Record
+from bowstring.flatbuf.writer import Record, UnionValue
 
 _INTERVALS = get_args(types.IntervalUnit)
 _FLOAT_BITS = (16, 32, 64)
@@ -185,7 +185,7 @@ def flat_examples() -> Iterator[tuple[str, DataType]]:
     yield from ((name, example) for name, (example, _, _) in _PARAMETERS.items())
 
 
-def write_type(type_: DataType) -> Built | None:
+def write_type(type_: DataType) -> UnionValue | None:
     """The table that says a type; None for types that are said otherwise (dictionaries, extensions)."""
     found = _NAMES.get(type(type_))
-    return None if found is None else Built(found[0], found[1](type_))
+    return None if found is None else UnionValue(found[0], found[1](type_))

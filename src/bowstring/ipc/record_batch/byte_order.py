@@ -13,7 +13,7 @@ from bowstring.layouts.binary_view import INLINE_BYTES, VIEW
 from bowstring.memory.buffer import Buffer
 
 
-def in_other_order(array: Array, is_native: bool) -> Array:
+def swap_byte_order(array: Array, is_native: bool) -> Array:
     """The array with every number of its buffers in the other byte order, copied; bitmaps and bytes stay as they are.
 
     `is_native` says in which order `array` is: the machine's, or the foreign one. A dictionary is not touched: it is an
@@ -22,7 +22,7 @@ def in_other_order(array: Array, is_native: bool) -> Array:
     layout = array.layout
     declared = zip(layout.buffers, array.buffers, strict=False)
     buffers = [None if b is None else _swapped(b, spec, is_native) for spec, b in declared]
-    children = tuple([in_other_order(child, is_native) for child in array.children])
+    children = tuple([swap_byte_order(child, is_native) for child in array.children])
     return Array(
         layout,
         array.length,

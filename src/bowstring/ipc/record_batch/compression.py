@@ -34,7 +34,7 @@ _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
 
 
-def packed(buffers: Sequence[Buffer | None], compress: Compress) -> list[list[Any]]:
+def compress_buffers(buffers: Sequence[Buffer | None], compress: Compress) -> list[list[Any]]:
     """Buffers as they lie in a compressed body, each as its parts: nothing for an empty one, else prefix and bytes.
 
     A buffer that compressing makes no smaller is not copied and stays as it is, behind the prefix -1.
@@ -65,7 +65,7 @@ def _outs(sizes_bytes: Sequence[int]) -> Iterator[memoryview | None]:
         yield None if room is None or size < _LEAST_BYTES else room[end - size : end]
 
 
-class Unpacking:
+class BodyDecompressor:
     """Decompresses buffers of one body and keeps account of how much has come out of it.
 
     Raises `MissingExtraError` where the codec's package is not installed.
@@ -108,7 +108,7 @@ class Unpacking:
     def all(self, buffers: Sequence[Buffer], column: int) -> list[Buffer]:
         """Buffers of a column as they were before they were compressed; without copying where they are not."""
         claims = self.claims(buffers, column)
-        return unpack([(self, buffer, claim) for buffer, claim in zip(buffers, claims, strict=True)])
+        return decompress_buffers([(self, buffer, claim) for buffer, claim in zip(buffers, claims, strict=True)])
 
     def open(self, buffer: Buffer, room: Buffer | None) -> Buffer:
         """One buffer, decompressed into `room`, of the length that its prefix claims; None for one that is not
@@ -133,11 +133,11 @@ def _claim(buffer: Buffer) -> int:
     return length
 
 
-Packed: TypeAlias = tuple[Unpacking, Buffer, int]
+DecompressionJob: TypeAlias = tuple[BodyDecompressor, Buffer, int]
 """A compressed buffer, who decompresses it, and the length that its prefix claims."""
 
 
-def unpack(jobs: Sequence[Packed]) -> list[Buffer]:
+def decompress_buffers(jobs: Sequence[DecompressionJob]) -> list[Buffer]:
     """Decompress buffers by several threads, into memory that they share; raises what one that fails does."""
     sizes = [max(claim, 0) for _, _, claim in jobs]
     rooms = [None if claim == RAW else room for (_, _, claim), room in zip(jobs, _rooms(sizes), strict=True)]
@@ -165,7 +165,7 @@ def _rooms(sizes_bytes: Sequence[int]) -> list[Buffer]:
     return rooms
 
 
-def beginning(codec: str, data: bytes, size_bytes: int) -> bytes:
+def decompress_prefix(codec: str, data: bytes, size_bytes: int) -> bytes:
     """The first bytes that come out of a compressed buffer, of which `data` is the beginning, its prefix included.
 
     Fewer than `size_bytes` where there are no more, or where `data` is too short or malformed; no more memory is used

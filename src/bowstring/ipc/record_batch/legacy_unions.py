@@ -12,7 +12,7 @@ from bowstring.memory import bitmap
 from bowstring.memory.buffer import Buffer
 
 
-def with_nulls_in_children(union: Array, validity: Buffer) -> Array:
+def move_nulls_to_children(union: Array, validity: Buffer) -> Array:
     """The union with a null in the child wherever its own validity bitmap has one, copied.
 
     `union` begins at offset 0. What a null slot's offset says does not count, nor its type id, unless it is one of the

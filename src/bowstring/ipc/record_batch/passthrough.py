@@ -12,7 +12,7 @@ import numpy as np
 from bowstring.ipc.metadata.header import BatchNumbers
 from bowstring.ipc.record_batch.plan import SchemaPlan
 from bowstring.ipc.record_batch.reader import BatchColumns
-from bowstring.ipc.record_batch.writer import FlatBody
+from bowstring.ipc.record_batch.writer import EncodedBody
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import BufferSpec, Layout, Role
 from bowstring.memory.buffer import Buffer
@@ -21,7 +21,7 @@ from bowstring.memory.iovec import Numbers, Parts
 _LEAST_COLUMNS = 16
 
 
-class RelayPlan:
+class PassthroughPlan:
     """What the buffers of flat columns measure where they hold their slots and nothing else.
 
     Only for schemas without nested, dictionary-encoded and variadic columns, and wide enough to be worth it.
@@ -42,27 +42,26 @@ class RelayPlan:
         self._validity_at = np.flatnonzero(is_validity[self._spec_of])
 
     @classmethod
-    def of(cls, layouts: Sequence[Layout]) -> RelayPlan | None:
+    def of(cls, layouts: Sequence[Layout]) -> PassthroughPlan | None:
         """The plan for a schema's layouts; None where columns have to be walked."""
         return cls(layouts) if len(layouts) >= _LEAST_COLUMNS and all(map(_is_flat, layouts)) else None
 
-    def body(self, columns: Sequence[Array], alignment: int) -> FlatBody | None:
+    def body(self, columns: Sequence[Array], alignment: int) -> EncodedBody | None:
         """The body of all columns of a batch, its buffers at multiples of `alignment` bytes.
 
-        It is the one that `flatten` would make of the columns in the current form, little-endian and not compressed: an
-        encoder of other forms does not ask. None where columns would have to be changed or refused: `flatten`, or
-        making the column, does that.
+        The body equals that of `encode_body` with default options, little-endian and uncompressed. None if columns have
+        to be changed or rejected, which is left to `encode_body`.
         """
         if not isinstance(columns, BatchColumns):
             return self._of_arrays(columns, alignment)
-        if not columns.is_whole:
+        if not columns.has_all_columns:
             return None
         if columns.plan is not self._met:
             if [column.layout for column in columns.plan] != self._layouts:
                 return None
             self._met = columns.plan
         header, length = columns.header, columns.header.length
-        if header.shape.compression is not None or columns.plan.wire.is_big_endian:
+        if header.template.compression is not None or columns.plan.wire.is_big_endian:
             return None
         nodes = header.nodes().view(np.int64).reshape(-1, 2)
         spans = header.buffers().view(np.int64).reshape(-1, 2)
@@ -77,11 +76,11 @@ class RelayPlan:
         if sizes is None:
             return None
         numbers, paddings, size_bytes = _laid_out(length, nodes, sizes, alignment)
-        return FlatBody(
+        return EncodedBody(
             numbers, Parts.of_memory(columns.memory, columns.body_at + offsets, sizes, paddings), size_bytes
         )
 
-    def _of_arrays(self, arrays: Sequence[Array], alignment: int) -> FlatBody | None:
+    def _of_arrays(self, arrays: Sequence[Array], alignment: int) -> EncodedBody | None:
         if not isinstance(arrays, (list, tuple)) or len(arrays) != len(self._layouts):
             return None
         length = arrays[0].length
@@ -103,7 +102,7 @@ class RelayPlan:
             return None
         nodes = np.stack((np.full(len(arrays), length, np.int64), null_counts), 1)
         numbers, paddings, size_bytes = _laid_out(length, nodes, sizes, alignment)
-        return FlatBody(numbers, Parts.of_buffers(buffers, sizes, paddings), size_bytes)
+        return EncodedBody(numbers, Parts.of_buffers(buffers, sizes, paddings), size_bytes)
 
     def _sizes(self, length: int, held: Numbers, null_counts: Numbers) -> Numbers | None:
         """What is to be written of each buffer; None where one does not hold the slots and nothing else."""

@@ -12,13 +12,13 @@ from typing import TypeAlias, overload
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.ipc.metadata.lazy_schema import DeferredSchema
+from bowstring.ipc.metadata.lazy_schema import LazySchema
 from bowstring.ipc.metadata.schema import DictionaryId, WireSchema
 from bowstring.ipc.options import has_legacy_validity
 from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
 
-ReadSchema: TypeAlias = DeferredSchema | WireSchema
+ReadSchema: TypeAlias = LazySchema | WireSchema
 """A schema as a reader has it."""
 
 
@@ -52,7 +52,7 @@ class SchemaPlan(Sequence[ColumnPlan]):
         self.wire = wire
         self.is_legacy = is_legacy
         self._made: list[ColumnPlan | None] = [None] * len(wire)
-        counts = wire.counts() if isinstance(wire, DeferredSchema) else np.full((len(wire), 3), -1, np.int64)
+        counts = wire.counts() if isinstance(wire, LazySchema) else np.full((len(wire), 3), -1, np.int64)
         unknown = np.flatnonzero(counts[:, 0] < 0).tolist()
         if unknown:
             counts = counts.copy()

@@ -14,9 +14,9 @@ from weakref import ReferenceType, ref
 from bowstring.errors import InvalidDataError, UnsupportedError
 from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.metadata.schema import DictionaryId
-from bowstring.ipc.record_batch.byte_order import in_other_order
-from bowstring.ipc.record_batch.compression import Packed, Unpacking, unpack
-from bowstring.ipc.record_batch.legacy_unions import with_nulls_in_children
+from bowstring.ipc.record_batch.byte_order import swap_byte_order
+from bowstring.ipc.record_batch.compression import BodyDecompressor, DecompressionJob, decompress_buffers
+from bowstring.ipc.record_batch.legacy_unions import move_nulls_to_children
 from bowstring.ipc.record_batch.plan import ColumnPlan, SchemaPlan
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Layout, place
@@ -28,7 +28,7 @@ DictionaryLookup: TypeAlias = Callable[[DictionaryId], Array | None]
 """Gives the dictionary as of a batch; None where it has not been defined."""
 
 
-class BodyPlace(Protocol):
+class BodyLocation(Protocol):
     """Where a body is: a `Buffer`, or something like it for one that is not here."""
 
     @property
@@ -72,20 +72,20 @@ class BatchColumns(Sequence[Array]):
         self,
         plan: SchemaPlan,
         header: BatchHeader,
-        body: BodyPlace,
+        body: BodyLocation,
         dictionaries: DictionaryLookup,
         where: tuple[object, ...],
         selection: Sequence[ColumnPlan] | None = None,
     ) -> None:
-        shape = header.shape
+        template = header.template
         self.variadic: tuple[int, ...] = ()
-        if shape.variadic_count or plan.variadic_count:
+        if template.variadic_count or plan.variadic_count:
             self.variadic = _checked_variadic(plan, header, where)
         buffer_count = plan.buffer_count + sum(self.variadic)
-        if shape.node_count != plan.node_count or shape.buffer_count != buffer_count:
+        if template.node_count != plan.node_count or template.buffer_count != buffer_count:
             raise InvalidDataError(
                 f"{_text(where)}: expected {plan.node_count} nodes and {buffer_count} buffers for its schema, found "
-                f"{shape.node_count} and {shape.buffer_count}"
+                f"{template.node_count} and {template.buffer_count}"
             )
         if header.body_bytes > body.size:
             raise InvalidDataError(f"{_text(where)}: expected a body of {header.body_bytes} bytes, found {body.size}")
@@ -96,19 +96,19 @@ class BatchColumns(Sequence[Array]):
         self.where = where
         self._plans: Sequence[ColumnPlan] = plan if selection is None else selection
         self._made: dict[int, Array] | None = None
-        self._unpacking: Unpacking | None = None
+        self._unpacking: BodyDecompressor | None = None
         self._unpacked: dict[int, list[Buffer]] = {}
         self._beside: Sequence[ReferenceType[BatchColumns]] = ()
-        if shape.compression is not None:
-            self._unpacking = Unpacking(shape.compression, header.body_bytes, plan.wire.limits)
+        if template.compression is not None:
+            self._unpacking = BodyDecompressor(template.compression, header.body_bytes, plan.wire.limits)
 
-    def _lie_in(self, body: BodyPlace) -> None:
+    def _lie_in(self, body: BodyLocation) -> None:
         """Have the place of the body."""
         self.memory = body.memory
         self.body_at = body.offset
 
     @property
-    def is_whole(self) -> bool:
+    def has_all_columns(self) -> bool:
         """Whether these are all columns of the schema, in its order."""
         return self._plans is self.plan
 
@@ -132,13 +132,13 @@ class BatchColumns(Sequence[Array]):
                     raise IndexError(f"column {index} of {len(self._plans)}")
                 return self[index + len(self._plans)]
             if self._beside and self._plans[index].first_node not in self._unpacked:
-                unpack_together([(columns, (index,)) for other in self._beside if (columns := other()) is not None])
+                decompress_columns([(columns, (index,)) for other in self._beside if (columns := other()) is not None])
             made = held[index] = self._make(self._plans[index])
         return made
 
     def __iter__(self) -> Iterator[Array]:
         every = range(len(self._plans))
-        unpack_together([(self, every)])
+        decompress_columns([(self, every)])
         return map(self.__getitem__, every)
 
     def _make(self, column: ColumnPlan) -> Array:
@@ -161,19 +161,19 @@ class BatchColumns(Sequence[Array]):
                     except InvalidDataError as error:
                         raise type(error)(f"{_text(self.where)}, column {column.name!r}: {error}") from None
             array = _Walk(self, column, nodes, buffers).array(column.layout)
-        return in_other_order(array, is_native=False) if self.plan.wire.is_big_endian else array
+        return swap_byte_order(array, is_native=False) if self.plan.wire.is_big_endian else array
 
     def _numbers(self, column: ColumnPlan) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Lengths and null counts, offsets and sizes, in turn."""
-        header, shape = self.header, self.header.shape
-        nodes = header.unpack(column.nodes, shape.nodes_at + 16 * column.first_node)
+        header, template = self.header, self.header.template
+        nodes = header.unpack(column.nodes, template.nodes_at + 16 * column.first_node)
         first_buffer, buffers = column.first_buffer, column.buffers
         if self.variadic:
             first_buffer += sum(self.variadic[: column.first_variadic])
             extra = sum(self._own_variadic(column))
             if extra:
                 buffers = struct.Struct(f"<{2 * (column.buffer_count + extra)}q")
-        return nodes, header.unpack(buffers, shape.buffers_at + 16 * first_buffer)
+        return nodes, header.unpack(buffers, template.buffers_at + 16 * first_buffer)
 
     def _buffers(self, column: ColumnPlan, spans: tuple[int, ...]) -> list[Buffer]:
         """The stretches of the body, compressed where it is."""
@@ -219,7 +219,7 @@ class BatchColumns(Sequence[Array]):
         return InvalidDataError(f"{_text(self.where)}, column {column.name!r}: {problem}")
 
 
-def belong_together(every: Iterable[Sequence[Array]]) -> None:
+def link_batches(every: Iterable[Sequence[Array]]) -> None:
     """Columns of batches that make one table: where one is asked for, its part in all of them is decompressed."""
     refs = [ref(columns) for columns in every if isinstance(columns, BatchColumns) and columns._unpacking is not None]
     for held in refs:
@@ -228,13 +228,13 @@ def belong_together(every: Iterable[Sequence[Array]]) -> None:
             columns._beside = refs
 
 
-def unpack_together(wanted: Iterable[tuple[BatchColumns, Iterable[int]]]) -> None:
+def decompress_columns(wanted: Iterable[tuple[BatchColumns, Iterable[int]]]) -> None:
     """Decompress columns of batches by several threads, for when they are made; what is wrong is told then.
 
     `wanted` are positions of columns in each batch. Where nothing is compressed, nothing is done.
     """
     places: list[tuple[BatchColumns, int, int]] = []
-    jobs: list[Packed] = []
+    jobs: list[DecompressionJob] = []
     for columns, positions in wanted:
         unpacking = columns._unpacking
         if unpacking is None:
@@ -251,7 +251,7 @@ def unpack_together(wanted: Iterable[tuple[BatchColumns, Iterable[int]]]) -> Non
             places.append((columns, column.first_node, len(found)))
             jobs += [(unpacking, buffer, claim) for buffer, claim in zip(found, claims, strict=True)]
     try:
-        done = iter(unpack(jobs))
+        done = iter(decompress_buffers(jobs))
     except InvalidDataError:
         return
     for columns, first_node, count in places:
@@ -300,9 +300,9 @@ class _Walk:
             raise UnsupportedError(f"{where}: {array.type} of metadata version 4 with nulls of its own")
         with place(where):
             if not self._columns.plan.wire.is_big_endian:
-                return with_nulls_in_children(array, validity)
-            native = with_nulls_in_children(in_other_order(array, is_native=False), validity)
-            return in_other_order(native, is_native=True)  # the whole column is turned round in the end
+                return move_nulls_to_children(array, validity)
+            native = move_nulls_to_children(swap_byte_order(array, is_native=False), validity)
+            return swap_byte_order(native, is_native=True)  # the whole column is turned round in the end
 
     def _dictionary(self, layout: Layout, may_be_missing: bool) -> Array:
         node = next(self._dictionaries)
@@ -321,8 +321,8 @@ def _checked_variadic(plan: SchemaPlan, header: BatchHeader, where: tuple[object
     counts = header.variadic_counts()
     if len(counts) != plan.variadic_count:
         raise InvalidDataError(f"{_text(where)}: expected {plan.variadic_count} variadic counts, found {len(counts)}")
-    if any(not 0 <= n <= header.shape.buffer_count for n in counts):
-        raise InvalidDataError(f"{_text(where)}: variadic counts {counts} of {header.shape.buffer_count} buffers")
+    if any(not 0 <= n <= header.template.buffer_count for n in counts):
+        raise InvalidDataError(f"{_text(where)}: variadic counts {counts} of {header.template.buffer_count} buffers")
     return counts
 
 

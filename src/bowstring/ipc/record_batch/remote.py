@@ -14,16 +14,16 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.errors import InvalidDataError
 from bowstring.io.byte_ranges import Pieces, Span
 from bowstring.io.range_source import ROUND_BYTES, RangeBytes, RangeSource
-from bowstring.ipc.metadata.header import BatchHeader, Shape
+from bowstring.ipc.metadata.header import BatchHeader, HeaderTemplate
 from bowstring.ipc.record_batch.plan import ColumnPlan, SchemaPlan
-from bowstring.ipc.record_batch.reader import BatchColumns, BodyPlace, DictionaryLookup
+from bowstring.ipc.record_batch.reader import BatchColumns, BodyLocation, DictionaryLookup
 from bowstring.layouts.array import Array
 from bowstring.memory.buffer import EMPTY, Buffer
 
 _AT_ONCE_BYTES = 4 * ROUND_BYTES
 
 
-class FarBody:
+class RemoteBody:
     """A body that is in a file elsewhere: its place, in bytes from the file's beginning, and its size."""
 
     __slots__ = ("offset", "size", "source")
@@ -42,16 +42,16 @@ class FarBody:
         return found
 
 
-Body: TypeAlias = Buffer | FarBody
+Body: TypeAlias = Buffer | RemoteBody
 """A body that is here, or elsewhere."""
 
 
-def near(body: Body) -> Buffer:
+def fetch_body(body: Body) -> Buffer:
     """The bytes of a body; fetched where they are elsewhere."""
     return body if isinstance(body, Buffer) else body.fetched()
 
 
-class FarHeader(BatchHeader):
+class RemoteHeader(BatchHeader):
     """A header of which mostly a few bytes are here."""
 
     __slots__ = ()
@@ -61,7 +61,7 @@ class FarHeader(BatchHeader):
         return form.unpack(self.raw[at : at + form.size])
 
 
-class FarColumns(BatchColumns):
+class RemoteColumns(BatchColumns):
     """The columns of a batch whose body is elsewhere.
 
     Asking for one fetches its buffers: for all batches of a table at once, with the other columns that a reader was
@@ -70,19 +70,19 @@ class FarColumns(BatchColumns):
 
     __slots__ = ("_asked", "_done", "_group", "_here", "_next", "_place", "_reach", "source")
 
-    def _lie_in(self, body: BodyPlace) -> None:
+    def _lie_in(self, body: BodyLocation) -> None:
         super()._lie_in(body)
-        assert isinstance(body, FarBody)
+        assert isinstance(body, RemoteBody)
         self.source = body.source
         self._here: dict[int, Pieces] = {}
         self._done: set[int] = set()
-        self._group: Sequence[ReferenceType[FarColumns]] = ()
+        self._group: Sequence[ReferenceType[RemoteColumns]] = ()
         self._place = 0
         self._asked = -1
         self._next, self._reach = -1, 1
 
     @property
-    def is_whole(self) -> bool:
+    def has_all_columns(self) -> bool:
         """There is no memory that holds all columns: False."""
         return False
 
@@ -126,9 +126,9 @@ class FarColumns(BatchColumns):
         """Fetch columns, the first of them in any case, of this batch and those of the table that follow it."""
         wanted = [column for number, column in enumerate(wanted) if not (number and self._has(column))]
         group = self._following()
-        fetch_entries(self.source, group, wanted)
+        fetch_header_entries(self.source, group, wanted)
         spans: list[Span] = []
-        taken: list[tuple[FarColumns, ColumnPlan]] = []
+        taken: list[tuple[RemoteColumns, ColumnPlan]] = []
         left = _AT_ONCE_BYTES
         for number, column in enumerate(wanted):
             for columns in group:
@@ -150,7 +150,7 @@ class FarColumns(BatchColumns):
         """Whether a column was fetched."""
         return column.first_node in self._here or column.first_node in self._done
 
-    def _following(self) -> list[FarColumns]:
+    def _following(self) -> list[RemoteColumns]:
         if not self._group:
             return [self]
         held = [columns for other in self._group[self._place + 1 :] if (columns := other()) is not None]
@@ -158,11 +158,11 @@ class FarColumns(BatchColumns):
 
     def entries(self, column: ColumnPlan) -> list[Span]:
         """Where a column's nodes and buffers are in the header."""
-        shape, first, count = self.header.shape, column.first_buffer, column.buffer_count
+        template, first, count = self.header.template, column.first_buffer, column.buffer_count
         if self.variadic:
             first += sum(self.variadic[: column.first_variadic])
             count += sum(self._own_variadic(column))
-        return entries_of(shape, column, first, count)
+        return header_entries(template, column, first, count)
 
     def _needed(self, column: ColumnPlan) -> list[Span]:
         """Where a column's buffers are in the file; nothing where they are malformed, which is told when it is made."""
@@ -211,24 +211,24 @@ class FarColumns(BatchColumns):
         return Array(column.layout, length, (validity, *buffers), (), None, null_count)
 
 
-def columns_in(
+def open_columns(
     plan: SchemaPlan, header: BatchHeader, body: Body, dictionaries: DictionaryLookup, where: tuple[object, ...]
 ) -> BatchColumns:
     """All columns of a batch in a body that is here or elsewhere; errors as of `BatchColumns`."""
     if isinstance(body, Buffer):
         return BatchColumns(plan, header, body, dictionaries, where)
-    return FarColumns(plan, header, body, dictionaries, where)
+    return RemoteColumns(plan, header, body, dictionaries, where)
 
 
-def entries_of(shape: Shape, column: ColumnPlan, first_buffer: int, buffer_count: int) -> list[Span]:
-    """Where a column's nodes and so many buffers are in headers of this shape."""
+def header_entries(template: HeaderTemplate, column: ColumnPlan, first_buffer: int, buffer_count: int) -> list[Span]:
+    """Where a column's nodes and so many buffers are in headers of this template."""
     return [
-        (shape.nodes_at + 16 * column.first_node, 16 * column.node_count),
-        (shape.buffers_at + 16 * first_buffer, 16 * buffer_count),
+        (template.nodes_at + 16 * column.first_node, 16 * column.node_count),
+        (template.buffers_at + 16 * first_buffer, 16 * buffer_count),
     ]
 
 
-def fetch_entries(source: RangeSource, every: Sequence[FarColumns], wanted: Sequence[ColumnPlan]) -> None:
+def fetch_header_entries(source: RangeSource, every: Sequence[RemoteColumns], wanted: Sequence[ColumnPlan]) -> None:
     """Fetch what the headers of batches say of columns, where it is not here yet."""
     lacking: list[Span] = []
     takers = []
@@ -245,9 +245,9 @@ def fetch_entries(source: RangeSource, every: Sequence[FarColumns], wanted: Sequ
             raw.take(found)
 
 
-def make_group(batches: Iterable[RecordBatch]) -> None:
+def link_remote_batches(batches: Iterable[RecordBatch]) -> None:
     """Batches of one table: where a column of one is fetched, it is fetched for those that follow, too."""
-    every = [columns for batch in batches if isinstance(columns := batch.source, FarColumns)]
+    every = [columns for batch in batches if isinstance(columns := batch.source, RemoteColumns)]
     group = [ref(columns) for columns in every]
     for place, columns in enumerate(every):
         columns._group, columns._place = group, place

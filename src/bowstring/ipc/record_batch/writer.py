@@ -12,15 +12,15 @@ from bowstring.ipc.codecs import Compress
 from bowstring.ipc.metadata.header import BatchNumbers
 from bowstring.ipc.metadata.schema import V4
 from bowstring.ipc.options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions, has_legacy_validity
-from bowstring.ipc.record_batch.byte_order import in_other_order
-from bowstring.ipc.record_batch.compression import packed
+from bowstring.ipc.record_batch.byte_order import swap_byte_order
+from bowstring.ipc.record_batch.compression import compress_buffers
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Layout
 from bowstring.memory.buffer import Buffer
 
 
 @dataclass(frozen=True, slots=True)
-class FlatBody:
+class EncodedBody:
     """Arrays as nodes and buffers: what a header says of them, the bytes with their padding, their number."""
 
     numbers: BatchNumbers
@@ -31,13 +31,13 @@ class FlatBody:
 _PADDINGS = [bytes(length_bytes) for length_bytes in range(64)]
 
 
-def flatten(
+def encode_body(
     length: int,
     arrays: Sequence[Array],
     alignment: int,
     options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS,
     compress: Compress | None = None,
-) -> FlatBody:
+) -> EncodedBody:
     """The body of a batch of `length` rows whose buffers begin at multiples of `alignment` bytes (8 to 64).
 
     Buffers are not copied, except for slices that do not begin at a byte of their own, big-endian numbers and what is
@@ -46,7 +46,7 @@ def flatten(
     walk = _Collected([], [], [], options.version == V4)
     if options.is_big_endian:
         for array in arrays:
-            walk.add(in_other_order(array.layout.rebase(array), is_native=True))
+            walk.add(swap_byte_order(array.layout.rebase(array), is_native=True))
     else:
         _collect(arrays, walk)
     buffers = walk.buffers
@@ -54,7 +54,7 @@ def flatten(
     if compress is None:
         sizes = np.array([0 if b is None else b.size for b in buffers], np.int64)
     else:
-        held = packed(buffers, compress)
+        held = compress_buffers(buffers, compress)
         sizes = np.array([sum(map(len, pieces)) for pieces in held], np.int64)
     padded = (sizes + (alignment - 1)) & -alignment
     ends = np.cumsum(padded)
@@ -64,7 +64,7 @@ def flatten(
     paddings = (padded - sizes).tolist()
     parts = _parts(buffers, paddings) if held is None else _joined(held, paddings)
     nodes, variadic = np.array(walk.nodes, np.int64).reshape(-1, 2), np.array(walk.variadic, np.int64)
-    return FlatBody(BatchNumbers(length, nodes, spans, variadic), parts, int(ends[-1]) if len(ends) else 0)
+    return EncodedBody(BatchNumbers(length, nodes, spans, variadic), parts, int(ends[-1]) if len(ends) else 0)
 
 
 def _collect(arrays: Sequence[Array], walk: _Collected) -> None:

@@ -19,7 +19,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
 from bowstring.errors import InvalidDataError, ResourceError, TruncatedError, UnsupportedError, UsageError
 from bowstring.flatbuf.reader import Table
-from bowstring.flatbuf.writer import Finished
+from bowstring.flatbuf.writer import SerializedTable
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.os_errors import translate_io_error
 from bowstring.io.sinks import PathSink
@@ -37,7 +37,7 @@ from bowstring.ipc.schema_cache import difference
 from bowstring.ipc.statistics import Collector, with_statistics
 from bowstring.ipc.stream import EncodedMessage, Encoder
 from bowstring.ipc.tools.copy import clone
-from bowstring.ipc.tools.message_writer import copied
+from bowstring.ipc.tools.message_writer import copy_schema_table
 from bowstring.ipc.writers import Block, FileWriter
 from bowstring.layouts.array import Array
 
@@ -72,12 +72,12 @@ def append_file(
     keys = {key for key, _ in given}
     source = _locked(name)
     try:
-        before = _Before(source, limits)
+        before = _ExistingFile(source, limits)
         options = before.options(compression, compression_level)
         encoder = Encoder(before.reader.schema, alignment or before.alignment(), False, options)
         written = replace(
             encode_schema(before.reader.schema, options),
-            table=copied(before.reader.footer["schema"]),
+            table=copy_schema_table(before.reader.footer["schema"]),
             wire=before.reader.known.wire.whole,
         )
         encoder.go_on(written, before.dictionaries())
@@ -132,7 +132,7 @@ def _is_same(name: str, descriptor: int) -> bool:
     return (now.st_dev, now.st_ino) == (held.st_dev, held.st_ino)
 
 
-class _Before:
+class _ExistingFile:
     """What is in the file: where its messages end, where its batches are, and how they were written."""
 
     def __init__(self, source: MemorySource, limits: ReadLimits) -> None:
@@ -168,7 +168,7 @@ class _Before:
         if compression == AS_BEFORE:
             compression = None
             if reader.num_record_batches and reader.footer["version"] != V4:
-                compression = reader.batch_message(reader.num_record_batches - 1)[0].shape.compression
+                compression = reader.batch_message(reader.num_record_batches - 1)[0].template.compression
         return IpcWriteOptions(
             "big" if reader.known.wire.is_big_endian else "little",
             "V4" if reader.footer["version"] == V4 else "V5",
@@ -195,12 +195,12 @@ class _Before:
         distinct = any(column.distinct_counts is not None for column in known.columns.values())
         return Collector(schema, list(known.columns), distinct, known)
 
-    def saying(self, feature: int) -> tuple[Finished, tuple[int, bytes] | None]:
+    def saying(self, feature: int) -> tuple[SerializedTable, tuple[int, bytes] | None]:
         """The schema's table with a feature, and where the schema message says it with which bytes: None where there is
         no room, as all that follows would have to move.
         """
         table = self.reader.footer["schema"]
-        says = copied(table, {*table["features"].tolist(), feature})
+        says = copy_schema_table(table, {*table["features"].tolist(), feature})
         raw = self._source.read_at(self._schema_at, self._schema_bytes)
         try:
             message = HeaderReader(DEFAULT_LIMITS).read(raw, 0, f"{self._source.name}: schema")
@@ -209,7 +209,7 @@ class _Before:
         if not isinstance(message, Table) or read_pairs(message.message.root("Message")):
             return says, None
         features = {*message["features"].tolist(), feature}
-        made = headers.schema_message(copied(message, features), message.message.root("Message")["version"])
+        made = headers.schema_message(copy_schema_table(message, features), message.message.root("Message")["version"])
         return says, (self._schema_at, made + bytes(len(raw) - len(made))) if len(made) <= len(raw) else None
 
     def dictionaries(self) -> dict[int, Array]:
@@ -266,7 +266,7 @@ class AppendWriter(FileWriter):
         sink: AppendSink,
         encoder: Encoder,
         pairs: Metadata,
-        before: _Before,
+        before: _ExistingFile,
         collector: Collector | None,
     ) -> None:
         self._collector = collector

@@ -8,7 +8,7 @@ from bowstring.errors import UnsupportedError, UsageError
 from bowstring.flatbuf.tables import VERSIONS
 from bowstring.ipc.metadata.schema import V4, V5, WireSchema
 from bowstring.ipc.schema_cache import CachedSchema, difference
-from bowstring.ipc.tools.concat_source import Incoming
+from bowstring.ipc.tools.concat_source import ConcatSource
 
 _MAX_KEPT = 64
 
@@ -25,14 +25,14 @@ class FirstSource:
     alike: list[CachedSchema]
 
     @classmethod
-    def of(cls, incoming: Incoming) -> FirstSource:
+    def of(cls, incoming: ConcatSource) -> FirstSource:
         """Begin with a source. Raises `UnsupportedError` for metadata versions that are not read."""
         version = incoming.scan.version
         if version not in (V4, V5):
             raise UnsupportedError(f"{incoming.name}: metadata version {_version(version)} is not supported")
         return cls(incoming.name, incoming.known.wire.whole, version, [incoming.known])
 
-    def check(self, incoming: Incoming) -> None:
+    def check(self, incoming: ConcatSource) -> None:
         """Raise `UsageError` naming the first difference."""
         if incoming.scan.version != self.version:
             raise self._unlike(incoming, f"metadata version {_version(self.version)}", _version(incoming.scan.version))
@@ -49,7 +49,7 @@ class FirstSource:
         if len(self.alike) < _MAX_KEPT:
             self.alike.append(incoming.known)
 
-    def _unlike(self, incoming: Incoming, expected: str, found: str) -> UsageError:
+    def _unlike(self, incoming: ConcatSource, expected: str, found: str) -> UsageError:
         return UsageError(f"{incoming.name}: expected {expected} as in {self.name}, found {found}")
 
 

@@ -17,27 +17,27 @@ from bowstring.errors import InvalidDataError, UsageError
 from bowstring.flatbuf.reader import Table as FlatbufferTable
 from bowstring.io import fsspec_store
 from bowstring.io.sinks import Rewritable, reject_same_file, sink_for
-from bowstring.ipc.dictionaries.reader import FileDictionaries, StreamDictionaries, known as dictionary_of
+from bowstring.ipc.dictionaries.reader import FileDictionaries, StreamDictionaries, find_dictionary
 from bowstring.ipc.encoded_schema import DICTIONARY_REPLACEMENT
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
-from bowstring.ipc.metadata.header import DictionaryMark, HeaderWriter
+from bowstring.ipc.metadata.header import DictionaryHeader, HeaderWriter
 from bowstring.ipc.metadata.schema import DictionaryId, WireSchema
 from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
-from bowstring.ipc.record_batch.remote import FarBody, columns_in, near
+from bowstring.ipc.record_batch.remote import RemoteBody, fetch_body, open_columns
 from bowstring.ipc.statistics import FileStatistics, merged as merged_statistics, with_statistics
 from bowstring.ipc.tools.compatibility import FirstSource
-from bowstring.ipc.tools.concat_source import Incoming, opened
-from bowstring.ipc.tools.merge_dictionaries import Due, MergedDictionaries, every
-from bowstring.ipc.tools.message_writer import MessageWriter, Rehearsal
-from bowstring.ipc.tools.replace_columns import with_columns
+from bowstring.ipc.tools.concat_source import ConcatSource, opened
+from bowstring.ipc.tools.merge_dictionaries import DictionaryBatch, DictionaryMerger, dictionaries_inside_out
+from bowstring.ipc.tools.message_writer import DryRunWriter, MessageWriter
+from bowstring.ipc.tools.replace_columns import encode_replaced
 from bowstring.ipc.tools.scan import BatchSpan, FileScan, StreamScan
 from bowstring.layouts.base import place
 
 
 @dataclass(frozen=True, slots=True)
-class Concatenated:
+class ConcatReport:
     """What was put together: how many sources, record batches and rows, and the length in bytes of the whole."""
 
     sources: int
@@ -53,7 +53,7 @@ def concat_files(
     metadata: MetadataLike = None,
     limits: ReadLimits = DEFAULT_LIMITS,
     max_piped_bytes: int = MAX_PIPED_BYTES,
-) -> Concatenated:
+) -> ConcatReport:
     """Put the record batches of several Arrow files and streams, one after the other, into one file, or one stream.
 
     Bodies are neither decoded nor checked; between files they are copied without coming here. Each of `sources` is what
@@ -80,14 +80,14 @@ def concat_files(
     if isinstance(sources, Sequence):
         reject_same_file(sources, sink)
     target = sink_for(sink)
-    joiner: _Joiner | None = None
+    joiner: _Concatenator | None = None
     with ExitStack() as held:
         try:
-            door = _Door(sink, limits, max_piped_bytes, held)
+            door = _SourceOpener(sink, limits, max_piped_bytes, held)
             features: set[int] | None = None
             if not isinstance(target, Rewritable):
                 features, sources = _rehearsed(sources, door, as_stream)
-            joiner = _Joiner(
+            joiner = _Concatenator(
                 lambda schema, first: MessageWriter(
                     target, schema, first.wire.by_id.values(), first.version, as_stream, features
                 ),
@@ -99,7 +99,7 @@ def concat_files(
                     joiner.add(incoming)
                 count += 1
             done = joiner.end(None if metadata is None else as_metadata(metadata))
-            return Concatenated(count, *done, target.position)
+            return ConcatReport(count, *done, target.position)
         except BaseException:
             if joiner is None or not joiner.abandon():
                 target.abandon()
@@ -107,7 +107,7 @@ def concat_files(
 
 
 @dataclass(frozen=True, slots=True)
-class _Door:
+class _SourceOpener:
     """Opens sources; `held` closes those in the end that can't be opened again."""
 
     sink: Any
@@ -115,18 +115,18 @@ class _Door:
     max_piped_bytes: int
     held: ExitStack
 
-    def opened(self, source: Any) -> AbstractContextManager[Incoming]:
+    def opened(self, source: Any) -> AbstractContextManager[ConcatSource]:
         """A source, open for as long as the block runs. Raises `UsageError` if it is the sink."""
         reject_same_file([source], self.sink)
         return opened(source, self.limits, self.max_piped_bytes)
 
 
-def _rehearsed(sources: Iterable[Any], door: _Door, as_stream: bool) -> tuple[set[int], list[Any]]:
+def _rehearsed(sources: Iterable[Any], door: _SourceOpener, as_stream: bool) -> tuple[set[int], list[Any]]:
     """The features that will be in use, learned by going through the sources; and what to take in their place.
 
     Of a stream that comes once only its schema and its first message are looked at.
     """
-    joiner, again = _Joiner(lambda _schema, _first: Rehearsal(), as_stream), []
+    joiner, again = _Concatenator(lambda _schema, _first: DryRunWriter(), as_stream), []
     for source in sources:
         with ExitStack() as own:
             incoming = own.enter_context(door.opened(source))
@@ -141,11 +141,11 @@ def _rehearsed(sources: Iterable[Any], door: _Door, as_stream: bool) -> tuple[se
     return joiner.features, again
 
 
-class _Joiner:
+class _Concatenator:
     """Takes one source after the other, and gives what comes of them to the writer that `make` makes."""
 
     def __init__(
-        self, make: Callable[[FlatbufferTable, FirstSource], MessageWriter | Rehearsal], as_stream: bool
+        self, make: Callable[[FlatbufferTable, FirstSource], MessageWriter | DryRunWriter], as_stream: bool
     ) -> None:
         self._make = make
         self._as_stream = as_stream
@@ -155,12 +155,12 @@ class _Joiner:
         self._batches = 0
         self._rows = 0
 
-    def begin(self, incoming: Incoming) -> _Begun:
+    def begin(self, incoming: ConcatSource) -> _Begun:
         """Begin with a source. Raises `UsageError` where it does not go with the first one."""
         begun = self._begun
         if begun is None:
             first, scan = FirstSource.of(incoming), incoming.scan
-            merged = MergedDictionaries(first.wire, self._as_stream) if first.wire.by_id else None
+            merged = DictionaryMerger(first.wire, self._as_stream) if first.wire.by_id else None
             begun = self._begun = _Begun(first, self._make(scan.schema, first), merged)
         else:
             begun.first.check(incoming)
@@ -170,7 +170,7 @@ class _Joiner:
     def look(self, span: BatchSpan | None) -> None:
         """Have a message that is not to be passed on yet."""
         if self._begun is not None and span is not None:
-            self._begun.writer.note(span.header.shape.compression)
+            self._begun.writer.note_codec(span.header.template.compression)
 
     @property
     def features(self) -> set[int]:
@@ -181,15 +181,15 @@ class _Joiner:
         has_replaced = begun.merged is not None and begun.merged.has_replaced
         return begun.writer.features | ({DICTIONARY_REPLACEMENT} if has_replaced else set())
 
-    def add(self, incoming: Incoming) -> None:
+    def add(self, incoming: ConcatSource) -> None:
         """Pass the batches of a source on."""
         begun = self.begin(incoming)
-        passage = _Passage(incoming, begun)
+        passage = _MessageCopier(incoming, begun)
         for span in incoming.scan.batches():
-            if span.header.shape.kind == headers.DICTIONARY_BATCH:
-                passage.take_dictionary(span)
+            if span.header.template.kind == headers.DICTIONARY_BATCH:
+                passage.add_dictionary(span)
             else:
-                passage.take_batch(span)
+                passage.add_batch(span)
                 self._batches += 1
                 self._rows += span.header.length
         passage.finish()
@@ -226,17 +226,17 @@ class _Begun:
     """What the first source has said, and what is written of it."""
 
     first: FirstSource
-    writer: MessageWriter | Rehearsal
-    merged: MergedDictionaries | None
+    writer: MessageWriter | DryRunWriter
+    merged: DictionaryMerger | None
 
 
-class _Passage:
+class _MessageCopier:
     """Passes the messages of one source on, in stretches as long as possible, and its dictionaries where they are due.
 
     Of a file all dictionaries are taken before the first record batch.
     """
 
-    def __init__(self, incoming: Incoming, begun: _Begun) -> None:
+    def __init__(self, incoming: ConcatSource, begun: _Begun) -> None:
         self._incoming = incoming
         self._writer = begun.writer
         self._merged = begun.merged
@@ -256,38 +256,38 @@ class _Passage:
             begun.merged.begin_source()
             self._targets = _targets(begun.first.wire, incoming.known.wire.whole)
 
-    def take_dictionary(self, span: BatchSpan) -> None:
+    def add_dictionary(self, span: BatchSpan) -> None:
         """Take a dictionary batch. Raises `InvalidDataError` where it is none of the schema's, or out of order."""
         wire, header, where = self._incoming.known.wire, span.header, (span.where,)
-        id_ = dictionary_of(wire, header, where).id
+        id_ = find_dictionary(wire, header, where).id
         chain = self._chains.get(id_)
         assert span.body is not None
-        if isinstance(span.body, FarBody):
-            span = replace(span, body=near(span.body))  # it is compared with those of the sources that follow
+        if isinstance(span.body, RemoteBody):
+            span = replace(span, body=fetch_body(span.body))  # it is compared with those of the sources that follow
             assert span.body is not None
         if self._in_stream is not None:
             self._lookup = self._in_stream = self._in_stream.with_batch(wire, header, span.body, where)
-        elif header.shape.is_delta != bool(chain):
-            problem = "a delta comes before" if header.shape.is_delta else "a file has only one non-delta batch of"
+        elif header.template.is_delta != bool(chain):
+            problem = "a delta comes before" if header.template.is_delta else "a file has only one non-delta batch of"
             raise InvalidDataError(f"{span.where}: {problem} dictionary {id_}")
-        self._chains[id_] = [*(chain or ()), span] if header.shape.is_delta else [span]
+        self._chains[id_] = [*(chain or ()), span] if header.template.is_delta else [span]
         self._changed.add(id_)
 
-    def take_batch(self, span: BatchSpan) -> None:
+    def add_batch(self, span: BatchSpan) -> None:
         """Take a record batch. Raises `InvalidDataError` where it does not fit the schema."""
         if self._changed:
             self._settle()
         header, plan = span.header, self._plan
-        if header.shape.version != self._incoming.scan.version:
-            plan = self._incoming.known.plan(header.shape.version)
+        if header.template.version != self._incoming.scan.version:
+            plan = self._incoming.known.plan(header.template.version)
         assert span.body is not None
-        columns = columns_in(plan, header, span.body, self._lookup, (span.where,))
+        columns = open_columns(plan, header, span.body, self._lookup, (span.where,))
         if len(self._chains) < len(self._targets):
             self._check_missing(columns)
         if self._merged is not None and self._merged.has_moves:
             moving = [index for index, nodes in enumerate(self._ours) if self._merged.is_moved(nodes)]
             if moving:
-                here = BatchColumns(plan, header, near(span.body), self._lookup, (span.where,))
+                here = BatchColumns(plan, header, fetch_body(span.body), self._lookup, (span.where,))
                 self._put_moved(here, moving, span.where)
                 return
         self._waiting.append(span)
@@ -301,10 +301,12 @@ class _Passage:
         for index in moving:
             with place(f"{where}, column {columns.plan[index].name!r}"):
                 others[index] = self._merged.moved(columns[index], self._ours[index])
-        body, shape = with_columns(columns, others, where), columns.header.shape
-        header = HeaderWriter(shape.version, shape.compression).write(body.numbers, body.size_bytes, shape.pairs)
+        body, template = encode_replaced(columns, others, where), columns.header.template
+        header = HeaderWriter(template.version, template.compression).write(
+            body.numbers, body.size_bytes, template.pairs
+        )
         self._flush()
-        self._writer.put(headers.RECORD_BATCH, header, body, shape.compression)
+        self._writer.write_message(headers.RECORD_BATCH, header, body, template.compression)
 
     def _check_missing(self, columns: BatchColumns) -> None:
         """Make the columns whose dictionaries this source has not: an error, unless they are null altogether.
@@ -312,7 +314,7 @@ class _Passage:
         Otherwise the batch would find the dictionary of another source.
         """
         for index, nodes in enumerate(self._incoming.known.wire.whole.dictionaries):
-            if any(node.id not in self._chains for node in every(nodes)):
+            if any(node.id not in self._chains for node in dictionaries_inside_out(nodes)):
                 _ = columns[index]
 
     def _settle(self) -> None:
@@ -329,19 +331,19 @@ class _Passage:
                         self._put(due)
         self._changed.clear()
 
-    def _put(self, due: Due) -> None:
-        shape = None if due.span is None else due.span.header.shape
+    def _put(self, due: DictionaryBatch) -> None:
+        template = None if due.span is None else due.span.header.template
         if (
             due.span is not None
-            and shape is not None
-            and DictionaryMark(shape.dictionary_id, shape.is_delta) == due.mark
+            and template is not None
+            and DictionaryHeader(template.dictionary_id, template.is_delta) == due.mark
         ):
             self._waiting.append(due.span)
             return
         self._flush()
         assert self._merged is not None
         message = self._merged.message(due, self._incoming.scan.version)
-        self._writer.put(headers.DICTIONARY_BATCH, *message, dictionary_id=due.mark.id)
+        self._writer.write_message(headers.DICTIONARY_BATCH, *message, dictionary_id=due.mark.id)
 
     def finish(self) -> None:
         """Write what is left of the source."""
@@ -351,14 +353,14 @@ class _Passage:
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []
-        self._writer.relay(waiting, self._incoming.memory)
+        self._writer.copy_messages(waiting, self._incoming.memory)
 
 
 def _targets(ours: WireSchema, theirs: WireSchema) -> dict[int, list[DictionaryId]]:
     """Which of our dictionaries each of theirs is, by id, inner ones first."""
     targets: dict[int, list[DictionaryId]] = {}
     for nodes, source_nodes in zip(ours.dictionaries, theirs.dictionaries, strict=True):
-        for node, source in zip(every(nodes), every(source_nodes), strict=True):
+        for node, source in zip(dictionaries_inside_out(nodes), dictionaries_inside_out(source_nodes), strict=True):
             known = targets.setdefault(source.id, [])
             if node not in known:
                 known.append(node)

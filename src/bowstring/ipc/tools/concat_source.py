@@ -17,7 +17,7 @@ from bowstring.ipc.tools.scan import FileScan, StreamScan
 
 
 @dataclass(frozen=True, slots=True)
-class Incoming:
+class ConcatSource:
     """A source whose schema has been read; `memory` is where all of it lies, None where each body comes by itself.
 
     One that `comes_once`, through a pipe, can't be opened again; if it is a file, it is kept in memory.
@@ -31,12 +31,12 @@ class Incoming:
 
 
 @contextmanager
-def opened(source: Any, limits: ReadLimits, max_piped_bytes: int) -> Iterator[Incoming]:
+def opened(source: Any, limits: ReadLimits, max_piped_bytes: int) -> Iterator[ConcatSource]:
     """A source, open for as long as the block runs; one that is open already as it is.
 
     Raises what opening raises, and `LimitError` for a file on a pipe that is larger than `max_piped_bytes`.
     """
-    if isinstance(source, Incoming):
+    if isinstance(source, ConcatSource):
         yield source
         return
     held = near_or_far(source)
@@ -47,10 +47,10 @@ def opened(source: Any, limits: ReadLimits, max_piped_bytes: int) -> Iterator[In
         if is_file:
             assert isinstance(ready, MemorySource | RangeSource)
             scan = FileScan(ready, limits, keeps_bodies=True)
-            yield Incoming(ready.name, scan, scan.reader.known, memory, once)
+            yield ConcatSource(ready.name, scan, scan.reader.known, memory, once)
         else:
             stream = StreamScan(ready, limits, keeps_bodies=True)
             known = load_schema(stream.schema, limits)
-            yield Incoming(ready.name, stream, known, memory, once)
+            yield ConcatSource(ready.name, stream, known, memory, once)
     finally:
         held.close()

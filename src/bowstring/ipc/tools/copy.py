@@ -13,7 +13,7 @@ from bowstring.io.memory_source import MemorySource
 from bowstring.io.os_errors import translate_io_error
 from bowstring.io.range_source import ROUND_BYTES
 from bowstring.io.sinks import PathSink, Sink
-from bowstring.ipc.record_batch.remote import FarBody, near
+from bowstring.ipc.record_batch.remote import RemoteBody, fetch_body
 from bowstring.memory.buffer import Buffer
 
 _AT_ONCE = 1 << 20
@@ -58,10 +58,10 @@ class Copier:
             size = min(_PIECE, size_bytes - start)
             self._begin(_Piece(source, held.offset + start, sink.name, target, at + start, size))
 
-    def copy_far(self, body: FarBody) -> None:
+    def copy_far(self, body: RemoteBody) -> None:
         """Copy a body that is elsewhere, as much at a time as one round brings."""
         for at in range(0, body.size, ROUND_BYTES):
-            part = near(FarBody(body.source, body.offset + at, min(ROUND_BYTES, body.size - at)))
+            part = fetch_body(RemoteBody(body.source, body.offset + at, min(ROUND_BYTES, body.size - at)))
             self._sink.write([part.bytes.data], part.size)
 
     def _begin(self, piece: _Piece) -> None:

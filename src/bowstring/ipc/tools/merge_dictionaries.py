@@ -19,10 +19,10 @@ from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.types import DataType, Dictionary
 from bowstring.errors import DataTypeError, UsageError
 from bowstring.ipc.codecs import compressor
-from bowstring.ipc.metadata.header import BatchHeader, BatchNumbers, DictionaryMark, HeaderWriter
+from bowstring.ipc.metadata.header import BatchHeader, BatchNumbers, DictionaryHeader, HeaderWriter
 from bowstring.ipc.metadata.schema import V4, DictionaryId, WireSchema
 from bowstring.ipc.options import IpcWriteOptions, MetadataVersion
-from bowstring.ipc.record_batch.writer import FlatBody, flatten
+from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
 from bowstring.ipc.tools.scan import BatchSpan
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Indices
@@ -35,10 +35,10 @@ Values: TypeAlias = Callable[[], Array]
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DictionaryBatch:
     """A dictionary batch to be written: a message that is passed on under this id, or values that were made now."""
 
-    mark: DictionaryMark
+    mark: DictionaryHeader
     span: BatchSpan | None
     values: Array | None = None
 
@@ -51,7 +51,7 @@ class _Held:
     values: Values
 
 
-class MergedDictionaries:
+class DictionaryMerger:
     """What is written of each dictionary, and so what is due when the next source says what it has.
 
     `wire` is the schema of what is written.
@@ -64,20 +64,22 @@ class MergedDictionaries:
         self._moves: dict[int, Indices] = {}
         self._stale: set[int] = set()  # those in which a dictionary was replaced
         self.has_replaced = False
-        self._inside = {id_: {node.id for node in every(known.inside)} for id_, known in wire.by_id.items()}
+        self._inside = {
+            id_: {node.id for node in dictionaries_inside_out(known.inside)} for id_, known in wire.by_id.items()
+        }
         self._ordered = {
             node.id
             for field, nodes in zip(wire.schema.fields, wire.dictionaries, strict=True)
-            for node, kind in zip(every(nodes), _encoded(field.type), strict=True)
+            for node, kind in zip(dictionaries_inside_out(nodes), _encoded(field.type), strict=True)
             if kind.ordered
         }
         self._names = {
             node.id: field.name
             for field, nodes in zip(wire.schema.fields, wire.dictionaries, strict=True)
-            for node in every(nodes)
+            for node in dictionaries_inside_out(nodes)
         }
 
-    def due(self, node: DictionaryId, chain: Sequence[BatchSpan], values: Values) -> list[Due]:
+    def due(self, node: DictionaryId, chain: Sequence[BatchSpan], values: Values) -> list[DictionaryBatch]:
         """What to write so that a source's dictionary, all of whose messages are `chain`, is there as `node`.
 
         Dictionaries inside it come before it. Raises `UsageError` where a file would have to replace one and they can't
@@ -90,7 +92,7 @@ class MergedDictionaries:
             return self._as_a_whole(node.id, values(), was_held)  # pyarrow reads no such delta
         return due
 
-    def _due(self, node: DictionaryId, chain: Sequence[BatchSpan], values: Values) -> list[Due]:
+    def _due(self, node: DictionaryId, chain: Sequence[BatchSpan], values: Values) -> list[DictionaryBatch]:
         held = self._held.get(node.id)
         if held is None:
             return self._begin(node.id, chain, values)
@@ -101,15 +103,15 @@ class MergedDictionaries:
             return []
         if alike == len(held.chain):
             self._held[node.id] = _Held(list(chain), values)
-            return [Due(DictionaryMark(node.id, True), span) for span in chain[alike:]]
+            return [DictionaryBatch(DictionaryHeader(node.id, True), span) for span in chain[alike:]]
         return self._compared(node.id, held, chain, values)
 
-    def _begin(self, id_: int, chain: Sequence[BatchSpan], values: Values) -> list[Due]:
+    def _begin(self, id_: int, chain: Sequence[BatchSpan], values: Values) -> list[DictionaryBatch]:
         self._held[id_] = _Held(list(chain), values)
         self._stale.discard(id_)
-        return [Due(DictionaryMark(id_, index > 0), span) for index, span in enumerate(chain)]
+        return [DictionaryBatch(DictionaryHeader(id_, index > 0), span) for index, span in enumerate(chain)]
 
-    def _compared(self, id_: int, held: _Held, chain: Sequence[BatchSpan], values: Values) -> list[Due]:
+    def _compared(self, id_: int, held: _Held, chain: Sequence[BatchSpan], values: Values) -> list[DictionaryBatch]:
         ours, theirs = held.values(), values()
         for array in (ours, theirs):
             array.validate(full=True)
@@ -119,9 +121,9 @@ class MergedDictionaries:
         if theirs.length <= ours.length:
             return []
         self._held[id_] = _Held([*held.chain, None], lambda: theirs)
-        return [Due(DictionaryMark(id_, True), None, theirs.slice(shared))]
+        return [DictionaryBatch(DictionaryHeader(id_, True), None, theirs.slice(shared))]
 
-    def _replaced(self, id_: int, chain: Sequence[BatchSpan], values: Values, why: str) -> list[Due]:
+    def _replaced(self, id_: int, chain: Sequence[BatchSpan], values: Values, why: str) -> list[DictionaryBatch]:
         if self._may_replace:
             self._note_replaced(id_)
             return self._begin(id_, chain, values)
@@ -135,21 +137,21 @@ class MergedDictionaries:
         self.has_replaced = True
         self._stale |= {outer for outer, inside in self._inside.items() if id_ in inside and outer in self._held}
 
-    def _as_a_whole(self, id_: int, values: Array, was_held: bool) -> list[Due]:
+    def _as_a_whole(self, id_: int, values: Array, was_held: bool) -> list[DictionaryBatch]:
         values.validate(full=True)
         if was_held:
             self._note_replaced(id_)
         self._stale.discard(id_)
         self._held[id_] = _Held([None], lambda: values)
-        return [Due(DictionaryMark(id_), None, values)]
+        return [DictionaryBatch(DictionaryHeader(id_), None, values)]
 
-    def _united(self, id_: int, held: _Held, values: Values) -> list[Due]:
+    def _united(self, id_: int, held: _Held, values: Values) -> list[DictionaryBatch]:
         ours = held.values()
         whole, (_, self._moves[id_]) = merged([ours, values()])
         if whole.length == ours.length:
             return []
         self._held[id_] = _Held([*held.chain, None], lambda: whole)
-        return [Due(DictionaryMark(id_, True), None, whole.slice(ours.length))]
+        return [DictionaryBatch(DictionaryHeader(id_, True), None, whole.slice(ours.length))]
 
     def _refusal(self, id_: int, why: str) -> UsageError:
         return UsageError(
@@ -184,24 +186,24 @@ class MergedDictionaries:
                 raise self._refusal(node.id, f"dictionaries differ, and with the values of all {error}") from None
         return with_parts(column, iter(parts))
 
-    def message(self, due: Due, version: int) -> tuple[bytes, FlatBody, str | None]:
+    def message(self, due: DictionaryBatch, version: int) -> tuple[bytes, EncodedBody, str | None]:
         """The flatbuffer, the body and its codec, for what can't be passed on as it is."""
         span = due.span
         if span is not None:
             header = span.header
             body = span.body
             assert isinstance(body, Buffer)
-            numbers, size_bytes = numbers_of(header), header.body_bytes + -header.body_bytes % 8
-            made = HeaderWriter(header.shape.version, header.shape.compression).write(
-                numbers, size_bytes, header.shape.pairs, due.mark
+            numbers, size_bytes = batch_numbers(header), header.body_bytes + -header.body_bytes % 8
+            made = HeaderWriter(header.template.version, header.template.compression).write(
+                numbers, size_bytes, header.template.pairs, due.mark
             )
             parts = [body.bytes[: header.body_bytes].data, bytes(size_bytes - header.body_bytes)]
-            return made, FlatBody(numbers, parts, size_bytes), header.shape.compression
+            return made, EncodedBody(numbers, parts, size_bytes), header.template.compression
         assert due.values is not None
         name: MetadataVersion = "V4" if version == V4 else "V5"
         options = IpcWriteOptions("big" if self._wire.is_big_endian else "little", name)
         codec = self._codec(due.mark.id)
-        flat = flatten(
+        flat = encode_body(
             due.values.length, [due.values], ALIGNMENT_BYTES, options, None if codec is None else compressor(codec)
         )
         writer = HeaderWriter(version, codec)
@@ -209,23 +211,23 @@ class MergedDictionaries:
 
     def _codec(self, id_: int) -> str | None:
         first = self._held[id_].chain[0]
-        return None if first is None else first.header.shape.compression
+        return None if first is None else first.header.template.compression
 
 
 def _encoded(type_: DataType) -> list[Dictionary]:
-    """The dictionary-encoded types in a type, in the order of `every`."""
+    """The dictionary-encoded types in a type, in the order of `dictionaries_inside_out`."""
     stored = type_.storage_type if isinstance(type_, ExtensionType) else type_
     if isinstance(stored, Dictionary):
         return [*_encoded(stored.value_type), stored]
     return [found for field in stored.fields for found in _encoded(field.type)]
 
 
-def every(nodes: Sequence[DictionaryId]) -> list[DictionaryId]:
+def dictionaries_inside_out(nodes: Sequence[DictionaryId]) -> list[DictionaryId]:
     """Dictionaries and those inside them, inner ones first."""
-    return [found for node in nodes for found in (*every(node.inside), node)]
+    return [found for node in nodes for found in (*dictionaries_inside_out(node.inside), node)]
 
 
-def numbers_of(header: BatchHeader) -> BatchNumbers:
+def batch_numbers(header: BatchHeader) -> BatchNumbers:
     """The numbers of a header, to be written into another."""
     return BatchNumbers(
         header.length,
@@ -249,9 +251,9 @@ def _same(left: BatchSpan, right: BatchSpan) -> bool:
     if left is right:
         return True
     a, b = left.header, right.header
-    if (a.length, a.body_bytes, a.shape.compression) != (b.length, b.body_bytes, b.shape.compression):
+    if (a.length, a.body_bytes, a.template.compression) != (b.length, b.body_bytes, b.template.compression):
         return False
-    if a.shape.version != b.shape.version or a.variadic_counts() != b.variadic_counts():
+    if a.template.version != b.template.version or a.variadic_counts() != b.variadic_counts():
         return False
     if not (np.array_equal(a.nodes(), b.nodes()) and np.array_equal(a.buffers(), b.buffers())):
         return False

@@ -8,13 +8,13 @@ from bowstring.ipc.tools.scan import BatchSpan
 _MOST_PADDING = 64
 
 
-def after(span: BatchSpan) -> int:
+def next_message_offset(span: BatchSpan) -> int:
     """Where the next message begins: messages are padded to multiples of 8 bytes, wherever they lie."""
     size_bytes = span.metadata_bytes + span.header.body_bytes
     return span.start + size_bytes + -size_bytes % 8
 
 
-def after_buffers(span: BatchSpan) -> int:
+def next_offset_by_buffers(span: BatchSpan) -> int:
     """Where the next message would begin if a body's length said too much: a length that was damaged."""
     buffers = span.header.buffers()
     used = int((buffers["offset"] + buffers["length"]).max()) if len(buffers) else 0
@@ -22,7 +22,7 @@ def after_buffers(span: BatchSpan) -> int:
     return span.start + size_bytes + -size_bytes % 8
 
 
-def has_odd_padding(span: BatchSpan, source: RandomAccess) -> bool:
+def has_nonzero_padding(span: BatchSpan, source: RandomAccess) -> bool:
     """Whether bytes between the buffers of a body, or behind the last one, are not zero, as writers leave them."""
     buffers, paddings, end = span.header.buffers(), [], 0
     for start, stop in sorted(
@@ -33,10 +33,10 @@ def has_odd_padding(span: BatchSpan, source: RandomAccess) -> bool:
                 paddings.append((span.body_at + end, start - end))
             end = max(end, stop)
     found = source.fetch(paddings)
-    return any(any(found.read(*padding)) for padding in paddings) or any(padding_at_end(span, source))
+    return any(any(found.read(*padding)) for padding in paddings) or any(read_end_padding(span, source))
 
 
-def padding_at_end(span: BatchSpan, source: RandomAccess) -> bytes:
+def read_end_padding(span: BatchSpan, source: RandomAccess) -> bytes:
     """The bytes behind the last buffer of a body, as far as they align it."""
     buffers = span.header.buffers()
     end = int((buffers["offset"] + buffers["length"]).max()) if len(buffers) else 0

@@ -15,17 +15,17 @@ from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.reader import Child, Children, Kind, Message, Scalar, Table
 from bowstring.flatbuf.tables import SPECS, TYPES
-from bowstring.flatbuf.writer import Built, Finished, finish
+from bowstring.flatbuf.writer import SerializedTable, UnionValue, serialize_table
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import Rewritable, Sink
 from bowstring.ipc import message
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
 from bowstring.ipc.metadata import header as headers
-from bowstring.ipc.metadata.header import DictionaryMark, HeaderWriter
+from bowstring.ipc.metadata.header import DictionaryHeader, HeaderWriter
 from bowstring.ipc.metadata.schema import DictionaryId
 from bowstring.ipc.options import DEFAULT_WRITE_OPTIONS
-from bowstring.ipc.record_batch.remote import FarBody
-from bowstring.ipc.record_batch.writer import FlatBody, flatten
+from bowstring.ipc.record_batch.remote import RemoteBody
+from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
 from bowstring.ipc.tools.copy import Copier
 from bowstring.ipc.tools.merge_dictionaries import ALIGNMENT_BYTES
 from bowstring.ipc.tools.scan import BatchSpan
@@ -36,7 +36,7 @@ from bowstring.memory.buffer import Buffer
 _SEEN = {0, DICTIONARY_REPLACEMENT, COMPRESSED_BODY}
 
 
-def copied(table: Table, features: Iterable[int] | None = None) -> Finished:
+def copy_schema_table(table: Table, features: Iterable[int] | None = None) -> SerializedTable:
     """A `Schema` table, to be put into other flatbuffers: with all that it says, its dictionary ids too; with other
     `features` if they are given.
 
@@ -46,7 +46,7 @@ def copied(table: Table, features: Iterable[int] | None = None) -> Finished:
     if features is not None:
         listed = sorted(features)
         record["features"] = np.array(listed, np.int64) if listed else None
-    return finish(SPECS, table.spec.name, record)
+    return serialize_table(SPECS, table.spec.name, record)
 
 
 def _record(table: Table) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def _record(table: Table) -> dict[str, Any]:
         if isinstance(slot.kind, Child):
             spec = slot.kind.spec or _type_name(table)
             below = table.union(name, spec)
-            record[name] = None if below is None else Built(spec, _record(below))
+            record[name] = None if below is None else UnionValue(spec, _record(below))
         elif isinstance(slot.kind, Children):
             record[name] = [_record(child) for child in table[name]]
         else:
@@ -76,12 +76,12 @@ def _type_name(field: Table) -> str:
     return TYPES[number]
 
 
-def declared(schema: Table) -> set[int]:
+def declared_features(schema: Table) -> set[int]:
     """The features that a source's `Schema` table says, but for those that are seen in its messages."""
     return set(schema["features"].tolist()) - _SEEN
 
 
-class FeaturesInUse:
+class FeatureCollector:
     """Learns what features messages use."""
 
     def __init__(self) -> None:
@@ -89,28 +89,35 @@ class FeaturesInUse:
 
     def take_features(self, schema: Table) -> None:
         """Have the features that a source's `Schema` table says, but for those that are seen in messages."""
-        self.features |= declared(schema)
+        self.features |= declared_features(schema)
 
-    def note(self, codec: str | None) -> None:
+    def note_codec(self, codec: str | None) -> None:
         """Have a body that is compressed with this codec, or with none."""
         if codec is not None:
             self.features.add(COMPRESSED_BODY)
 
 
-class Rehearsal(FeaturesInUse):
+class DryRunWriter(FeatureCollector):
     """Takes messages as a `MessageWriter` does, and writes none: in the end it is known what features they use."""
 
-    def put(self, kind: str, metadata: bytes, body: FlatBody, codec: str | None, dictionary_id: int = 0) -> None:  # noqa: ARG002 -- as there
+    def write_message(  # the parameters of `MessageWriter.write_message`
+        self,
+        kind: str,  # noqa: ARG002
+        metadata: bytes,  # noqa: ARG002
+        body: EncodedBody,  # noqa: ARG002
+        codec: str | None,
+        dictionary_id: int = 0,  # noqa: ARG002
+    ) -> None:
         """Have a message that was made now."""
-        self.note(codec)
+        self.note_codec(codec)
 
-    def relay(self, spans: Sequence[BatchSpan], source: MemorySource | None) -> None:  # noqa: ARG002 -- as there
+    def copy_messages(self, spans: Sequence[BatchSpan], source: MemorySource | None) -> None:  # noqa: ARG002 -- as there
         """Have messages that are passed on."""
         for span in spans:
-            self.note(span.header.shape.compression)
+            self.note_codec(span.header.template.compression)
 
 
-class MessageWriter(FeaturesInUse):
+class MessageWriter(FeatureCollector):
     """Writes a file, or with `as_stream` a stream, message by message; `end` writes what comes last.
 
     `schema` is its `Schema` table, and `version` the metadata version of the footer. The schema says the `features`
@@ -133,7 +140,7 @@ class MessageWriter(FeaturesInUse):
         self._sink = sink
         self._copier = Copier(sink)
         self._table = schema
-        self._schema = copied(schema, features)
+        self._schema = copy_schema_table(schema, features)
         self._version = version
         self._as_stream = as_stream
         self._rewritable = sink if features is None and isinstance(sink, Rewritable) else None
@@ -149,7 +156,7 @@ class MessageWriter(FeaturesInUse):
         self._schema_at = sink.position
         self._schema_bytes = 0
         if self._rewritable is not None:
-            widest = copied(schema, self._said | _SEEN)
+            widest = copy_schema_table(schema, self._said | _SEEN)
             self._schema_bytes = len(message.framed(headers.schema_message(widest, version)))
         head = self._schema_message()
         sink.write([head], len(head))
@@ -159,23 +166,25 @@ class MessageWriter(FeaturesInUse):
         made = headers.schema_message(self._schema, self._version)
         return message.framed(made + bytes(max(self._schema_bytes - message.PREFIX_BYTES - len(made), 0)))
 
-    def put(self, kind: str, metadata: bytes, body: FlatBody, codec: str | None, dictionary_id: int = 0) -> None:
+    def write_message(
+        self, kind: str, metadata: bytes, body: EncodedBody, codec: str | None, dictionary_id: int = 0
+    ) -> None:
         """Write a message that was made now, compressed with this codec; its body is a multiple of 8 bytes."""
         self._prepare(kind, dictionary_id)
-        self.note(codec)
+        self.note_codec(codec)
         start = self._sink.position
         head = message.framed(metadata, start, ALIGNMENT_BYTES)
         self._sink.write_message(head, body.parts, body.size_bytes)
         self.blocks[kind].append((start, len(head), 0, body.size_bytes))
 
-    def relay(self, spans: Sequence[BatchSpan], source: MemorySource | None) -> None:
+    def copy_messages(self, spans: Sequence[BatchSpan], source: MemorySource | None) -> None:
         """Pass messages on; `source` is the memory, or the file, in which they lie, None if each came by itself."""
         first = 0
         for index, span in enumerate(spans if self._missing or self._empty else ()):
-            if span.header.shape.kind == headers.RECORD_BATCH and self._as_stream:
+            if span.header.template.kind == headers.RECORD_BATCH and self._as_stream:
                 self._relay_all(spans[first:index], source)
                 first = index
-            self._prepare(span.header.shape.kind, span.header.shape.dictionary_id)
+            self._prepare(span.header.template.kind, span.header.template.dictionary_id)
         self._relay_all(spans[first:], source)
 
     def _prepare(self, kind: str, dictionary_id: int) -> None:
@@ -192,9 +201,9 @@ class MessageWriter(FeaturesInUse):
         missing, self._missing = self._missing, {}
         for node in missing.values():
             values = layout_of(node.value_type).build([])
-            flat = flatten(0, [values], ALIGNMENT_BYTES, DEFAULT_WRITE_OPTIONS, None)
-            header = HeaderWriter(self._version).write(flat.numbers, flat.size_bytes, (), DictionaryMark(node.id))
-            self.put(headers.DICTIONARY_BATCH, header, flat, None, node.id)
+            flat = encode_body(0, [values], ALIGNMENT_BYTES, DEFAULT_WRITE_OPTIONS, None)
+            header = HeaderWriter(self._version).write(flat.numbers, flat.size_bytes, (), DictionaryHeader(node.id))
+            self.write_message(headers.DICTIONARY_BATCH, header, flat, None, node.id)
         self._empty.update(missing)
 
     def _relay_all(self, spans: Sequence[BatchSpan], source: MemorySource | None) -> None:
@@ -212,17 +221,17 @@ class MessageWriter(FeaturesInUse):
         sink.write([head], len(head))
         shift = sink.position - first.body_at
         assert first.body is not None
-        if isinstance(first.body, FarBody):
+        if isinstance(first.body, RemoteBody):
             self._copier.copy_far(first.body)
         else:
             self._copier.copy(source, Buffer(first.body.memory, first.body.offset, size_bytes))
         if padding:
             sink.write([padding], len(padding))
         for span in run:
-            self.note(span.header.shape.compression)
+            self.note_codec(span.header.template.compression)
             at = start if span is first else span.start + shift
             body_bytes = span.header.body_bytes + len(padding)
-            self.blocks[span.header.shape.kind].append((at, span.body_at + shift - at, 0, body_bytes))
+            self.blocks[span.header.template.kind].append((at, span.body_at + shift - at, 0, body_bytes))
 
     def end(self, pairs: Metadata = ()) -> None:
         """Write the end marker, and of a file the footer with this custom metadata; the sink is finished."""
@@ -239,7 +248,7 @@ class MessageWriter(FeaturesInUse):
     def _say_features(self) -> None:
         """Write the schema message again where it says other features than are in use."""
         if self._rewritable is not None and self._said != self.features:
-            self._schema = copied(self._table, self.features)
+            self._schema = copy_schema_table(self._table, self.features)
             self._rewritable.write_again(self._schema_at, self._schema_message())
 
     def abandon(self) -> None:
@@ -276,5 +285,5 @@ def _follows(before: BatchSpan, span: BatchSpan) -> bool:
         and span.start % 8 == 0
         and span.body_at % 8 == 0
         and span.header.body_bytes % 8 == 0
-        and span.is_framed_alike()
+        and span.is_framing_consistent()
     )

@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import TypeVar
 
 from bowstring.io.range_source import ROUND_BYTES, RangeSource
-from bowstring.ipc.record_batch.remote import FarBody
+from bowstring.ipc.record_batch.remote import RemoteBody
 from bowstring.ipc.tools.scan import BatchSpan
 
 _MOST_AT_ONCE = 1000
 _One = TypeVar("_One")
 
 
-def brought(found: Iterable[_One]) -> Iterator[_One]:
+def prefetch_bodies(found: Iterable[_One]) -> Iterator[_One]:
     """The same in the same order, where each `BatchSpan` has its body: those that were far away are fetched.
 
     One that is larger than `ROUND_BYTES` stays where it is; its columns come one by one when they are asked for.
@@ -25,7 +25,7 @@ def brought(found: Iterable[_One]) -> Iterator[_One]:
     held_bytes = 0
     for one in found:
         body = one.body if isinstance(one, BatchSpan) else None
-        size_bytes = body.size if isinstance(body, FarBody) else 0
+        size_bytes = body.size if isinstance(body, RemoteBody) else 0
         if held_bytes + size_bytes > ROUND_BYTES or len(group) == _MOST_AT_ONCE:
             yield from _fetched(group)
             group, held_bytes = [], 0
@@ -35,7 +35,7 @@ def brought(found: Iterable[_One]) -> Iterator[_One]:
 
 
 def _fetched(group: list[_One]) -> Iterator[_One]:
-    far = [one.body for one in group if isinstance(one, BatchSpan) and isinstance(one.body, FarBody)]
+    far = [one.body for one in group if isinstance(one, BatchSpan) and isinstance(one.body, RemoteBody)]
     wanted = [body for body in far if body.size <= ROUND_BYTES]
     if not wanted:
         yield from group
@@ -43,7 +43,7 @@ def _fetched(group: list[_One]) -> Iterator[_One]:
     source: RangeSource = wanted[0].source
     found = source.fetch([(body.offset, body.size) for body in wanted])
     for one in group:
-        if isinstance(one, BatchSpan) and isinstance(one.body, FarBody) and one.body.size <= ROUND_BYTES:
+        if isinstance(one, BatchSpan) and isinstance(one.body, RemoteBody) and one.body.size <= ROUND_BYTES:
             yield replace(one, body=found.find(one.body.offset, one.body.size))
         else:
             yield one

@@ -15,7 +15,7 @@ from bowstring.errors import InvalidDataError
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import reject_same_file, sink_for
 from bowstring.io.stream_source import PulledSource
-from bowstring.ipc.dictionaries.delta import Chain
+from bowstring.ipc.dictionaries.delta import DeltaDictionary
 from bowstring.ipc.dictionaries.reader import Entry, read_values
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, kept_whole, near_or_far
@@ -23,18 +23,18 @@ from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.schema import DictionaryId
 from bowstring.ipc.record_batch.reader import BatchColumns
-from bowstring.ipc.record_batch.remote import FarBody, FarColumns
+from bowstring.ipc.record_batch.remote import RemoteBody, RemoteColumns
 from bowstring.ipc.statistics import with_statistics
-from bowstring.ipc.tools.message_writer import MessageWriter, declared
-from bowstring.ipc.tools.prefetch import brought
-from bowstring.ipc.tools.salvage import Dropped, Salvage
+from bowstring.ipc.tools.message_writer import MessageWriter, declared_features
+from bowstring.ipc.tools.prefetch import prefetch_bodies
+from bowstring.ipc.tools.salvage import DroppedRange, MessageSalvager
 from bowstring.ipc.tools.scan import BatchSpan
 from bowstring.layouts.array import Array
 from bowstring.memory.buffer import Memory
 
 
 @dataclass(frozen=True, slots=True)
-class Recovery:
+class RecoveryReport:
     """What was recovered from a source, and what was not.
 
     `is_intact` where nothing was missing or damaged: a file with its footer, a stream that ends between two messages.
@@ -49,7 +49,7 @@ class Recovery:
     dictionary_batches: int
     rows: int
     footer_problem: str | None
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[DroppedRange, ...]
 
 
 def recover(
@@ -59,7 +59,7 @@ def recover(
     limits: ReadLimits = DEFAULT_LIMITS,
     max_piped_bytes: int = MAX_PIPED_BYTES,
     advance: Callable[[int, int | None], None] | None = None,
-) -> Recovery:
+) -> RecoveryReport:
     """Write every complete and valid record batch of a damaged file or stream, and the dictionaries that they need.
 
     `source` is what `open_file` or `open_stream` takes; what comes through a pipe is kept in memory, and a URL is read
@@ -81,7 +81,7 @@ def recover(
             whole = MemorySource(Memory(whole.memory.bytes[whole.position :]), whole.name)
         if advance is not None:
             advance(0, whole.size)
-        salvage = Salvage(whole, limits)
+        salvage = MessageSalvager(whole, limits)
         found = list(salvage.messages())
         judge = _FileJudge(salvage, found, full) if salvage.is_file else _StreamJudge(salvage, found, full)
         writing = sink_for(sink)
@@ -103,26 +103,26 @@ def recover(
         opened.close()
 
 
-def _features(salvage: Salvage, found: Sequence[BatchSpan | Dropped]) -> set[int]:
+def _features(salvage: MessageSalvager, found: Sequence[BatchSpan | DroppedRange]) -> set[int]:
     """The features that the messages use, and what the schema says of others."""
-    features = declared(salvage.schema)
+    features = declared_features(salvage.schema)
     defined: set[int] = set()
     for span in found:
-        if isinstance(span, Dropped):
+        if isinstance(span, DroppedRange):
             continue
-        shape = span.header.shape
-        if shape.compression is not None:
+        template = span.header.template
+        if template.compression is not None:
             features.add(COMPRESSED_BODY)
-        if shape.kind == headers.RECORD_BATCH:
+        if template.kind == headers.RECORD_BATCH:
             defined.update(salvage.known.wire.by_id)  # the writer defines those that are missing
-        if shape.kind == headers.DICTIONARY_BATCH and not shape.is_delta:
-            if shape.dictionary_id in defined and not salvage.is_file:
+        if template.kind == headers.DICTIONARY_BATCH and not template.is_delta:
+            if template.dictionary_id in defined and not salvage.is_file:
                 features.add(DICTIONARY_REPLACEMENT)
-            defined.add(shape.dictionary_id)
+            defined.add(template.dictionary_id)
     return features
 
 
-def _written(judge: _Judge, writer: MessageWriter, advance: Callable[[int, int | None], None] | None) -> Recovery:
+def _written(judge: _Judge, writer: MessageWriter, advance: Callable[[int, int | None], None] | None) -> RecoveryReport:
     salvage = judge.salvage
     memory = salvage.source if isinstance(salvage.source, MemorySource) else None
     waiting: list[BatchSpan] = []
@@ -130,21 +130,21 @@ def _written(judge: _Judge, writer: MessageWriter, advance: Callable[[int, int |
     for span in judge.sound():
         waiting.append(span)
         if memory is None:
-            writer.relay(waiting, None)
+            writer.copy_messages(waiting, None)
             waiting.clear()
-        if span.header.shape.kind == headers.RECORD_BATCH:
+        if span.header.template.kind == headers.RECORD_BATCH:
             batches += 1
             rows += span.header.length
         else:
             dictionaries += 1
         if advance is not None:
             advance(span.body_at + span.header.body_bytes, salvage.source.size)
-    writer.relay(waiting, memory)
+    writer.copy_messages(waiting, memory)
     footer = salvage.footer
     writer.end(() if footer is None else with_statistics(footer.pairs, None, ()))
     dropped = sorted(judge.dropped, key=lambda lost: (lost.start, lost.stop))
     problem = salvage.footer_problem if salvage.is_file else None
-    return Recovery(
+    return RecoveryReport(
         salvage.source.name,
         "file" if salvage.is_file else "stream",
         not dropped and problem is None,
@@ -160,10 +160,10 @@ def _written(judge: _Judge, writer: MessageWriter, advance: Callable[[int, int |
 class _Judge:
     """Decides which of the messages that were found can be relied on."""
 
-    salvage: Salvage
-    found: Sequence[BatchSpan | Dropped]
+    salvage: MessageSalvager
+    found: Sequence[BatchSpan | DroppedRange]
     full: bool
-    dropped: list[Dropped] = field(default_factory=list)
+    dropped: list[DroppedRange] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.salvage.lost_at_start is not None:
@@ -178,13 +178,13 @@ class _Judge:
         header, where = span.header, f"{span.where}"
         stop = span.body_at + header.body_bytes
         reason = why.removeprefix(f"{where}, ").removeprefix(f"{where}: ")
-        if header.shape.kind == headers.RECORD_BATCH:
-            self.dropped.append(Dropped(span.start, stop, reason, "record batch", header.length))
+        if header.template.kind == headers.RECORD_BATCH:
+            self.dropped.append(DroppedRange(span.start, stop, reason, "record batch", header.length))
         else:
-            reason = f"dictionary {header.shape.dictionary_id}: {reason}"
-            self.dropped.append(Dropped(span.start, stop, reason, "dictionary batch"))
+            reason = f"dictionary {header.template.dictionary_id}: {reason}"
+            self.dropped.append(DroppedRange(span.start, stop, reason, "dictionary batch"))
 
-    def may_hold_dictionary(self, lost: Dropped) -> bool:
+    def may_hold_dictionary(self, lost: DroppedRange) -> bool:
         """Whether a dictionary may have been in bytes that are lost."""
         if lost.start in self.salvage.alone:
             return False
@@ -217,10 +217,10 @@ class _Judge:
     def _columns(self, span: BatchSpan, lookup: Callable[[DictionaryId], Array | None]) -> Iterable[Array]:
         """The columns; of a body that was too large to be brought here one after the other, and none is kept."""
         header, body, where = span.header, span.body, (span.where,)
-        plan = self.salvage.known.plan(header.shape.version)
+        plan = self.salvage.known.plan(header.template.version)
         assert body is not None
-        if isinstance(body, FarBody):
-            return (FarColumns(plan, header, body, lookup, where, [column])[0] for column in plan)
+        if isinstance(body, RemoteBody):
+            return (RemoteColumns(plan, header, body, lookup, where, [column])[0] for column in plan)
         return BatchColumns(plan, header, body, lookup, where)
 
 
@@ -235,28 +235,28 @@ class _StreamJudge(_Judge):
             entry = entries.get(node.id)
             return None if entry is None else entry.array()
 
-        for found in brought(self.found):
-            if isinstance(found, Dropped):
+        for found in prefetch_bodies(self.found):
+            if isinstance(found, DroppedRange):
                 self.dropped.append(found)
                 if self.may_hold_dictionary(found):
                     entries = {}
                 continue
-            if found.header.shape.kind == headers.RECORD_BATCH:
+            if found.header.template.kind == headers.RECORD_BATCH:
                 if self.check(found, lookup):
                     yield found
                 continue
-            id_ = found.header.shape.dictionary_id
+            id_ = found.header.template.dictionary_id
             before = entries.pop(id_, None)
             try:
-                if found.header.shape.is_delta and before is None:
+                if found.header.template.is_delta and before is None:
                     raise InvalidDataError("a delta for a dictionary that is lost or was never there")
                 values = self.values(found, lookup)
             except InvalidDataError as error:
                 self.drop(found, str(error))
                 continue
             entries[id_] = (
-                Entry(Chain([[values]]), 1)
-                if before is None or not found.header.shape.is_delta
+                Entry(DeltaDictionary([[values]]), 1)
+                if before is None or not found.header.template.is_delta
                 else before.extended([values])
             )
             yield found
@@ -297,12 +297,12 @@ class _FileJudge(_Judge):
         for node in self.salvage.known.wire.whole.by_id.values():
             lookup(node)
         kept = {id(span) for id_, chain in chains.items() if id_ in arrays for span in chain}
-        yield from brought([span for span in dictionaries if id(span) in kept])
-        yield from (span for span in brought(batches) if self.check(span, lookup))
+        yield from prefetch_bodies([span for span in dictionaries if id(span) in kept])
+        yield from (span for span in prefetch_bodies(batches) if self.check(span, lookup))
 
     def _listed(self, spans: list[BatchSpan], kind: str) -> list[BatchSpan]:
         """Those of a kind: by the footer where all that it lists is there, else as they lie."""
-        own = [span for span in spans if span.header.shape.kind == kind]
+        own = [span for span in spans if span.header.template.kind == kind]
         footer = self.salvage.footer
         if footer is None:
             return own
@@ -310,7 +310,7 @@ class _FileJudge(_Judge):
         listed = footer.batches if kind == headers.RECORD_BATCH else footer.dictionaries
         if len(set(listed)) != len(listed):  # to follow it might fill a disk
             reason = f"the footer lists a {kind} more than once: each is taken once"
-            self.dropped.append(Dropped(footer.at, self.salvage.source.size, reason))
+            self.dropped.append(DroppedRange(footer.at, self.salvage.source.size, reason))
         elif all(start in at for start in listed):
             return [at[start] for start in listed]
         return own
@@ -320,7 +320,7 @@ class _FileJudge(_Judge):
         one that is there, if they are not where it lists them.
         """
         footer = self.salvage.footer
-        there = {span.start for span in spans if span.header.shape.kind == headers.DICTIONARY_BATCH}
+        there = {span.start for span in spans if span.header.template.kind == headers.DICTIONARY_BATCH}
         if footer is None or len(there) >= len(footer.dictionaries):
             return []
         if there.difference(footer.dictionaries):
@@ -332,25 +332,25 @@ class _FileJudge(_Judge):
         chains: dict[int, list[BatchSpan]] = {}
         torn: set[int] = set()
         for span in spans:
-            shape = span.header.shape
-            chain = chains.get(shape.dictionary_id)
-            if not shape.is_delta:
+            template = span.header.template
+            chain = chains.get(template.dictionary_id)
+            if not template.is_delta:
                 if chain is not None:  # no way to tell which of them is meant
-                    torn.add(shape.dictionary_id)
-                chains.setdefault(shape.dictionary_id, []).append(span)
-            elif chain is None or shape.dictionary_id in torn or _between(gaps, chain[-1].start, span.start):
-                torn.add(shape.dictionary_id)
+                    torn.add(template.dictionary_id)
+                chains.setdefault(template.dictionary_id, []).append(span)
+            elif chain is None or template.dictionary_id in torn or _between(gaps, chain[-1].start, span.start):
+                torn.add(template.dictionary_id)
                 self.drop(span, "a delta that may not be the next one: the one before it may be lost")
             else:
                 chain.append(span)
-        for id_ in [id_ for id_, chain in chains.items() if sum(not it.header.shape.is_delta for it in chain) > 1]:
+        for id_ in [id_ for id_, chain in chains.items() if sum(not it.header.template.is_delta for it in chain) > 1]:
             for span in chains.pop(id_):
                 self.drop(span, "a file defines it once, and here it is more than once")
         return chains
 
     def _read(self, chain: list[BatchSpan], lookup: Callable[[DictionaryId], Array | None]) -> Array | None:
         read: list[Array] = []
-        for number, span in enumerate(brought(list(chain))):
+        for number, span in enumerate(prefetch_bodies(list(chain))):
             try:
                 read.append(self.values(span, lookup))
             except InvalidDataError as error:
@@ -359,7 +359,7 @@ class _FileJudge(_Judge):
                     self.drop(rest, "a delta after one that is not valid")
                 del chain[number:]
                 break
-        return Chain([[values] for values in read]).joined(len(read)) if read else None
+        return DeltaDictionary([[values] for values in read]).joined(len(read)) if read else None
 
 
 def _between(places: list[int], start: int, stop: int) -> bool:

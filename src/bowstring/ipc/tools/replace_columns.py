@@ -13,23 +13,23 @@ from bowstring.ipc.metadata.header import BatchNumbers
 from bowstring.ipc.metadata.schema import V4
 from bowstring.ipc.options import IpcWriteOptions
 from bowstring.ipc.record_batch.reader import BatchColumns
-from bowstring.ipc.record_batch.writer import FlatBody, flatten
-from bowstring.ipc.tools.merge_dictionaries import ALIGNMENT_BYTES, numbers_of
+from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
+from bowstring.ipc.tools.merge_dictionaries import ALIGNMENT_BYTES, batch_numbers
 from bowstring.layouts.array import Array
 from bowstring.memory.iovec import Numbers, Parts
 
 
-def with_columns(columns: BatchColumns, others: Mapping[int, Array], where: str) -> FlatBody:
+def encode_replaced(columns: BatchColumns, others: Mapping[int, Array], where: str) -> EncodedBody:
     """The body of a batch with other arrays in the place of the columns at some positions, in the batch's own form.
 
     Buffers of all other columns are neither decoded nor copied. Raises `InvalidDataError` where they are not within
     the body, or overlap.
     """
     header, plan = columns.header, columns.plan
-    shape = header.shape
-    options = IpcWriteOptions("big" if plan.wire.is_big_endian else "little", "V4" if shape.version == V4 else "V5")
-    compress = None if shape.compression is None else compressor(shape.compression)
-    was = numbers_of(header)
+    template = header.template
+    options = IpcWriteOptions("big" if plan.wire.is_big_endian else "little", "V4" if template.version == V4 else "V5")
+    compress = None if template.compression is None else compressor(template.compression)
+    was = batch_numbers(header)
     made = _Body(columns, where)
     node, buffer, variadic = 0, 0, 0
     for index in sorted(others):
@@ -38,7 +38,7 @@ def with_columns(columns: BatchColumns, others: Mapping[int, Array], where: str)
         first = column.first_buffer + sum(columns.variadic[: column.first_variadic])
         made.keep(was.nodes[node : column.first_node], was.buffers[buffer:first])
         made.variadic += was.variadic[variadic : column.first_variadic].tolist()
-        made.take(flatten(header.length, [others[index]], ALIGNMENT_BYTES, options, compress))
+        made.take(encode_body(header.length, [others[index]], ALIGNMENT_BYTES, options, compress))
         node, buffer = column.first_node + column.node_count, first + column.buffer_count + sum(counts)
         variadic = column.first_variadic + column.variadic_count
     made.keep(was.nodes[node:], was.buffers[buffer:])
@@ -48,7 +48,7 @@ def with_columns(columns: BatchColumns, others: Mapping[int, Array], where: str)
     numbers = BatchNumbers(
         header.length, np.concatenate(made.nodes), np.concatenate(made.spans), np.array(made.variadic, np.int64)
     )
-    return FlatBody(numbers, made.parts, made.size_bytes)
+    return EncodedBody(numbers, made.parts, made.size_bytes)
 
 
 class _Body:
@@ -78,7 +78,7 @@ class _Body:
         self._add(nodes, np.stack((ends - padded, sizes), 1), int(ends[-1]) if len(ends) else 0)
         self.parts += Parts.of_memory(columns.memory, columns.body_at + offsets, sizes, padded - sizes)
 
-    def take(self, flat: FlatBody) -> None:
+    def take(self, flat: EncodedBody) -> None:
         """Add the buffers of a column that was made now."""
         self.variadic += flat.numbers.variadic.tolist()
         self._add(flat.numbers.nodes, flat.numbers.buffers, flat.size_bytes)

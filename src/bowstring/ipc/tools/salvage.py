@@ -24,15 +24,20 @@ from bowstring.io.byte_ranges import Span
 from bowstring.io.range_source import ROUND_BYTES, RangeSource
 from bowstring.io.sources import RandomAccess
 from bowstring.ipc import message
-from bowstring.ipc.dictionaries.reader import known as dictionary_of, read_values
+from bowstring.ipc.dictionaries.reader import find_dictionary, read_values
 from bowstring.ipc.format_detection import check_format, file_reader
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema import V4, V5, read_pairs
-from bowstring.ipc.record_batch.remote import Body, FarBody, columns_in
+from bowstring.ipc.record_batch.remote import Body, RemoteBody, open_columns
 from bowstring.ipc.schema_cache import CachedSchema, load_schema
-from bowstring.ipc.tools.message_bounds import after, after_buffers, has_odd_padding, padding_at_end
+from bowstring.ipc.tools.message_bounds import (
+    has_nonzero_padding,
+    next_message_offset,
+    next_offset_by_buffers,
+    read_end_padding,
+)
 from bowstring.ipc.tools.scan import BatchSpan
 from bowstring.memory.buffer import Buffer
 
@@ -45,7 +50,7 @@ Kind = Literal["record batch", "dictionary batch"]
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class DroppedRange:
     """Bytes `start` to `stop` of a source that were not taken, and why; what they were and how many rows they had,
     where that is known.
     """
@@ -81,7 +86,7 @@ class _Other:
     schema: Table | None
 
 
-class Salvage:
+class MessageSalvager:
     """What can be found in a source; raises `InvalidDataError` where there is no schema, as nothing is known then."""
 
     def __init__(self, source: RandomAccess, limits: ReadLimits) -> None:
@@ -97,7 +102,7 @@ class Salvage:
         self._gave_up = False
         self._is_legacy = False
         self._first = len(message.FILE_START) if self.is_file else 0
-        self.lost_at_start: Dropped | None = None
+        self.lost_at_start: DroppedRange | None = None
         self._begin()
         offsets = () if self.footer is None else (*self.footer.batches, *self.footer.dictionaries)
         self._hints = sorted(offsets)
@@ -134,9 +139,9 @@ class Salvage:
             if self.footer is None:
                 at, other = self._find_schema(at, problem)
                 found = other
-                self.lost_at_start = Dropped(0, at, f"no schema where it belongs: {problem or 'another message'}")
+                self.lost_at_start = DroppedRange(0, at, f"no schema where it belongs: {problem or 'another message'}")
             else:
-                self.lost_at_start = Dropped(0, at, f"the schema message is damaged: {problem or 'it is another'}")
+                self.lost_at_start = DroppedRange(0, at, f"the schema message is damaged: {problem or 'it is another'}")
                 found = None
         if self.footer is not None:
             self.schema, self.version, self.known = self.footer.schema, self.footer.version, self.footer.known
@@ -171,7 +176,7 @@ class Salvage:
 
     # Messages
 
-    def messages(self) -> Iterator[BatchSpan | Dropped]:
+    def messages(self) -> Iterator[BatchSpan | DroppedRange]:
         """What is found, in the order of the bytes, and what lies between."""
         at, slack_from, size = self._first, self._first, self.source.size
         while at < size:
@@ -189,15 +194,15 @@ class Salvage:
                 resumed = self._after_end(found.stop)
                 if resumed is None:
                     if found.stop < size and not self.is_file:
-                        yield Dropped(found.stop, size, "bytes after the end of the stream")
+                        yield DroppedRange(found.stop, size, "bytes after the end of the stream")
                     return
-                yield Dropped(at, resumed, "an end marker, but messages follow")
+                yield DroppedRange(at, resumed, "an end marker, but messages follow")
                 at = slack_from = resumed
                 continue
             doubt = self._doubt(found)
             if doubt is None:
                 yield found
-                at, slack_from = after(found), after_buffers(found)
+                at, slack_from = next_message_offset(found), next_offset_by_buffers(found)
             else:
                 yield doubt
                 at = slack_from = doubt.stop
@@ -217,21 +222,23 @@ class Salvage:
                 held_bytes += size_bytes
         self.source.expect(spans)
 
-    def _doubt(self, span: BatchSpan) -> Dropped | None:
+    def _doubt(self, span: BatchSpan) -> DroppedRange | None:
         """What says that bytes of a message's body were lost or added, where no message begins behind it."""
-        size, stop, buffers_end = self.source.size, after(span), after_buffers(span)
+        size, stop, buffers_end = self.source.size, next_message_offset(span), next_offset_by_buffers(span)
         kind, rows = _kind_of(span)
         if stop >= size or self._is_legacy or (self.footer is not None and stop >= self.footer.at):
-            if message.CONTINUATION in padding_at_end(span, self.source):
-                return Dropped(span.start, stop, "bytes of it are lost: the end marker is inside it", kind, rows)
+            if message.CONTINUATION in read_end_padding(span, self.source):
+                return DroppedRange(span.start, stop, "bytes of it are lost: the end marker is inside it", kind, rows)
             return None
         if message.CONTINUATION.startswith(self.source.read_at(stop, min(4, size - stop))):
             return None
         inside = self._resume(span.body_at)
         if inside < buffers_end:
-            return Dropped(span.start, inside, "bytes of it are lost: the next message begins inside it", kind, rows)
-        if stop <= inside and has_odd_padding(span, self.source):
-            return Dropped(span.start, stop, "bytes of it were lost or added: its padding is not zero", kind, rows)
+            return DroppedRange(
+                span.start, inside, "bytes of it are lost: the next message begins inside it", kind, rows
+            )
+        if stop <= inside and has_nonzero_padding(span, self.source):
+            return DroppedRange(span.start, stop, "bytes of it were lost or added: its padding is not zero", kind, rows)
         return None
 
     def _after_end(self, at: int) -> int | None:
@@ -242,7 +249,7 @@ class Salvage:
         following = self._resume(at)
         return following if following < size else None
 
-    def _lost(self, at: int, slack_from: int, problem: str) -> tuple[Dropped | None, int]:
+    def _lost(self, at: int, slack_from: int, problem: str) -> tuple[DroppedRange | None, int]:
         """What is lost at a place where there is no sound message, and where the next one is."""
         size, source = self.source.size, self.source
         if self.footer is not None and at >= self.footer.at and not any(hint >= at for hint in self._hints):
@@ -254,7 +261,7 @@ class Salvage:
             found = self._at(at)
             if isinstance(found, BatchSpan):
                 kind, rows = _kind_of(found)
-                declared = after(found)
+                declared = next_message_offset(found)
         except InvalidDataError:
             pass
         if declared and declared < size and self._is_sound(declared):
@@ -266,7 +273,7 @@ class Salvage:
             if following < at:  # the message before had a length that swallowed this one
                 kind = rows = None
         problem = problem.removeprefix(f"{source.name}: ").removeprefix(f"byte {at}: ")
-        return Dropped(at, max(following, at), problem, kind, rows), following
+        return DroppedRange(at, max(following, at), problem, kind, rows), following
 
     def _resume(self, start: int) -> int:
         """The next place at or after `start` where a sound batch begins; the size where there is none."""
@@ -297,7 +304,7 @@ class Salvage:
                 return at
             if isinstance(found, _Other):
                 return found.stop
-            at = after(found)
+            at = next_message_offset(found)
         return at
 
     def _next_marker(self, at: int) -> int:
@@ -323,13 +330,13 @@ class Salvage:
                 f"{found.where}: expected a body of {header.body_bytes} bytes at byte {found.body_at}, found "
                 f"{self.source.size - found.body_at}"
             )
-        if header.shape.version != self.version:
-            raise InvalidDataError(f"{found.where}: metadata version {header.shape.version}, not {self.version}")
-        if header.shape.kind == headers.DICTIONARY_BATCH:
-            dictionary_of(self.known.wire, header, where)
+        if header.template.version != self.version:
+            raise InvalidDataError(f"{found.where}: metadata version {header.template.version}, not {self.version}")
+        if header.template.kind == headers.DICTIONARY_BATCH:
+            find_dictionary(self.known.wire, header, where)
             read_values(self.known.wire, header, body, lambda _: None, where)
         else:
-            columns_in(self.known.plan(header.shape.version), header, body, lambda _: None, where)
+            open_columns(self.known.plan(header.template.version), header, body, lambda _: None, where)
         nodes, buffers = header.nodes(), header.buffers()
         if (nodes["null_count"] < 0).any() or (nodes["null_count"] > nodes["length"]).any():
             raise InvalidDataError(f"{found.where}: a node with more nulls than slots")
@@ -372,7 +379,7 @@ class Salvage:
         body: Body | None = None
         if stop + header.body_bytes <= size:
             if isinstance(source, RangeSource):
-                body = FarBody(source, stop, header.body_bytes)
+                body = RemoteBody(source, stop, header.body_bytes)
             else:
                 body = Buffer(source.memory, stop, header.body_bytes)
         return BatchSpan(header, stop, header.body_bytes, stop - at, not marked, where, body)
@@ -380,6 +387,6 @@ class Salvage:
 
 def _kind_of(span: BatchSpan) -> tuple[Kind, int | None]:
     """What a message is, and how many rows it has if it is a record batch."""
-    if span.header.shape.kind == headers.RECORD_BATCH:
+    if span.header.template.kind == headers.RECORD_BATCH:
         return "record batch", span.header.length
     return "dictionary batch", None

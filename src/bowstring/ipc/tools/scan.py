@@ -19,7 +19,7 @@ from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema import read_pairs
-from bowstring.ipc.record_batch.remote import Body, FarBody
+from bowstring.ipc.record_batch.remote import Body, RemoteBody
 from bowstring.memory.buffer import Buffer
 
 _AT_ONCE = 1 << 20
@@ -58,7 +58,7 @@ class BatchSpan:
         """The message's metadata without its framing."""
         return bytes(self.header.raw[self._prefix_bytes :])
 
-    def is_framed_alike(self) -> bool:
+    def is_framing_consistent(self) -> bool:
         """Whether the framing says the same as the footer: a stream reader finds the body where we do."""
         if self.is_legacy or not self._prefix_bytes:
             return not self.is_legacy
@@ -66,7 +66,7 @@ class BatchSpan:
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class Overhead:
     """The bytes that belong to no batch message, known once the scan is over."""
 
     total_bytes: int
@@ -87,7 +87,7 @@ class Scan(Protocol):
     def batches(self) -> Iterator[BatchSpan]:
         """Every dictionary batch and record batch; in a file the dictionaries come first."""
 
-    def outside(self) -> Outside:
+    def overhead(self) -> Overhead:
         """The rest, after all batches have been taken."""
 
 
@@ -121,7 +121,7 @@ class FileScan:
         body = self.reader.body(body_at, body_bytes) if is_wanted else None
         return BatchSpan(header, body_at, body_bytes, len(header.raw), legacy, where, body)
 
-    def outside(self) -> Outside:
+    def overhead(self) -> Overhead:
         """The schema message at the beginning, the footer, magic and trailer, and an end marker where there is one."""
         source, start = self._source, len(framing.FILE_START)
         prefix = source.read_at(start, min(framing.PREFIX_BYTES, self._footer_at - start))
@@ -130,7 +130,7 @@ class FileScan:
         marker = self._footer_at - max(self._end, start + schema_bytes)
         if not (marker in (4, 8) and source.read_at(self._footer_at - 4, 4) == bytes(4)):
             marker = 0
-        return Outside(source.size, schema_bytes, self._footer_bytes, start + TRAILER.size + marker, None, legacy)
+        return Overhead(source.size, schema_bytes, self._footer_bytes, start + TRAILER.size + marker, None, legacy)
 
 
 class StreamScan:
@@ -160,7 +160,7 @@ class StreamScan:
             raise TruncatedError(f"{source.name}: the stream ends at byte {source.position}, before a schema")
         found, self._schema_bytes, where = message
         if isinstance(found, BatchHeader):
-            raise InvalidDataError(f"{where}: expected a schema first, found a {found.shape.kind}")
+            raise InvalidDataError(f"{where}: expected a schema first, found a {found.template.kind}")
         self.schema = found
         self.version: int = found.message.root("Message")["version"]
 
@@ -184,7 +184,7 @@ class StreamScan:
         source, (header, metadata_bytes, where) = self._source, message
         if not isinstance(header, BatchHeader):
             raise InvalidDataError(f"{where}: a second schema")
-        kind, body_at = header.shape.kind, source.position
+        kind, body_at = header.template.kind, source.position
         if header.body_bytes > self._limits.max_body_bytes:
             raise LimitError(
                 f"{where}: a body of {header.body_bytes} bytes is above the limit of {self._limits.max_body_bytes} "
@@ -202,15 +202,15 @@ class StreamScan:
     def _body(self, size_bytes: int) -> Body:
         source = self._source
         if isinstance(source, RangeSource) and size_bytes > _READ_AHEAD_UP_TO_BYTES:
-            return FarBody(source, source.position, size_bytes)
+            return RemoteBody(source, source.position, size_bytes)
         return source.read_buffer(size_bytes)
 
-    def outside(self) -> Outside:
+    def overhead(self) -> Overhead:
         """The schema message, the end marker, and what follows it where that is known."""
         source = self._source
         total = source.size if isinstance(source, MemorySource | RangeSource) else source.position
         ending = self._ending_bytes
-        return Outside(total, self._schema_bytes, 0, ending, ending > 0, self._is_legacy)
+        return Overhead(total, self._schema_bytes, 0, ending, ending > 0, self._is_legacy)
 
     def _next(self) -> tuple[BatchHeader | Table, int, str] | None:
         """The next header, the length of its framed metadata, and its name; None at the end."""
