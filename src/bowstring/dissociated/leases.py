@@ -10,7 +10,7 @@ Only a body that is freed piecemeal, or in another order, is split into its addr
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections import deque
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -23,24 +23,42 @@ from bowstring.errors import LimitError, ProtocolError
 
 
 class _Span(NamedTuple):
-    """The lowest and the highest address of a body, and the bytes of all of them."""
+    """The lowest and the highest lent address of a body, and the bytes of all its addresses."""
 
     lowest: int
     highest: int
     key: bytes
 
 
+class _Body:
+    """A body that was lent once for each owner. `empty` has a bool for each buffer, or is None if all have bytes."""
+
+    __slots__ = ("count", "empty", "owners", "span")
+
+    def __init__(self, count: int, empty: bytes | None) -> None:
+        self.count = count
+        self.empty = empty
+        self.owners: deque[Any] = deque()
+        self.span: _Span | None = None
+
+    def lent_addresses(self, key: bytes) -> Addresses:
+        addresses = np.frombuffer(key, "<u8")
+        return addresses if self.empty is None else addresses[~np.frombuffer(self.empty, np.bool_)]
+
+
 class Leases:
     """The addresses lent to one holder, and what has to stay alive for them."""
 
-    __slots__ = ("_by_address", "_empty", "_limits", "_spans", "_whole", "holder", "outstanding")
+    __slots__ = ("_bodies", "_by_address", "_empty", "_limits", "_spans", "_unsorted", "holder", "outstanding")
 
     def __init__(self, holder: str = "the client", limits: Limits = DEFAULT_LIMITS) -> None:
         self.holder = holder
         self.outstanding = 0
         self._limits = limits
-        self._whole: dict[bytes, deque[Any]] = {}
+        self._bodies: dict[bytes, _Body] = {}
+        # The bodies by address, sorted only when one is freed piecemeal; until then their keys are in `_unsorted`.
         self._spans: list[_Span] = []
+        self._unsorted: dict[bytes, None] = {}
         # The owners of an address, as a linked list, because nearly all have one, which then shares its body's node.
         self._by_address: dict[int, tuple[Any, Any]] = {}
         self._empty: set[int] = set()
@@ -50,56 +68,50 @@ class Leases:
 
         Buffers whose length is 0 are not lent. Raises `LimitError`.
         """
-        if lengths is not None and not lengths.all():
-            self._empty.update(addresses[lengths == 0].tolist())
-            addresses = addresses[lengths > 0]
-        if self.outstanding + len(self._empty) + addresses.size > self._limits.max_outstanding_addresses:
+        count = addresses.size if lengths is None else int(np.count_nonzero(lengths))
+        empty = None
+        if lengths is not None and count < addresses.size:
+            is_empty = lengths == 0
+            empty = is_empty.tobytes()
+            self._empty.update(addresses[is_empty].tolist())
+        if self.outstanding + len(self._empty) + count > self._limits.max_outstanding_addresses:
             raise LimitError(
-                f"{self.holder} holds {self.outstanding} addresses; {addresses.size} more would pass "
+                f"{self.holder} holds {self.outstanding} addresses; {count} more would pass "
                 f"max_outstanding_addresses = {self._limits.max_outstanding_addresses}"
             )
-        if not addresses.size:
+        if not count:
             return
         key = addresses.tobytes()
-        owners = self._whole.get(key)
-        if owners is None:
-            owners = self._whole[key] = deque()
-            insort(self._spans, _Span(int(addresses.min()), int(addresses.max()), key))
-        owners.append(owner)
-        self.outstanding += addresses.size
+        body = self._bodies.get(key)
+        if body is not None and body.empty != empty:
+            self._split_body(key)
+            body = None
+        if body is None:
+            body = self._bodies[key] = _Body(count, empty)
+            self._unsorted[key] = None
+        body.owners.append(owner)
+        self.outstanding += count
 
     def free(self, addresses: Addresses) -> None:
         """End one lease of each address. Raises `ProtocolError` for one that is not out; then nothing is freed."""
-        if self._free_body(addresses):
+        key = addresses.tobytes()
+        body = self._bodies.get(key)
+        if body is None:
+            self._free_singly(addresses)
             return
-        if self._empty:
-            empty = self._empty
-            with_bytes = addresses[[address not in empty for address in addresses.tolist()]]
-            if 0 < with_bytes.size < addresses.size and self._free_body(with_bytes):
-                return
-        self._free_singly(addresses)
+        body.owners.popleft()
+        if not body.owners:
+            self._remove_body(key)
+        self.outstanding -= body.count
 
     def free_all(self) -> int:
         """End all leases, because the connection is lost or the stream is over; how many addresses were out."""
         count, self.outstanding = self.outstanding, 0
-        self._whole.clear()
+        self._bodies.clear()
         self._spans.clear()
+        self._unsorted.clear()
         self._by_address.clear()
         return count
-
-    def _free_body(self, addresses: Addresses) -> bool:
-        """End a lease of a whole body; whether one with exactly these addresses was out."""
-        key = addresses.tobytes()
-        owners = self._whole.get(key)
-        if owners is None:
-            return False
-        owners.popleft()
-        if not owners:
-            del self._whole[key]
-            span = _Span(int(addresses.min()), int(addresses.max()), key)
-            del self._spans[bisect_right(self._spans, span) - 1]
-        self.outstanding -= addresses.size
-        return True
 
     def _free_singly(self, addresses: Addresses) -> None:
         counts: dict[int, int] = {}
@@ -126,27 +138,44 @@ class Leases:
             count, node = 0, self._by_address.get(address)
             while node is not None and count < enough:
                 count, node = count + 1, node[1]
-            if count == enough or not self._split_body(address):
+            key = None if count == enough else self._find_body(address)
+            if key is None:
                 return count
+            self._split_body(key)
 
-    def _split_body(self, address: int) -> bool:
-        """Spread a whole body with this address over its addresses; whether there was one.
-
-        Its owner stays alive as long as one of them points at it.
-        """
+    def _find_body(self, address: int) -> bytes | None:
+        """The key of a whole body with this address, if any."""
+        for key in self._unsorted:
+            body = self._bodies[key]
+            addresses = body.lent_addresses(key)
+            body.span = _Span(int(addresses.min()), int(addresses.max()), key)
+            self._spans.append(body.span)
+        if self._unsorted:
+            self._unsorted.clear()
+            self._spans.sort()
         for index in reversed(range(bisect_right(self._spans, address, key=itemgetter(0)))):
             span = self._spans[index]
-            if span.highest >= address and address in (addresses := np.frombuffer(span.key, "<u8").tolist()):
-                break
-        else:
-            return False
-        del self._spans[index]
-        for owner in self._whole.pop(span.key):
+            if span.highest >= address and bool((self._bodies[span.key].lent_addresses(span.key) == address).any()):
+                return span.key
+        return None
+
+    def _split_body(self, key: bytes) -> None:
+        """Spread a whole body over its addresses. Its owners stay alive as long as one of them points at it."""
+        body = self._remove_body(key)
+        addresses = body.lent_addresses(key).tolist()
+        for owner in body.owners:
             node = (owner, None)
-            for lent in addresses:
-                others = self._by_address.get(lent)
-                self._by_address[lent] = node if others is None else (owner, others)
-        return True
+            for address in addresses:
+                others = self._by_address.get(address)
+                self._by_address[address] = node if others is None else (owner, others)
+
+    def _remove_body(self, key: bytes) -> _Body:
+        body = self._bodies.pop(key)
+        if body.span is None:
+            del self._unsorted[key]
+        else:
+            del self._spans[bisect_left(self._spans, body.span)]
+        return body
 
     def __len__(self) -> int:
         return self.outstanding

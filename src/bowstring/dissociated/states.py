@@ -23,6 +23,8 @@ class State(Enum):
     LOST = "lost"
     FAILED = "failed"
 
+    __hash__ = object.__hash__  # in C; `Enum.__hash__` is a Python function, and takes most of a look-up
+
 
 class Move(Enum):
     """What happens to a stream, in the words of the protocol."""
@@ -36,6 +38,8 @@ class Move(Enum):
     ALL_FREED = "all addresses freed"
     CONNECTION_LOST = "connection lost"
     VIOLATION = "protocol violation"
+
+    __hash__ = object.__hash__  # as in `State`
 
 
 @dataclass(frozen=True, slots=True)

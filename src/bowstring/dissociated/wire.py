@@ -52,6 +52,10 @@ class BodyType(IntEnum):
     ADDRESSES = 1
 
 
+_MESSAGE_TYPES = tuple(MessageType)
+_BODY_TYPES = tuple(BodyType)
+
+
 class Prefix(NamedTuple):
     """The first five bytes of a message of the metadata stream."""
 
@@ -149,7 +153,7 @@ def decode_prefix(data: BytesLike) -> Prefix:
         raise ProtocolError(
             f"metadata message {sequence}: expected type 0 or 1 in byte 0 of the prefix, found {number}"
         )
-    return Prefix(MessageType(number), sequence)
+    return Prefix(_MESSAGE_TYPES[number], sequence)
 
 
 def encode_tag(sequence: int, body_type: BodyType) -> int:
@@ -166,7 +170,7 @@ def decode_tag(tag: int) -> Tag:
     body_type = tag >> BODY_TYPE_SHIFT
     if body_type > BodyType.ADDRESSES:
         raise ProtocolError(f"tag 0x{tag:016x}: expected body type 0 or 1 in bits 56 to 63, found {body_type}")
-    return Tag(tag & SEQUENCE_MASK, BodyType(body_type))
+    return Tag(tag & SEQUENCE_MASK, _BODY_TYPES[body_type])
 
 
 def encode_addresses(body: AddressBody) -> bytes:

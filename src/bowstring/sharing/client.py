@@ -52,18 +52,14 @@ _REFUSALS = (NotFoundError, InvalidDataError)
 class Request:
     """Data sets of one server that are asked for together."""
 
+    server: StreamURI
     uris: tuple[StreamURI, ...]
     ticket: Ticket
-
-    @property
-    def server(self) -> StreamURI:
-        """Where it is sent."""
-        return server_of(self.uris[0])
 
     def split(self) -> list[Request]:
         """A request for each of its data sets."""
         pairs = zip(self.uris, self.ticket.names, strict=True)
-        return [Request((uri,), Ticket((name,), self.ticket.packed)) for uri, name in pairs]
+        return [Request(self.server, (uri,), Ticket((name,), self.ticket.packed)) for uri, name in pairs]
 
 
 def group(requests: Iterable[Request]) -> Iterator[Request]:
@@ -71,12 +67,12 @@ def group(requests: Iterable[Request]) -> Iterator[Request]:
     joined: list[Request] = []
     server, size_bytes = None, 0
     for request in requests:
-        request_server, request_bytes = request.server, len(request.ticket.encode())
+        request_bytes = len(request.ticket.encode())
         is_full = len(joined) >= max_tickets(request.uris[0]) or size_bytes + request_bytes > _REQUEST_BYTES
-        if joined and (is_full or request_server != server or request.ticket.packed != joined[0].ticket.packed):
+        if joined and (is_full or request.server != server or request.ticket.packed != joined[0].ticket.packed):
             yield _joined(joined)
             joined, size_bytes = [], 0
-        server = request_server
+        server = request.server
         size_bytes += request_bytes
         joined.append(request)
     if joined:
@@ -85,7 +81,11 @@ def group(requests: Iterable[Request]) -> Iterator[Request]:
 
 def _joined(requests: Sequence[Request]) -> Request:
     uris = tuple(request.uris[0] for request in requests)
-    return Request(uris, Ticket(tuple(request.ticket.names[0] for request in requests), requests[0].ticket.packed))
+    return Request(
+        requests[0].server,
+        uris,
+        Ticket(tuple(request.ticket.names[0] for request in requests), requests[0].ticket.packed),
+    )
 
 
 class Dataset(Closing):
@@ -265,5 +265,5 @@ def connect(target: Target, ticket: str | None = None, *, copy: bool = False, ti
     requests = []
     for text in uris:
         uri, name = parse(text, ticket)
-        requests.append(Request((uri,), Ticket((name,), copy or uri.free_data is None)))
+        requests.append(Request(server_of(uri), (uri,), Ticket((name,), copy or uri.free_data is None)))
     return Dataset(group(requests), schema, timeout_s)

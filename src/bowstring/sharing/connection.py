@@ -93,6 +93,8 @@ class Link:
     def check_idle(self) -> None:
         """Raise `ConnectionLostError` where the server is gone, or has sent a message without a request."""
         with self.lock:
+            if not self.transport.has_input:
+                return
             try:
                 self.transport.receive(timeout_s=0.0, allocate=_refuse_message)
             except DeadlineError:

@@ -18,13 +18,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import numpy as np
-
 from bowstring.dissociated.events import DataRequested, StreamComplete
 from bowstring.dissociated.limits import Limits
 from bowstring.dissociated.server import ServerConnection
 from bowstring.dissociated.states import State
-from bowstring.dissociated.wire import AddressBody, Body, Message, PackedBody
+from bowstring.dissociated.wire import Body, Message, PackedBody
 from bowstring.errors import (
     BowstringError,
     ClosedError,
@@ -37,11 +35,10 @@ from bowstring.memory.closable import Closing, closed_on_failure
 from bowstring.memory.region import Region
 from bowstring.sharing.processes import let_go_of
 from bowstring.sharing.share import Handle
-from bowstring.sharing.stored_dataset import Batches, Stored, StoredMessage, store_in_parts, stored
+from bowstring.sharing.stored_dataset import Batches, Stored, store_in_parts, stored
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, MAX_TICKETS, WANT_DATA, Ticket, encode_error, uri_for
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.event_loop import EventLoop
-from bowstring.transports.regions import address_of
 from bowstring.transports.unix_channel import UnixChannel
 from bowstring.transports.unix_listener import UnixListener
 
@@ -386,18 +383,19 @@ class _Session:
     def _stream(self, parts: Sequence[Stored], is_packed: bool) -> Iterator[Message | None]:
         """All messages of data sets, bodies as addresses or as bytes; None where what was submitted is to be sent."""
         connection = self._connection
-        yield from connection.send(parts[0].schema)
-        for part in parts:
+        for index, part in enumerate(parts):
             if part.messages and not is_packed and part.region not in self._passed:
                 self._pass(part.region)
                 if part.region.is_released:  # a descriptor was opened for it
                     yield None
+            if not index:  # after the region, so that one call of the system sends both
+                yield from connection.send(part.schema)
             for message in part.messages:
                 body: Body
                 if is_packed:
                     body = PackedBody.of(part.region.view(message.body_offset, message.body_bytes))
                 else:
-                    body = _addressed(message, part.region, self._passed[part.region])
+                    body = message.addressed(self._passed[part.region])
                 yield from connection.send(message.metadata, body, part)
         yield from connection.end()
         # A client needs a descriptor for each file that was passed, to look at its size, but not for sealed memory.
@@ -412,13 +410,6 @@ class _Session:
         """No later message refers to them: let the client and us forget them, so that memory can go."""
         for region in regions:
             self._channel.submit_retirement(self._passed.pop(region))
-
-
-def _addressed(message: StoredMessage, region: Region, index: int) -> AddressBody:
-    """The buffers of a message in the region with this index; empty ones at its end, where no other buffer begins."""
-    body = message.addressed(index)
-    end = np.uint64(address_of(index, region.size_bytes))
-    return AddressBody(np.where(body.lengths > 0, body.addresses, end), body.lengths, body.total_bytes)
 
 
 def _regions_of(source: Source, name: str) -> tuple[Region, ...]:

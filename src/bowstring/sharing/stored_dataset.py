@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from bowstring.arrays.construction import as_batch, table
 from bowstring.arrays.record_batch import RecordBatch
@@ -173,10 +174,10 @@ class StoredMessage:
         body = self.buffers  # the addresses in region 0 are the offsets
         return AddressBody(addresses_of(index, body.addresses), body.lengths, body.total_bytes) if index else body
 
-    def shifted(self, shift_bytes: int) -> StoredMessage:
-        """The same message in a region where everything lies `shift_bytes` further on."""
+    def shifted(self, shift_bytes: int, region_bytes: int) -> StoredMessage:
+        """The same message in a region of `region_bytes` where everything lies `shift_bytes` further on."""
         offsets = (self.buffers.addresses.astype(np.int64) + shift_bytes).astype(np.uint64)
-        buffers = AddressBody(offsets, self.buffers.lengths, self.buffers.total_bytes)
+        buffers = _address_body(offsets, self.buffers.lengths, region_bytes)
         return StoredMessage(self.metadata, buffers, self.body_offset + shift_bytes, self.body_bytes)
 
 
@@ -198,7 +199,7 @@ class Stored:
     def moved(self, region: Region, offset_bytes: int) -> Stored:
         """The same bytes in another region."""
         shift_bytes = offset_bytes - self.offset_bytes
-        messages = tuple(message.shifted(shift_bytes) for message in self.messages)
+        messages = tuple(message.shifted(shift_bytes, region.size_bytes) for message in self.messages)
         return Stored(region, self.schema, messages, self.num_rows, offset_bytes, self.size_bytes)
 
 
@@ -226,12 +227,14 @@ def stored(region: Region) -> Stored:
         reader = FileReader(source)
         _ = reader.schema
         schema, _ = _framed(source, _FIRST_MESSAGE)
-        messages = [_message(header, body.offset, True) for header, body, _ in reader.dictionary_messages()]
+        messages = [
+            _message(header, body.offset, region.size_bytes, True) for header, body, _ in reader.dictionary_messages()
+        ]
         rows = 0
         for index in range(reader.num_record_batches):
             header, body = reader.batch_message(index)
             rows += header.length
-            messages.append(_message(header, body.offset, True))
+            messages.append(_message(header, body.offset, region.size_bytes, True))
         return Stored(region, schema, tuple(messages), rows, 0, region.size_bytes)
     StreamReader(source)  # it says in detail what is wrong with other bytes
     schema, position = _framed(source, 0)
@@ -245,7 +248,7 @@ def stored(region: Region) -> Stored:
             raise InvalidDataError(
                 f"{region.name}: message {len(messages) + 1} is no batch that ends within the stream"
             )
-        messages.append(_message(read, position, False))
+        messages.append(_message(read, position, region.size_bytes, False))
         rows += read.length if read.template.kind == "RecordBatch" else 0
         position += read.body_bytes
     return Stored(region, schema, tuple(messages), rows, 0, region.size_bytes)
@@ -264,10 +267,15 @@ def _framed(source: MemorySource, position: int) -> tuple[bytes, int]:
     return raw, position + skip + length_bytes
 
 
-def _message(header: BatchHeader, body_offset: int, is_framed: bool) -> StoredMessage:
+def _message(header: BatchHeader, body_offset: int, region_bytes: int, is_framed: bool) -> StoredMessage:
     spans, metadata = header.buffers(), bytes(header.raw[:])
     if is_framed:
         skip = framing.PREFIX_BYTES if metadata[:4] == framing.CONTINUATION else framing.LEGACY_PREFIX_BYTES
         metadata = metadata[skip : skip + int.from_bytes(metadata[skip - 4 : skip], "little")]
-    buffers = AddressBody.of(spans["offset"] + body_offset, spans["length"])
+    buffers = _address_body(spans["offset"] + body_offset, spans["length"], region_bytes)
     return StoredMessage(metadata, buffers, body_offset, header.body_bytes)
+
+
+def _address_body(offsets: npt.ArrayLike, lengths: npt.ArrayLike, region_bytes: int) -> AddressBody:
+    """The buffers at these offsets of a region; empty ones at its end, where no other buffer begins."""
+    return AddressBody.of(np.where(np.asarray(lengths) > 0, offsets, region_bytes), lengths)

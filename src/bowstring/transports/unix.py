@@ -85,6 +85,11 @@ class UnixTransport(Transport):
         """Whether this end was closed, by `close` or after an error."""
         return self._is_closed or self._lost is not None
 
+    @property
+    def has_input(self) -> bool:
+        """Whether there is anything to receive: bytes, or the end of the connection."""
+        return self._wait(select.POLLIN, Deadline(0.0))
+
     def send(self, parts: Sequence[BytesLike], *, tag: int | None = None, timeout_s: float | None = None) -> None:
         """As `Transport.send`: one vectored call for up to 1023 parts, nothing joined."""
         deadline = self.options.deadline(timeout_s)
