@@ -228,7 +228,7 @@ def test_a_table_of_many_columns_spells_out_those_that_it_shows(
     path = tmp_path / "data.arrow"
     batch = bs.record_batch(columns)
     broken = RecordBatch.from_arrays(
-        [*batch.columns[:101], batch.column(101).seen_as(layout_of(bs.string()))], batch.column_names
+        [*batch.columns[:101], batch.column(101).with_layout(layout_of(bs.string()))], batch.column_names
     )
     with bs.new_file(path, broken.schema) as writer:
         writer.write_batch(broken)

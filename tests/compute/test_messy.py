@@ -54,7 +54,7 @@ def test_verbs_do_what_python_does(block: int) -> None:
         mask = [random.choice([True, False, None]) for _ in values]
         nulls = [value is None for value in values]
 
-        holds(array.rebased(), shown)
+        holds(array.compact(), shown)
         holds(array.slice(start, count), shown[start : start + count])
         holds(array.take(indices), [shown[i] for i in indices])
         holds(array.filter(mask), [text for text, keep in zip(shown, mask, strict=True) if keep])
@@ -118,7 +118,7 @@ def test_the_order_is_that_of_the_plain_values(type_: bs.DataType) -> None:
             with pytest.raises(bs.errors.DataTypeError, match="have no order"):
                 array.sort_indices()
             continue
-        plain = array.dictionary_decode().rebased()
+        plain = array.dictionary_decode().compact()
         for order in ("ascending", "descending"):
             for placement in ("at_start", "at_end"):
                 made = array.sort_indices(order, placement).to_pylist()

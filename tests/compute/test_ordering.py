@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
-from bowstring.layouts.sort_keys import byte_ranks
+from bowstring.layouts.sort_keys import rank_bytes
 from bowstring.testing import strategies
 from bowstring.testing.cases import CASES, FLAT, Case
 
@@ -68,7 +68,7 @@ def test_sorting_sorts_and_is_stable(data: st.DataObject, case: Case) -> None:
 )
 def test_byte_strings_rank_as_python_orders_them(strings: list[bytes]) -> None:
     offsets = np.cumsum([0, *map(len, strings)])
-    ranks = byte_ranks(np.frombuffer(b"".join(strings), np.uint8), offsets)
+    ranks = rank_bytes(np.frombuffer(b"".join(strings), np.uint8), offsets)
     assert ranks.tolist() == [sum(other < one for other in strings) for one in strings]
 
 

@@ -61,7 +61,7 @@ def test_values_pass_through_the_type_both_ways() -> None:
     assert array.null_count == 1
     assert array.storage.type == bs.binary(16)
     assert array.storage.buffers is array.buffers
-    assert array.slice(1).rebased().to_pylist() == values[1:]
+    assert array.slice(1).compact().to_pylist() == values[1:]
     assert bs.concat_arrays([array, array]).take([5, 0]).to_pylist() == [values[2], values[0]]
     assert array.equals(bs.array(values, UUIDS))
     assert not array.equals(array.storage)
@@ -143,7 +143,7 @@ def test_a_name_is_registered_once() -> None:
 
 
 def test_printing_survives_a_decoder_that_fails() -> None:
-    array = bs.array([b"short"], bs.binary()).seen_as(bs.array([], UuidType(bs.binary())).layout)
+    array = bs.array([b"short"], bs.binary()).with_layout(bs.array([], UuidType(bs.binary())).layout)
     with pytest.raises(ValueError, match="16"):
         array.to_pylist()
     assert repr(array).startswith("<bowstring.Array extension<test.uuid[binary]>[1]>\n[<")

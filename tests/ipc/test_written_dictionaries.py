@@ -584,7 +584,7 @@ class Anything(bs.ExtensionType):
 @FORMATS
 def test_an_extension_over_a_dictionary_comes_back_and_grows(write: Any) -> None:
     type_ = Anything(WORDS)
-    held = [batch(words(*dictionary).column(0).seen_as(bs.array([], type_).layout)) for dictionary in ("ab", "abc")]
+    held = [batch(words(*dictionary).column(0).with_layout(bs.array([], type_).layout)) for dictionary in ("ab", "abc")]
     data = write(*held)
     assert messages(data) == [(2, 1)]
     read = list(open_(data))

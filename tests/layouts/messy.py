@@ -81,7 +81,7 @@ def messy(random: Random, type_: t.DataType, length: int, nullable: bool = True)
     """An array of so many slots."""
     layout = layout_of(type_)
     if layout.storage is not layout:
-        return messy(random, layout.storage.type, length, nullable).seen_as(layout)
+        return messy(random, layout.storage.type, length, nullable).with_layout(layout)
     offset = random.choice(_OFFSETS)
     total = offset + length + random.choice([0, 0, 1, 5])
     mask, buffers = np.ones(total, np.bool_), []
@@ -196,7 +196,7 @@ def _members(random: Random, layout: Any, mask: Mask) -> _Made:
 
 
 def _words(random: Random, layout: Any, mask: Mask) -> _Made:
-    count, dtype = random.randrange(1, 6), layout.indices.dtype
+    count, dtype = random.randrange(1, 6), layout.index_layout.dtype
     keys = [random.randrange(count) if valid or random.random() < 0.5 else np.iinfo(dtype).max for valid in mask]
     return [np.array(keys, dtype)], [], messy(random, layout.type.value_type, count)
 

@@ -15,7 +15,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.layouts.registry import layout_of
-from bowstring.layouts.validation import faults
+from bowstring.layouts.validation import find_faults
 
 I8, I16, I32, I64 = np.int8, np.int16, np.int32, np.int64
 
@@ -319,7 +319,7 @@ def test_what_passes_the_cheap_check_gives_values_or_a_clean_error(broken: Broke
         lambda: array.take([0]),
         lambda: bs.concat_arrays([array, array]).to_pylist(),
         lambda: array.equals(array),
-        lambda: array.rebased().to_pylist(),
+        lambda: array.compact().to_pylist(),
         lambda: array.nbytes,
     ):
         try:
@@ -396,7 +396,7 @@ SHORT = made(bs.struct({"a": bs.int8()}), 11, [None], [TEN])
     ids=["as it is", "sliced", "of two fields of one name", "in a list", "in a fixed-size list", "in a struct"],
 )
 def test_a_struct_whose_field_is_too_short_gives_no_values_and_says_which_field(array: bs.Array) -> None:
-    for attempt in (array.to_pylist, lambda: array.take([0]), array.rebased, lambda: bs.concat_arrays([array, array])):
+    for attempt in (array.to_pylist, lambda: array.take([0]), array.compact, lambda: bs.concat_arrays([array, array])):
         with pytest.raises(bs.errors.InvalidDataError, match="child 'a' has 10 values, the struct has 11"):
             attempt()
 
@@ -424,7 +424,7 @@ def test_what_an_offset_says_does_not_count_where_there_are_no_slots(array: bs.A
     assert array.equals(bs.array([], array.type))
     assert array.take([]).to_pylist() == []
     assert bs.concat_arrays([array, array]).to_pylist() == []
-    array.rebased().validate(full=True)
+    array.compact().validate(full=True)
     outside = pa.array(array)
     outside.validate(full=True)
     assert bs.array(outside).to_pylist() == []
@@ -435,7 +435,7 @@ def test_a_map_of_broken_keys_tells_of_the_keys_and_of_its_own_offsets() -> None
     keys = made(bs.int8(), 3, [b"\1", bytes(3)], null_count=1)
     pairs = bs.Array(entries, 3, (None,), (keys, bs.array([1, 2, 3], bs.int8())))
     broken = made(PAIRS, 3, [None, ints(0, 2, 3, 9)], [pairs])
-    found = [str(fault) for fault in faults(broken, full=True)]
+    found = [str(fault) for fault in find_faults(broken, full=True)]
     assert found == [
         "entries → field 'key': the null count is 1, but the validity bitmap has 2 nulls",
         "the offsets run from 0 to 9, not within the child's length of 3",

@@ -149,7 +149,7 @@ def ree(ends: list[int], values: list[Any], length: int, offset: int = 0) -> bs.
 
 def test_runs_may_be_cut_otherwise_where_the_values_are_not() -> None:
     array = ree([2, 4, 5], [1, None, 2], 5)
-    assert array.equals(ree([1, 2, 3, 5], [1, 1, None, None], 4).rebased()) is False
+    assert array.equals(ree([1, 2, 3, 5], [1, 1, None, None], 4).compact()) is False
     assert array.equals(ree([1, 2, 3, 4, 9], [1, 1, None, None, 2], 5))
     assert array.slice(1, 3).equals(ree([3, 4, 7], [9, 1, None], 3, offset=3))
     assert not array.equals(ree([2, 4, 5], [1, 3, 2], 5))

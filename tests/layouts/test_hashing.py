@@ -22,7 +22,7 @@ WORDS = st.one_of(
 
 def numbers_of(values: list[bytes]) -> list[int]:
     offsets = np.cumsum([0, *map(len, values)])
-    return list(hashing.byte_identities(np.frombuffer(b"".join(values), np.uint8), offsets).tolist())
+    return list(hashing.factorize_bytes(np.frombuffer(b"".join(values), np.uint8), offsets).tolist())
 
 
 def check(values: list[bytes]) -> None:

@@ -49,14 +49,16 @@ def test_slices_joined_have_the_values_of_all(name: str, data: st.DataObject) ->
 
 
 def _arrays() -> Sequence[Array]:
-    return [bs.array([None, "a", "bc" * (i % 3)], bs.string()).slice(i % 2) for i in range(2 * array_batcher.MANY)]
+    return [
+        bs.array([None, "a", "bc" * (i % 3)], bs.string()).slice(i % 2) for i in range(2 * array_batcher.MIN_ARRAYS)
+    ]
 
 
 def test_addresses_and_views_join_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     arrays = _arrays()
     gathered = bs.concat_arrays(arrays)
-    monkeypatch.setattr(array_batcher, "MANY", len(arrays) + 1)
-    monkeypatch.setattr(concatenation, "MANY", len(arrays) + 1)
+    monkeypatch.setattr(array_batcher, "MIN_ARRAYS", len(arrays) + 1)
+    monkeypatch.setattr(concatenation, "MIN_ARRAYS", len(arrays) + 1)
     assert bs.concat_arrays(arrays).equals(gathered)
 
 
@@ -78,7 +80,7 @@ def test_addresses_and_views_join_the_same(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("number_type", [bs.int64(), bs.float64()], ids=str)
 def test_arrays_of_another_kind_are_joined_by_their_bytes(odd: Any, number_type: bs.DataType) -> None:
     plain = bs.Buffer.of(np.arange(2))
-    buffers = [plain, bs.Buffer.of(odd)] * array_batcher.MANY
+    buffers = [plain, bs.Buffer.of(odd)] * array_batcher.MIN_ARRAYS
     joined = bs.concat_arrays([bs.Array.from_buffers(number_type, 2, [None, buffer]) for buffer in buffers])
     assert joined.values(1).tobytes() == b"".join(buffer.to_bytes()[:16] for buffer in buffers)
 
@@ -92,13 +94,13 @@ def test_memories_far_from_each_other_are_joined() -> None:
         sizes = np.array([700, 5, 8, 0, 3] * 20)
         starts = np.array([17, 0, 1, 0, 4090] * 20)
         arrays = [bs.Array.from_buffers(bs.binary(), 0, [None, None, buffer]) for buffer in held]
-        joined = concatenation.joined_bytes(arrays, 2, starts, sizes).tobytes()
+        joined = concatenation.concat_bytes(arrays, 2, starts, sizes).tobytes()
         spans = zip(held, starts.tolist(), sizes.tolist(), strict=True)
         assert joined == b"".join(buffer.to_bytes()[start : start + size] for buffer, start, size in spans)
         del arrays, held, owners, spans
 
 
-@pytest.mark.parametrize("count", [2, 3 * array_batcher.MANY])
+@pytest.mark.parametrize("count", [2, 3 * array_batcher.MIN_ARRAYS])
 def test_offsets_beyond_the_data_are_refused(count: int) -> None:
     good = bs.array(["abc"])
     bad = bs.Array.from_buffers(bs.string(), 1, [None, good.buffers[1], b"abc"])
@@ -107,7 +109,7 @@ def test_offsets_beyond_the_data_are_refused(count: int) -> None:
         bs.concat_arrays([good] * (count - 1) + [bad])
 
 
-@pytest.mark.parametrize("count", [2, 3 * array_batcher.MANY])
+@pytest.mark.parametrize("count", [2, 3 * array_batcher.MIN_ARRAYS])
 def test_values_that_are_not_there_are_refused(count: int) -> None:
     good = bs.array([1, 2, 3])
     short = good.slice(0)

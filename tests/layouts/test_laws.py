@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 import bowstring as bs
 from bowstring.errors import InvalidDataError
 from bowstring.layouts import text
-from bowstring.layouts.gather import copy_stretches, gather, ranges
+from bowstring.layouts.gather import copy_ranges, gather, range_indices
 from bowstring.testing import strategies
 from tests.layouts.decoding import decodes
 
@@ -44,8 +44,8 @@ def test_structure_never_changes_values(data: st.DataObject, array: bs.Array) ->
     )
     chosen = data.draw(positions(part.length))
     results = {
-        "rebased": (part.rebased(), wanted),
-        "twice rebased": (part.rebased().rebased(), wanted),
+        "compact": (part.compact(), wanted),
+        "twice rebased": (part.compact().compact(), wanted),
         "taken": (part.take(chosen), [wanted[i] for i in chosen]),
         "joined": (bs.concat_arrays([part, array, part]), wanted + values + wanted),
         "sliced in two": (bs.concat_arrays([array.slice(0, start), array.slice(start)]), values),
@@ -54,7 +54,7 @@ def test_structure_never_changes_values(data: st.DataObject, array: bs.Array) ->
         made.validate(full=True)
         assert made.type == array.type
         assert same(made.to_pylist(), expected), name
-    assert part.rebased().equals(part, nans_equal=True)
+    assert part.compact().equals(part, nans_equal=True)
     assert results["sliced in two"][0].equals(array, nans_equal=True)
     assert [part[i] is None for i in range(part.length)] == [value is None for value in wanted]
     assert repr(part)
@@ -72,7 +72,7 @@ def _all_buffers(array: bs.Array) -> list[bs.Buffer]:
 def test_arrays_are_equal_exactly_if_their_values_are(data: st.DataObject, type_: bs.DataType) -> None:
     left = data.draw(strategies.arrays(type_, max_size=3))
     right = data.draw(strategies.arrays(type_, max_size=3))
-    assert left.equals(left.rebased(), nans_equal=True)
+    assert left.equals(left.compact(), nans_equal=True)
     alike = left.equals(right, nans_equal=True)
     assert alike == right.equals(left, nans_equal=True)
     if same(left.to_pylist(), right.to_pylist()) and "union" not in str(type_):
@@ -102,7 +102,7 @@ def columns(pairs: list[tuple[int, int]]) -> list[npt.NDArray[np.int64]]:
 @given(pairs=stretches)
 def test_ranges_are_python_s_ranges_end_to_end(pairs: list[tuple[int, int]]) -> None:
     starts, lengths = columns(pairs)
-    assert ranges(starts, lengths).tolist() == [i for s, n in pairs for i in range(s, s + n)]
+    assert range_indices(starts, lengths).tolist() == [i for s, n in pairs for i in range(s, s + n)]
 
 
 @given(
@@ -118,7 +118,7 @@ def test_gathering_copies_every_stretch(pairs: list[tuple[int, int]], block: int
         assert gather(data, starts, lengths).tobytes() == b"".join(data[s : s + n].tobytes() for s, n in pairs)
         out, expected = np.zeros(800, np.uint8), np.zeros(800, np.uint8)
         targets = np.arange(len(starts)) * 20
-        copy_stretches(out, targets, data, starts, lengths)
+        copy_ranges(out, targets, data, starts, lengths)
     for at, (start, length) in enumerate(pairs):
         expected[at * 20 : at * 20 + length] = data[start : start + length]
     assert out.tobytes() == expected.tobytes()
@@ -150,7 +150,9 @@ def test_overlapping_text_is_checked_as_each_value_would_be(data: bytes, cuts: s
     wrong: list[int | None] = [i for i, (start, stop) in enumerate(pairs) if not decodes(data[start:stop])]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text, "_BLOCK_BYTES", block)
-        found = named_by(lambda: text.check_ranges(np.frombuffer(data, np.uint8), starts, stops, np.arange(len(pairs))))
+        found = named_by(
+            lambda: text.check_utf8_ranges(np.frombuffer(data, np.uint8), starts, stops, np.arange(len(pairs)))
+        )
     assert found in (wrong or [None])
 
 

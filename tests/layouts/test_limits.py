@@ -87,7 +87,7 @@ def test_they_print_and_are_sliced(name: str) -> None:
     assert repr(array).startswith("<bowstring.Array")
     assert array.slice(array.length - 1).length == 1
     assert array.nbytes < 1 << 26
-    array.slice(1).rebased().validate()
+    array.slice(1).compact().validate()
 
 
 @pytest.mark.parametrize("name", sorted(set(EXPANDING) - set(SHARING)))

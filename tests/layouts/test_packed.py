@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 import bowstring as bs
 from bowstring.compute.unify_dictionaries import united
 from bowstring.errors import InvalidDataError
-from bowstring.layouts.array_batcher import MANY, Packed, pack, packed
+from bowstring.layouts.array_batcher import MIN_ARRAYS, ArrayBatcher, append_arrays, batch_arrays
 from bowstring.layouts.registry import layout_of
 
 _TYPES: dict[str, tuple[bs.DataType, st.SearchStrategy[Any]]] = {
@@ -33,10 +33,10 @@ def test_packed_arrays_are_what_they_were(name: str, data: st.DataObject) -> Non
     type_, values = _TYPES[name]
     rows = data.draw(st.lists(st.lists(st.none() | values, max_size=9), min_size=1, max_size=6)) * 12
     arrays = [bs.array(some, type_) for some in rows]
-    columns = [Packed(layout_of(type_))]
+    columns = [ArrayBatcher(layout_of(type_))]
     half = len(arrays) // 2
-    assert pack(columns, arrays[:half]) is not None
-    assert pack(columns, arrays[half:]) is not None
+    assert append_arrays(columns, arrays[:half]) is not None
+    assert append_arrays(columns, arrays[half:]) is not None
     assert [array.to_pylist() for array in columns[0]] == rows
     assert columns[0][-1].to_pylist() == rows[-1]
     joined = bs.concat_arrays(arrays)
@@ -48,10 +48,10 @@ def test_packed_arrays_are_what_they_were(name: str, data: st.DataObject) -> Non
 def test_how_many_bytes_were_packed_is_told_and_a_dictionary_counts_once() -> None:
     words = bs.dictionary(bs.int32(), bs.string())
     one = bs.array(["abc"], words)
-    columns = [Packed(layout_of(words))]
-    assert pack(columns, [one, one]) == 2 * 4 + 2 * 4 + 3
-    assert pack(columns, [one]) == 4
-    assert columns[0].numbers == [0, 0, 0]
+    columns = [ArrayBatcher(layout_of(words))]
+    assert append_arrays(columns, [one, one]) == 2 * 4 + 2 * 4 + 3
+    assert append_arrays(columns, [one]) == 4
+    assert columns[0].dictionary_indices == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -63,30 +63,30 @@ def test_how_many_bytes_were_packed_is_told_and_a_dictionary_counts_once() -> No
     ids=["a slice", "a stretch"],
 )
 def test_what_is_no_whole_is_not_packed_and_nothing_is_taken(odd: bs.Array) -> None:
-    columns = [Packed(layout_of(bs.int64())), Packed(layout_of(bs.int64()))]
+    columns = [ArrayBatcher(layout_of(bs.int64())), ArrayBatcher(layout_of(bs.int64()))]
     good = bs.array([1])
-    assert pack(columns, [good, good, good, odd]) is None
+    assert append_arrays(columns, [good, good, good, odd]) is None
     assert [len(column) for column in columns] == [0, 0]
-    arrays = [good] * MANY + [odd]
-    assert packed(arrays) is arrays
-    assert bs.concat_arrays(arrays).to_pylist() == [1] * MANY + odd.to_pylist()
+    arrays = [good] * MIN_ARRAYS + [odd]
+    assert batch_arrays(arrays) is arrays
+    assert bs.concat_arrays(arrays).to_pylist() == [1] * MIN_ARRAYS + odd.to_pylist()
 
 
 @pytest.mark.parametrize("buffers", [(None,), (None, bs.Buffer.of(bytes(8)), bs.Buffer.of(bytes(8)))])
 def test_arrays_without_the_declared_buffers_are_not_packed(buffers: tuple[Any, ...]) -> None:
     odd = bs.array([1]).slice(0)
     odd.buffers = buffers
-    assert pack([Packed(layout_of(bs.int64()))], [bs.array([1]), odd]) is None
+    assert append_arrays([ArrayBatcher(layout_of(bs.int64()))], [bs.array([1]), odd]) is None
 
 
 def test_views_with_any_number_of_buffers_are_joined_all_the_same() -> None:
-    arrays = [bs.array([letter * 20, letter], bs.string_view()) for letter in "abc"] * MANY
-    assert isinstance(packed(arrays), list)
-    assert bs.concat_arrays(arrays).to_pylist() == ["a" * 20, "a", "b" * 20, "b", "c" * 20, "c"] * MANY
+    arrays = [bs.array([letter * 20, letter], bs.string_view()) for letter in "abc"] * MIN_ARRAYS
+    assert isinstance(batch_arrays(arrays), list)
+    assert bs.concat_arrays(arrays).to_pylist() == ["a" * 20, "a", "b" * 20, "b", "c" * 20, "c"] * MIN_ARRAYS
 
 
 def test_a_bitmap_that_is_too_short_is_refused() -> None:
-    arrays = [bs.array([1, None] * 8) for _ in range(MANY)]
+    arrays = [bs.array([1, None] * 8) for _ in range(MIN_ARRAYS)]
     bad = arrays[-1].slice(0)
     bad = bs.Array(bad.layout, bad.length, (bs.Buffer.of(b"\x01"), bad.buffers[1]))
     with pytest.raises(InvalidDataError, match="bitmap of 1 bytes"):
@@ -94,7 +94,9 @@ def test_a_bitmap_that_is_too_short_is_refused() -> None:
 
 
 def test_buffers_longer_than_their_slots_are_cut() -> None:
-    padded = [bs.Array.from_buffers(bs.int16(), 1, [None, bs.Buffer.of(bytes([at, 0, 9, 9]))]) for at in range(MANY)]
-    assert bs.concat_arrays(padded).to_pylist() == list(range(MANY))
+    padded = [
+        bs.Array.from_buffers(bs.int16(), 1, [None, bs.Buffer.of(bytes([at, 0, 9, 9]))]) for at in range(MIN_ARRAYS)
+    ]
+    assert bs.concat_arrays(padded).to_pylist() == list(range(MIN_ARRAYS))
     strings = bs.Array.from_buffers(bs.string(), 1, [None, np.array([1, 3], np.int32), b"xabx"])
-    assert bs.concat_arrays([strings] * MANY).to_pylist() == ["ab"] * MANY
+    assert bs.concat_arrays([strings] * MIN_ARRAYS).to_pylist() == ["ab"] * MIN_ARRAYS

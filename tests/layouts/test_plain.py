@@ -251,7 +251,7 @@ def test_a_large_value_among_floats_is_not_written_again_and_again() -> None:
 
 def test_none_is_found_by_what_it_is_and_equality_is_not_asked() -> None:
     odd: list[Any] = [None, Unwilling(), np.arange(3), (), [], None]
-    filled, mask = python_conversion.nulls_filled(list(odd), ())
+    filled, mask = python_conversion.fill_nulls_in_place(list(odd), ())
     assert mask is not None
     assert mask.tolist() == [False, True, True, True, True, False]
     assert [type(value) for value in filled] == [tuple, Unwilling, np.ndarray, tuple, list, tuple]

@@ -12,7 +12,7 @@ import pytest
 import bowstring as bs
 from bowstring.errors import InvalidDataError
 from bowstring.layouts import string_pickling
-from bowstring.layouts.gather import gather, spaced
+from bowstring.layouts.gather import gather, gather_with_gap
 from bowstring.memory.buffer import UINT8
 
 ROWS = 9000
@@ -178,7 +178,7 @@ def test_bytes_are_gathered_from_anywhere(most: int, gap: int) -> None:
     sizes = random.integers(0, most + 1, 5000)
     starts = random.integers(0, 501 - sizes)
     pieces = [data[a:b].tobytes() for a, b in zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
-    room, targets = spaced(data, starts, sizes, gap)
+    room, targets = gather_with_gap(data, starts, sizes, gap)
     assert [room[a:b].tobytes() for a, b in zip(targets.tolist(), (targets + sizes).tolist(), strict=True)] == pieces
     assert room.size == sizes.sum() + gap * len(sizes)
     assert gather(data, starts, sizes).tobytes() == b"".join(pieces)

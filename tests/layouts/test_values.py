@@ -105,7 +105,7 @@ def test_slicing_shares_memory(case: Case) -> None:
 def test_rebased_arrays_start_at_zero_and_hold_nothing_else(case: Case) -> None:
     array, values = case.array(), case.array().to_pylist()
     for start, stop in spans(array.length):
-        own = array.slice(start, stop - start).rebased()
+        own = array.slice(start, stop - start).compact()
         own.validate(full=True)
         assert own.offset == 0
         assert own.to_pylist() == values[start:stop]

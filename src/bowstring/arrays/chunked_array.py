@@ -19,11 +19,18 @@ from bowstring.datatypes.field import field
 from bowstring.datatypes.types import Dictionary, bool_, int64
 from bowstring.errors import DataTypeError, WouldCopyError
 from bowstring.layouts.array import Array, as_array
-from bowstring.layouts.base import Indices, Values, place
-from bowstring.layouts.display import listed
-from bowstring.layouts.indexing import chunk_indices, index_within, positions, span_within, spans_within, starts_of
-from bowstring.layouts.interleave import Slots
-from bowstring.layouts.numpy_conversion import converted
+from bowstring.layouts.base import Indices, Values, error_context
+from bowstring.layouts.display import format_array_values
+from bowstring.layouts.indexing import (
+    check_indices,
+    chunk_starts,
+    clip_slice,
+    normalize_index,
+    resolve_chunks,
+    split_slice,
+)
+from bowstring.layouts.interleave import SlotSelection
+from bowstring.layouts.numpy_conversion import convert_dtype
 from bowstring.layouts.registry import layout_of
 
 if TYPE_CHECKING:
@@ -41,7 +48,7 @@ class ChunkedArray:
         for chunk in self.chunks:
             if chunk.type is not data_type and chunk.type != data_type:
                 raise DataTypeError(f"a chunk of {chunk.type} does not belong to a column of {data_type}")
-        self._starts = starts_of([chunk.length for chunk in self.chunks])
+        self._starts = chunk_starts([chunk.length for chunk in self.chunks])
 
     @property
     def num_chunks(self) -> int:
@@ -89,7 +96,7 @@ class ChunkedArray:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
         """The values as one NumPy array, as `Array.__array__`; several chunks have to be copied."""
-        return converted(self.to_numpy(zero_copy_only=copy is False), self, dtype, copy)
+        return convert_dtype(self.to_numpy(zero_copy_only=copy is False), self, dtype, copy)
 
     def combine_chunks(self) -> Array:
         """All values in one array; copies, unless there is exactly one chunk.
@@ -102,14 +109,14 @@ class ChunkedArray:
 
     def slice(self, offset: int = 0, length: int | None = None) -> ChunkedArray:
         """The `length` values from value `offset` on, without copying."""
-        spans = spans_within(self._starts, *span_within(offset, length, len(self)))
+        spans = split_slice(self._starts, *clip_slice(offset, length, len(self)))
         parts = [self.chunks[number].slice(first, count) for number, first, count in spans]
         return ChunkedArray(parts or [chunk.slice(0, 0) for chunk in self.chunks[:1]], self.type)
 
     def take(self, indices: Sequence[int] | Values | Array) -> ChunkedArray:
         """The values at `indices`, copied into one chunk, as `Array.take`."""
-        chosen = positions(one_array(indices), len(self))
-        return ChunkedArray([self._interleave(*chunk_indices(self._starts, chosen))], self.type)
+        chosen = check_indices(one_array(indices), len(self))
+        return ChunkedArray([self._interleave(*resolve_chunks(self._starts, chosen))], self.type)
 
     def _interleave(self, used: Sequence[int], numbers: Indices, indices: Indices) -> Array:
         """The slots that `chunk_indices` found, in one array."""
@@ -118,7 +125,7 @@ class ChunkedArray:
             chunk = chunks[0] if chunks else self.slice(0, 0).combine_chunks()
             return chunk.layout.take(chunk, indices)
         layout = chunks[0].layout
-        joined = layout.interleave(Slots(chunks, numbers, indices))
+        joined = layout.interleave(SlotSelection(chunks, numbers, indices))
         if joined is not None:
             return joined
         order = np.argsort(numbers, kind="stable")
@@ -170,7 +177,7 @@ class ChunkedArray:
         target_type = as_type(target_type, "cast")
         parts = []
         for number, chunk in enumerate(self.chunks):
-            with place(f"chunk {number}"):
+            with error_context(f"chunk {number}"):
                 parts.append(chunk.cast(target_type, safe))
         return ChunkedArray(parts, target_type)
 
@@ -214,7 +221,7 @@ class ChunkedArray:
             if step != 1:
                 return self.combine_chunks()[key]
             return self.slice(start, max(stop - start, 0))
-        key = index_within(key, len(self))
+        key = normalize_index(key, len(self))
         number = bisect_right(self._starts, key) - 1
         chunk = self.chunks[number]
         return chunk.layout.value_at(chunk, key - self._starts[number])
@@ -274,7 +281,7 @@ class ChunkedArray:
     def __repr__(self) -> str:
         size = len(self)
         cut = f"{len(self.chunks)} chunk{'' if len(self.chunks) == 1 else 's'}"
-        return f"<bowstring.ChunkedArray {self.type}[{size}] in {cut}>\n{listed(self, size)}"
+        return f"<bowstring.ChunkedArray {self.type}[{size}] in {cut}>\n{format_array_values(self, size)}"
 
 
 def joined(column: ChunkedArray) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 from bowstring.datatypes.field import Field, Schema, check_name, imported_field
 from bowstring.errors import NotFoundError, UsageError, WouldCopyError
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import Values, objects
+from bowstring.layouts.base import Values, object_array
 
 if TYPE_CHECKING:
     from bowstring.arrays.chunked_array import ChunkedArray
@@ -70,7 +70,7 @@ class Columns(ABC):
             raise WouldCopyError("columns do not make one NumPy array without copying")
         parts = [np.asarray(column, dtype) for column in self.columns]
         parts = [
-            part if part.ndim == 1 else objects(column.to_pylist())
+            part if part.ndim == 1 else object_array(column.to_pylist())
             for part, column in zip(parts, self.columns, strict=True)
         ]
         made = np.empty((self.num_rows, len(parts)), np.dtype(dtype) if dtype is not None else _common(parts))

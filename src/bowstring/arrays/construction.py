@@ -17,7 +17,7 @@ from bowstring.datatypes.field import MetadataLike, Schema, SchemaLike, as_schem
 from bowstring.datatypes.types import DataType
 from bowstring.errors import DataTypeError, UsageError
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import Layout, Values, brief, validity_of
+from bowstring.layouts.base import Layout, Values, pack_validity, short_repr
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.extension import ExtensionLayout
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
@@ -105,7 +105,7 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
     if mask is not None:
         raise UsageError("a mask goes with a NumPy array; among Python objects None is null")
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise DataTypeError(f"an array is made from a sequence, not from {brief(values)}")
+        raise DataTypeError(f"an array is made from a sequence, not from {short_repr(values)}")
     return _of_items(values if isinstance(values, (list, tuple)) else list(values), wanted)
 
 
@@ -135,12 +135,12 @@ def _from_numpy(values: Values, layout: Layout, valid: Values | None) -> Array:
     if isinstance(layout, ExtensionLayout):
         stored = layout.from_numpy(values)
         if stored is not None:
-            return _from_numpy(stored, layout.storage, valid).seen_as(layout)
+            return _from_numpy(stored, layout.storage, valid).with_layout(layout)
     if isinstance(layout, FixedSizeListLayout) and values.ndim > 1 and values.shape[1] == layout.size:
         flat = (values.shape[0] * values.shape[1], *values.shape[2:])
         own, inner = (valid, None) if valid is None or valid.ndim == 1 else (None, valid.reshape(flat))
         elements = _from_numpy(values.reshape(flat), layout.children[0], inner)
-        return Array(layout, len(values), (validity_of(own),), (elements,))
+        return Array(layout, len(values), (pack_validity(own),), (elements,))
     if values.ndim == 1 and values.dtype.kind != "O":
         if isinstance(layout, PrimitiveLayout):
             return layout.from_numpy(values, valid)
@@ -152,7 +152,7 @@ def _from_numpy(values: Values, layout: Layout, valid: Values | None) -> Array:
                 _from_numpy(values[name], child, None if inner is None else inner[name])
                 for name, child in zip(layout.names, layout.children, strict=True)
             ]
-            return Array(layout, len(values), (validity_of(own),), tuple(columns))
+            return Array(layout, len(values), (pack_validity(own),), tuple(columns))
     if valid is not None and (valid.ndim > 1 or valid.dtype.names is not None):
         if values.dtype.kind in "mMV":
             raise DataTypeError(f"NumPy's {values.dtype} with a mask by element does not become {layout.type}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from bowstring.layouts.display import texts
+from bowstring.layouts.display import format_values
 
 if TYPE_CHECKING:
     from bowstring.arrays.record_batch import RecordBatch
@@ -21,7 +21,7 @@ def html(data: RecordBatch | Table) -> str:
     head = data.slice(0, MAX_ROWS)
     columns = []
     for index in shown:
-        found = texts(head.column(index))
+        found = format_values(head.column(index))
         columns.append(found if len(found) == head.num_rows else found * head.num_rows)
     titles = "".join(
         f"<th>{escape(data.schema.field(i).name)}<br><small>{escape(str(data.schema.field(i).type))}</small></th>"

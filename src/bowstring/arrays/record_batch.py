@@ -22,9 +22,9 @@ from bowstring.datatypes.field import (
 )
 from bowstring.errors import InvalidDataError, UsageError
 from bowstring.layouts.array import Array, as_array
-from bowstring.layouts.base import Indices, Values, place
-from bowstring.layouts.indexing import positions, span_within
-from bowstring.layouts.struct_ import rows_of
+from bowstring.layouts.base import Indices, Values, error_context
+from bowstring.layouts.indexing import check_indices, clip_slice
+from bowstring.layouts.struct_ import columns_to_rows
 
 if TYPE_CHECKING:
     from bowstring.arrays.chunked_array import ChunkedArray
@@ -124,12 +124,12 @@ class RecordBatch(Columns):
 
     def slice(self, offset: int = 0, length: int | None = None) -> RecordBatch:
         """The `length` rows from row `offset` on (to the end by default); nothing is copied."""
-        offset, length = span_within(offset, length, self.num_rows)
+        offset, length = clip_slice(offset, length, self.num_rows)
         return RecordBatch(self.schema, length, _Sliced(self.source, offset, length), self.pairs)
 
     def take(self, indices: Sequence[int] | Values | Array) -> RecordBatch:
         """The rows at `indices`, copied, as `Array.take`."""
-        return self._taken(positions(indices, self.num_rows))
+        return self._taken(check_indices(indices, self.num_rows))
 
     def filter(self, mask: MaskLike | ChunkedArray) -> RecordBatch:
         """The rows at which `mask` is true, copied, as `Array.filter`."""
@@ -153,7 +153,7 @@ class RecordBatch(Columns):
         target_schema = target_of(self.schema, target_schema)
         columns = []
         for field, column in zip(target_schema, self.source, strict=True):
-            with place(f"column {field.name!r}"):
+            with error_context(f"column {field.name!r}"):
                 columns.append(column.cast(field.type, safe))
                 if not field.nullable:
                     refuse_nulls(columns[-1])
@@ -178,7 +178,7 @@ class RecordBatch(Columns):
     def to_pylist(self) -> list[dict[str, Any]]:
         """The rows as dictionaries of Python values. Raises `UsageError` where two columns share a name."""
         names = distinct_names(self.schema)
-        return rows_of(names, [column.to_pylist() for column in self.source], self.num_rows)
+        return columns_to_rows(names, [column.to_pylist() for column in self.source], self.num_rows)
 
     def equals(self, other: Any, check_metadata: bool = False, nans_equal: bool = False) -> bool:
         """Whether schemas and values are the same. The other may be one of another library (PyCapsule interface)."""
@@ -199,7 +199,7 @@ class RecordBatch(Columns):
     def validate(self, full: bool = False) -> None:
         """Check every column, as `Array.validate`; the message of the `InvalidDataError` names the column."""
         for index, field in enumerate(self.schema):
-            with place(f"column {field.name!r}"):
+            with error_context(f"column {field.name!r}"):
                 column = self.source[index]
                 if column.length != self.num_rows or column.type != field.type:
                     raise InvalidDataError(

@@ -18,8 +18,8 @@ from bowstring.compute.unify_dictionaries import has_dictionary, unified, united
 from bowstring.datatypes.field import Schema, SchemaLike, as_schema
 from bowstring.errors import DataTypeError, UsageError
 from bowstring.layouts.array import Array, as_array
-from bowstring.layouts.base import Indices, Values, place
-from bowstring.layouts.indexing import chunk_indices, positions, span_within, spans_within, starts_of
+from bowstring.layouts.base import Indices, Values, error_context
+from bowstring.layouts.indexing import check_indices, chunk_starts, clip_slice, resolve_chunks, split_slice
 from bowstring.layouts.registry import layout_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Table(Columns):
     def __init__(self, schema: Schema, batches: Sequence[RecordBatch]) -> None:
         self.schema = schema
         self._batches = list(batches)
-        self._starts = starts_of([batch.num_rows for batch in batches])
+        self._starts = chunk_starts([batch.num_rows for batch in batches])
         self.num_rows = self._starts[-1]
         self._columns: dict[int, ChunkedArray] = {}
 
@@ -152,13 +152,13 @@ class Table(Columns):
 
     def slice(self, offset: int = 0, length: int | None = None) -> Table:
         """The `length` rows from row `offset` on (to the end by default); nothing is copied."""
-        spans = spans_within(self._starts, *span_within(offset, length, self.num_rows))
+        spans = split_slice(self._starts, *clip_slice(offset, length, self.num_rows))
         parts = [self._batches[number].slice(first, count) for number, first, count in spans]
         return Table(self.schema, parts or self._without_rows())
 
     def take(self, indices: Sequence[int] | Values | Array | ChunkedArray) -> Table:
         """The rows at `indices`, copied into one batch, as `Array.take`."""
-        return self._taken(positions(one_array(indices), self.num_rows))
+        return self._taken(check_indices(one_array(indices), self.num_rows))
 
     def sort_by(self, sorting: str | Sequence[tuple[str, Order]], null_placement: NullPlacement = "at_end") -> Table:
         """The rows in the order of some columns, copied into one batch, as `RecordBatch.sort_by`."""
@@ -170,12 +170,12 @@ class Table(Columns):
         target_schema = target_of(self.schema, target_schema)
         batches = []
         for number, batch in enumerate(self._batches):
-            with place(f"record batch {number}"):
+            with error_context(f"record batch {number}"):
                 batches.append(batch.cast(target_schema, safe))
         return Table(target_schema, batches)
 
     def _taken(self, indices: Indices) -> Table:
-        slots = chunk_indices(self._starts, indices)
+        slots = resolve_chunks(self._starts, indices)
         columns = [column._interleave(*slots) for column in self.columns]
         return Table(self.schema, [RecordBatch(self.schema, len(indices), columns)])
 
@@ -252,7 +252,7 @@ class Table(Columns):
     def validate(self, full: bool = False) -> None:
         """Check every batch, as `RecordBatch.validate`; the message of the error names batch and column."""
         for number, batch in enumerate(self._batches):
-            with place(f"record batch {number}"):
+            with error_context(f"record batch {number}"):
                 batch.validate(full)
 
     def __len__(self) -> int:
@@ -344,5 +344,5 @@ def concat_arrays(arrays: Iterable[Array]) -> Array:
     for array in held:
         if array.type != held[0].type:
             raise UsageError(f"arrays of {held[0].type} and {array.type} do not make one array")
-    starts_of([array.length for array in held])
+    chunk_starts([array.length for array in held])
     return united(held)

@@ -15,11 +15,11 @@ from bowstring.datatypes import types
 from bowstring.datatypes.types import DataType
 from bowstring.errors import DataTypeError, UnsupportedError
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import Values, split_nulls, validity_of
+from bowstring.layouts.base import Values, fill_nulls, pack_validity
 from bowstring.layouts.gather import check_values
 from bowstring.layouts.list_ import ListLayout
 from bowstring.layouts.registry import layout_of, primitive_layout
-from bowstring.layouts.struct_ import StructLayout, columns_of
+from bowstring.layouts.struct_ import StructLayout, rows_to_columns
 from bowstring.layouts.value_codecs.intervals import DayTime, MonthDayNano
 from bowstring.layouts.value_codecs.temporal import find_timezone
 
@@ -32,7 +32,7 @@ def inferred(values: Sequence[Any]) -> Array:
     plain = _PLAIN.get(type(first))
     made = None
     if plain is not None:
-        made = layout_of(plain).build_plain(values)
+        made = layout_of(plain).build_fast(values)
     elif type(first) in _NUMBERS:
         made = _inferred_numbers(values, type(first))
     elif type(first) is list or type(first) is dict:
@@ -46,21 +46,21 @@ _NUMBERS: dict[type, DataType] = {int: types.int64(), float: types.float64()}
 
 def _inferred_numbers(values: Sequence[Any], kind: type) -> Array | None:
     """An array of Python's numbers, of `kind` if all are, None where other values are among them."""
-    made = primitive_layout(_NUMBERS[kind]).build_plain(values, is_exact=True)
+    made = primitive_layout(_NUMBERS[kind]).build_fast(values, is_exact=True)
     if made is None and {*map(type, values)} - {NoneType} == {int, float}:
-        made = layout_of(types.float64()).build_plain(values)
+        made = layout_of(types.float64()).build_fast(values)
     return made
 
 
 def _inferred_lists(values: Sequence[Any]) -> Array | None:
     """An array of lists, None where other values are among them."""
-    filled, mask = split_nulls(values, [])
+    filled, mask = fill_nulls(values, [])
     if not {list}.issuperset(map(type, filled)):
         return None
     child = inferred(list(chain.from_iterable(filled)))
     layout = layout_of(types.list_(child.type))
     assert isinstance(layout, ListLayout)
-    return layout.of(np.fromiter(map(len, filled), np.int64, len(filled)), child, validity_of(mask))
+    return layout.of(np.fromiter(map(len, filled), np.int64, len(filled)), child, pack_validity(mask))
 
 
 def _inferred_structs(values: Sequence[Any]) -> Array | None:
@@ -68,9 +68,9 @@ def _inferred_structs(values: Sequence[Any]) -> Array | None:
     `LimitError` where hardly one has the keys of the others, so that nearly all values would be null.
     """
     filled, mask, names = values, None, list(values[0] or ())
-    found = columns_of(names, filled)
+    found = rows_to_columns(names, filled)
     if found is None:
-        filled, mask = split_nulls(values, {})
+        filled, mask = fill_nulls(values, {})
         if not {dict}.issuperset(map(type, filled)):
             return None
         names = list(dict.fromkeys(chain.from_iterable(filled)))

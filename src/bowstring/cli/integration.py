@@ -22,7 +22,7 @@ from bowstring.datatypes.types import DataType, Date, Decimal, Dictionary, Time
 from bowstring.inspection.text import printable
 from bowstring.ipc.api import new_file, new_stream, open_file, open_stream
 from bowstring.ipc.format_detection import open_any
-from bowstring.layouts.base import place
+from bowstring.layouts.base import error_context
 
 _DIFFERENCES_SHOWN = 20
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -245,7 +245,7 @@ def _validate(json_path: str, arrow_path: str, quirks: _Quirks) -> int:
     with open_any(given(arrow_path)) as reader:
         batches = list(reader)
         for name, data in ((json_path, expected.batches), (arrow_path, batches)):
-            with place(name):
+            with error_context(name):
                 _validate_batches(data, quirks)
         found = exchange.find_differences(expected.schema, expected.batches, reader.schema, batches)
         shown = list(islice(found, _DIFFERENCES_SHOWN + 1))
@@ -262,5 +262,5 @@ def _validate(json_path: str, arrow_path: str, quirks: _Quirks) -> int:
 def _validate_batches(batches: Sequence[RecordBatch], quirks: _Quirks) -> None:
     for number, batch in enumerate(batches):
         for index, field in enumerate(batch.schema):
-            with place(f"record batch {number}: column {field.name!r}"):
+            with error_context(f"record batch {number}: column {field.name!r}"):
                 batch.column(index).validate(full=quirks.allow(field.type))

@@ -23,7 +23,7 @@ from bowstring.interop import c_data
 from bowstring.io.sinks import Sink
 from bowstring.ipc.limits import DEFAULT_LIMITS
 from bowstring.layouts import gather
-from bowstring.layouts.base import place
+from bowstring.layouts.base import error_context
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -237,7 +237,7 @@ def _check_keys(chunk: bytes, name: str) -> None:
     if rows * len(parts) > gather.MAX_VALUES:
         keys = {part.rpartition(b'"')[2] for part in parts}
         quoted = sum(key.endswith(b"\\") and not key.endswith(b"\\\\") for key in keys)  # within a string
-        with place(f"{name}: {rows:,} objects with {len(keys) - quoted:,} keys"):
+        with error_context(f"{name}: {rows:,} objects with {len(keys) - quoted:,} keys"):
             gather.check_values(rows * (len(keys) - quoted), len(parts))
 
 

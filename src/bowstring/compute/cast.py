@@ -22,10 +22,10 @@ from bowstring.datatypes.base import TypeLike, as_type
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import first_bad, place
-from bowstring.layouts.dictionary import DictionaryLayout, decode, nulls
+from bowstring.layouts.base import error_context, first_true
+from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary, nulls
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
-from bowstring.layouts.gather import check_length, take_stretches
+from bowstring.layouts.gather import check_length, take_ranges
 from bowstring.layouts.list_ import ListLayout
 from bowstring.layouts.list_view import ListViewLayout
 from bowstring.layouts.registry import layout_of
@@ -92,11 +92,11 @@ def _children(array: Array, target: t.DataType, safe: bool) -> Array:
     own = _shown(array)
     children = []
     for child, old, new in zip(own.children, source.fields, target.fields, strict=True):
-        with place(f"field {old.name!r}"):
+        with error_context(f"field {old.name!r}"):
             if isinstance(target, t.Struct) and old.name != new.name:
                 raise DataTypeError(f"is called {new.name!r} in {target}")
             is_named_alike = not isinstance(target, t.Map)  # how a map's parts are called is no matter
-            held = child if is_named_alike else child.seen_as(layout_of(_named_as(old.type, new.type)))
+            held = child if is_named_alike else child.with_layout(layout_of(_named_as(old.type, new.type)))
             children.append(cast(held, new.type, safe))
             if not (isinstance(target, t.Union) or new.nullable):
                 refuse_nulls(children[-1])
@@ -112,19 +112,19 @@ def _shown(array: Array) -> Array:
     """The slots that are not null, with nothing in the children that they do not show."""
     mask = array.mask()
     if mask is None and isinstance(array.layout, (StructLayout, ListLayout, FixedSizeListLayout)):
-        return array.rebased()
+        return array.compact()
     return array.layout.take(array, np.arange(array.length) if mask is None else np.flatnonzero(mask))
 
 
 def _lists(array: Array, target: Any, safe: bool) -> Array:
     """Lists of each kind as another; to lists of one size where all have it."""
     own = _shown(array)
-    starts, sizes = own.layout.spans(own)  # type: ignore[attr-defined]
+    starts, sizes = own.layout.list_ranges(own)  # type: ignore[attr-defined]
     (child,) = own.children
     ends = np.cumsum(sizes)
     if sizes.sum() != child.length or (starts != ends - sizes).any():
-        child = take_stretches(child, starts, sizes)
-    with place(f"field {array.type.fields[0].name!r}"):
+        child = take_ranges(child, starts, sizes)
+    with error_context(f"field {array.type.fields[0].name!r}"):
         elements = cast(child, target.value_type, safe)
         if not target.value_field.nullable:
             refuse_nulls(elements)
@@ -132,7 +132,7 @@ def _lists(array: Array, target: Any, safe: bool) -> Array:
     if isinstance(layout, (ListLayout, ListViewLayout)):
         return spread(layout.of(sizes, elements, None), array)
     if (sizes != target.list_size).any():
-        at, mask = first_bad(sizes != target.list_size), array.mask()
+        at, mask = first_true(sizes != target.list_size), array.mask()
         where = at if mask is None else np.flatnonzero(mask)[at]
         raise DataTypeError(f"value {where} has {sizes[at]} elements, {target} has {target.list_size}")
     return spread(Array(layout, own.length, (None,), (elements,)), array)
@@ -152,10 +152,10 @@ def _from_words(array: Array, target: t.DataType, safe: bool) -> Array:
     assert isinstance(layout, DictionaryLayout)
     if isinstance(target, t.Dictionary):
         return _recoded(array, target, safe)
-    own = layout.compacted(array)
+    own = layout.compact_dictionary(array)
     words = _cast_words(own, target, safe)
-    made = t.Dictionary(layout.indices.type, target)  # type: ignore[arg-type]
-    return decode(Array(layout_of(made), own.length, own.buffers, (), words, own._null_count, own.offset))
+    made = t.Dictionary(layout.index_layout.type, target)  # type: ignore[arg-type]
+    return decode_dictionary(Array(layout_of(made), own.length, own.buffers, (), words, own._null_count, own.offset))
 
 
 def _recoded(array: Array, target: t.Dictionary, safe: bool) -> Array:
@@ -165,23 +165,23 @@ def _recoded(array: Array, target: t.Dictionary, safe: bool) -> Array:
     source, layout = array.layout, layout_of(target)
     assert isinstance(source, DictionaryLayout)
     assert isinstance(layout, DictionaryLayout)
-    most = np.iinfo(layout.indices.dtype).max
+    most = np.iinfo(layout.index_layout.dtype).max
     is_kept = array.dictionary is not None and source.dictionary is layout.dictionary and len(array.dictionary) <= most
-    own = array if is_kept else source.compacted(array)
-    words, keys = _cast_words(own, target.value_type, safe), source.keys(own)
+    own = array if is_kept else source.compact_dictionary(array)
+    words, keys = _cast_words(own, target.value_type, safe), source.indices(own)
     if keys.size and keys.max() > most:
         raise DataTypeError(f"{words.length} distinct values are too many for indices of {target.index_type}")
-    return layout.of(layout.indices.of(keys.astype(layout.indices.dtype), own.mask()), words)
+    return layout.of(layout.index_layout.of(keys.astype(layout.index_layout.dtype), own.mask()), words)
 
 
 def _cast_words(array: Array, target: t.DataType, safe: bool) -> Array:
     assert array.dictionary is not None
-    with place("dictionary"):
+    with error_context("dictionary"):
         return cast(array.dictionary, target, safe)
 
 
 def _to_storage(array: Array, target: ExtensionType, safe: bool) -> Array:
-    made = cast(array, target.storage_type, safe).seen_as(layout_of(target))
+    made = cast(array, target.storage_type, safe).with_layout(layout_of(target))
     made.validate(full=True)
     return made
 
@@ -191,11 +191,11 @@ def _from_runs(array: Array, target: t.DataType, safe: bool) -> Array:
 
 
 def _to_words(array: Array, target: t.Dictionary, safe: bool) -> Array:
-    return in_words(cast(array, target.value_type, safe), target.index_type).seen_as(layout_of(target))
+    return in_words(cast(array, target.value_type, safe), target.index_type).with_layout(layout_of(target))
 
 
 def _to_runs(array: Array, target: t.RunEndEncoded, safe: bool) -> Array:
-    return in_runs(cast(array, target.value_type, safe), target.run_end_type).seen_as(layout_of(target))
+    return in_runs(cast(array, target.value_type, safe), target.run_end_type).with_layout(layout_of(target))
 
 
 _OPENED: dict[type[t.DataType], Cast] = {

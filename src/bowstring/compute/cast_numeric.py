@@ -11,7 +11,7 @@ import numpy as np
 from bowstring.datatypes.types import Bool, DataType, Decimal, FloatingPoint, Int
 from bowstring.errors import DataTypeError
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import Values, first_bad
+from bowstring.layouts.base import Values, first_true
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of, primitive_layout
@@ -27,7 +27,7 @@ def refuse(array: Array, bad: Values, why: str) -> None:
     if mask is not None:
         bad = bad & mask
     if bad.any():
-        at = first_bad(bad)
+        at = first_true(bad)
         raise DataTypeError(f"value {at}: {array[at]!r} {why}")
 
 

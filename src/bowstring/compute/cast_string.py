@@ -16,9 +16,9 @@ from bowstring.errors import DataTypeError
 from bowstring.layouts import text
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Indices, Values
-from bowstring.layouts.binary import BinaryLayout, cut
+from bowstring.layouts.binary import BinaryLayout, offsets_from_lengths
 from bowstring.layouts.binary_view import BinaryViewLayout
-from bowstring.layouts.gather import ranges
+from bowstring.layouts.gather import range_indices
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.value_codecs.temporal import DAY_S, PER_SECOND
@@ -31,7 +31,7 @@ def _flat(array: Array) -> tuple[Indices, Values]:
     if isinstance(layout, BinaryViewLayout):
         return layout.flatten(array)
     if isinstance(layout, BinaryLayout):
-        offsets = layout.cuts(array).astype(np.int64)
+        offsets = layout.offsets(array).astype(np.int64)
         data = layout.data(array).view(UINT8, int(offsets[0]), int(offsets[-1] - offsets[0]))
         return offsets - offsets[0], data
     width: int = array.type.byte_width  # type: ignore[attr-defined]
@@ -46,9 +46,9 @@ def strings(array: Array, target: Any, safe: bool) -> Array:  # noqa: ARG001 -- 
     layout, mask = layout_of(target), array.mask()
     lengths = np.diff(offsets)
     if getattr(layout, "is_text", False) and not getattr(array.layout, "is_text", False):
-        text.check(data, offsets, mask)
+        text.check_utf8(data, offsets, mask)
     if isinstance(layout, BinaryLayout):
-        return layout.of(cut(lengths, layout.offset_type, target), data, mask)
+        return layout.of(offsets_from_lengths(lengths, layout.offset_type, target), data, mask)
     if isinstance(layout, BinaryViewLayout):
         return layout.of(data, lengths, mask)
     assert isinstance(layout, PrimitiveLayout)
@@ -61,7 +61,7 @@ def strings(array: Array, target: Any, safe: bool) -> Array:  # noqa: ARG001 -- 
         return layout.of(np.zeros(array.length, layout.dtype), mask)
     kept = np.arange(array.length) if mask is None else np.flatnonzero(mask)
     slots = np.zeros((array.length, width), UINT8)
-    slots[kept] = data[ranges(offsets[kept], lengths[kept])].reshape(-1, width)
+    slots[kept] = data[range_indices(offsets[kept], lengths[kept])].reshape(-1, width)
     return layout.of(slots.reshape(-1).view(layout.dtype), mask)
 
 

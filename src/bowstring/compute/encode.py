@@ -13,7 +13,7 @@ from bowstring.datatypes.types import DataType, Dictionary, Int, RunEndEncoded, 
 from bowstring.errors import DataTypeError
 from bowstring.layouts.array import Array
 from bowstring.layouts.dictionary import DictionaryLayout
-from bowstring.layouts.factorize import edges, grouped, identities, numbered
+from bowstring.layouts.factorize import factorize, factorize_keys, find_run_starts, identity_keys
 from bowstring.layouts.gather import check_length
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
@@ -23,15 +23,15 @@ def in_words(array: Array, index_type: Int) -> Array:
     """The array as indices into its distinct values, whatever its type; errors as `dictionary_encode`."""
     layout = layout_of(dictionary(index_type, array.type))
     assert isinstance(layout, DictionaryLayout)
-    keys = identities(array)
-    valid = array.layout.has_identity(array)
+    keys = identity_keys(array)
+    valid = array.layout.identity_mask(array)
     held = np.arange(array.length) if valid is None else np.flatnonzero(valid)
-    codes, firsts = grouped([key[held] for key in keys], len(held))
-    if len(firsts) - 1 > np.iinfo(layout.indices.dtype).max:
+    codes, firsts = factorize_keys([key[held] for key in keys], len(held))
+    if len(firsts) - 1 > np.iinfo(layout.index_layout.dtype).max:
         raise DataTypeError(f"{len(firsts)} distinct values are too many for indices of {index_type}")
-    indices = np.zeros(array.length, layout.indices.dtype)
+    indices = np.zeros(array.length, layout.index_layout.dtype)
     indices[held] = codes.astype(indices.dtype)
-    return layout.of(layout.indices.of(indices, valid), array.layout.take(array, held[firsts]))
+    return layout.of(layout.index_layout.of(indices, valid), array.layout.take(array, held[firsts]))
 
 
 def dictionary_encode(array: Array, index_type: TypeLike | None = None) -> Array:
@@ -48,7 +48,7 @@ def dictionary_encode(array: Array, index_type: TypeLike | None = None) -> Array
 
 def unique(array: Array) -> Array:
     """The distinct values in the order of their first appearance, null among them where there is one."""
-    return array.layout.take(array, numbered(array)[1])
+    return array.layout.take(array, factorize(array)[1])
 
 
 def run_end_encode(array: Array, run_end_type: TypeLike | None = None) -> Array:
@@ -65,8 +65,10 @@ def in_runs(array: Array, run_end_type: DataType) -> Array:
     """The array as runs of the same value, whatever its type; errors as `run_end_encode`."""
     layout = layout_of(run_end_encoded(run_end_type, array.type))
     assert isinstance(layout, RunEndEncodedLayout)
-    keys = identities(array)
-    starts = np.flatnonzero(edges(keys)) if keys and array.length else np.zeros(min(array.length, 1), np.int64)
+    keys = identity_keys(array)
+    starts = (
+        np.flatnonzero(find_run_starts(keys)) if keys and array.length else np.zeros(min(array.length, 1), np.int64)
+    )
     return layout.of(np.append(starts[1:], array.length)[: len(starts)], array.layout.take(array, starts), array.length)
 
 
@@ -76,5 +78,5 @@ def run_end_decode(array: Array) -> Array:
     if not isinstance(layout, RunEndEncodedLayout):
         return array
     check_length(array)
-    lengths, values = layout.lengths(array.storage)
+    lengths, values = layout.run_lengths(array.storage)
     return values.layout.take(values, np.repeat(np.arange(values.length), lengths))

@@ -15,10 +15,10 @@ from bowstring.datatypes.types import Int
 from bowstring.errors import DataTypeError, UsageError
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Indices, Values
-from bowstring.layouts.factorize import spread
+from bowstring.layouts.factorize import scatter_valid
 from bowstring.layouts.gather import check_length
 from bowstring.layouts.registry import primitive_layout
-from bowstring.layouts.sort_keys import stable_order
+from bowstring.layouts.sort_keys import stable_argsort
 
 Order: TypeAlias = Literal["ascending", "descending"]
 NullPlacement: TypeAlias = Literal["at_start", "at_end"]
@@ -43,21 +43,21 @@ def sorted_positions(columns: Sequence[tuple[Array, Order]], null_placement: Nul
         keys.extend(_keys(array, order == "descending", null_placement == "at_start"))
     if not keys:
         raise UsageError("sorting needs at least one column")
-    return stable_order(keys)
+    return stable_argsort(keys)
 
 
 def _keys(array: Array, is_descending: bool, nulls_first: bool) -> list[Values]:
     check_length(array)
-    valid = array.layout.valid(array)
+    valid = array.layout.valid_mask(array)
     kept = array if valid is None else array.layout.take(array, np.flatnonzero(valid))
-    found = kept.layout.order(kept)
+    found = kept.layout.sort_keys(kept)
     if found is None:
         raise DataTypeError(f"values of {array.type} have no order")
     keys: list[Values] = [] if valid is None else [valid if nulls_first else ~valid]
     for part in found:
         is_float = part.dtype.kind == "f"
         if is_float and nulls_first and np.isnan(part).any():
-            keys.append(spread(~np.isnan(part), valid))
+            keys.append(scatter_valid(~np.isnan(part), valid))
         rising = part if not is_descending else -part if is_float else ~part
-        keys.append(spread(rising, valid))
+        keys.append(scatter_valid(rising, valid))
     return keys

@@ -8,13 +8,13 @@ import numpy as np
 
 from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.layouts.array import Array
-from bowstring.layouts.array_batcher import packed
-from bowstring.layouts.base import Indices, Layout, buffer_of
-from bowstring.layouts.concatenation import dictionaries_of, lengths_of
+from bowstring.layouts.array_batcher import batch_arrays
+from bowstring.layouts.base import Indices, Layout, to_buffer
+from bowstring.layouts.concatenation import array_lengths, distinct_dictionaries
 from bowstring.layouts.dictionary import DictionaryLayout
-from bowstring.layouts.equality import begins_with
+from bowstring.layouts.equality import has_prefix
 from bowstring.layouts.extension import ExtensionLayout
-from bowstring.layouts.factorize import numbered
+from bowstring.layouts.factorize import factorize
 
 
 def has_dictionary(layout: Layout) -> bool:
@@ -59,7 +59,7 @@ def _merged(dictionaries: Sequence[Array]) -> tuple[Array, Indices]:
     """As `merged`, the places end to end."""
     first = dictionaries[0]
     joined = first.layout.concat(dictionaries)
-    numbers, firsts = numbered(joined)
+    numbers, firsts = factorize(joined)
     is_new = firsts >= first.length
     places = np.where(is_new, first.length + np.cumsum(is_new) - 1, firsts)[numbers]
     whole = first
@@ -80,19 +80,19 @@ def moved(part: Array, dictionary: Array, places: Indices | None) -> Array:
     assert isinstance(layout, DictionaryLayout)
     if places is None:
         return Array(part.layout, part.length, part.buffers, (), dictionary, part._null_count, part.offset)
-    keys = layout.keys(part.seen_as(layout))
+    keys = layout.indices(part.with_layout(layout))
     keys = places[keys] if places.size else keys
-    if keys.size and keys.max() > np.iinfo(layout.indices.dtype).max:
+    if keys.size and keys.max() > np.iinfo(layout.index_layout.dtype).max:
         raise DataTypeError(f"a dictionary of {dictionary.length} values is too large for the indices of {part.type}")
-    indices = layout.indices.of(keys.astype(layout.indices.dtype), part.mask())
-    return layout.of(indices, dictionary).seen_as(part.layout)
+    indices = layout.index_layout.of(keys.astype(layout.index_layout.dtype), part.mask())
+    return layout.of(indices, dictionary).with_layout(part.layout)
 
 
 def longest_of(dictionaries: Iterable[Array]) -> Array | None:
     """The dictionary of which all others are a beginning, if there is one."""
     held = list(dictionaries)
     longest = max(held, key=len)
-    return longest if all(begins_with(longest, one) for one in held) else None
+    return longest if all(has_prefix(longest, one) for one in held) else None
 
 
 def unified(arrays: Sequence[Array]) -> list[Array]:
@@ -103,7 +103,7 @@ def unified(arrays: Sequence[Array]) -> list[Array]:
     """
     if not arrays or not has_dictionary(arrays[0].layout):
         return list(arrays)
-    held = [array if array.layout.dictionary is not None else array.rebased() for array in arrays]
+    held = [array if array.layout.dictionary is not None else array.compact() for array in arrays]
     columns = zip(*map(encoded_parts, held), strict=True)
     parts = zip(*map(_unified_parts, columns), strict=True)
     return [with_parts(array, iter(own)) for array, own in zip(held, parts, strict=True)]
@@ -131,16 +131,16 @@ def united(arrays: Sequence[Array]) -> Array:
     coded = layout.storage
     if not isinstance(coded, DictionaryLayout) or has_dictionary(coded.dictionary):
         return layout.concat(unified(arrays))
-    arrays = packed(arrays)
-    dictionaries, numbers = dictionaries_of(arrays)
-    keys, validity = coded.joined_keys(arrays)
+    arrays = batch_arrays(arrays)
+    dictionaries, numbers = distinct_dictionaries(arrays)
+    keys, validity = coded.concat_indices(arrays)
     whole = dictionaries[0]
     if len(dictionaries) > 1:
         whole, places = _merged(dictionaries)
-        lengths = lengths_of(dictionaries)
-        keys += np.repeat((np.cumsum(lengths) - lengths)[numbers], lengths_of(arrays))
+        lengths = array_lengths(dictionaries)
+        keys += np.repeat((np.cumsum(lengths) - lengths)[numbers], array_lengths(arrays))
         keys = places.take(keys, mode="clip") if len(places) else keys  # a null has no place in an empty dictionary
-        if keys.size and keys.max() > np.iinfo(coded.indices.dtype).max:
+        if keys.size and keys.max() > np.iinfo(coded.index_layout.dtype).max:
             raise DataTypeError(f"a dictionary of {whole.length} values is too large for the indices of {layout.type}")
-    indices = buffer_of(keys.astype(coded.indices.dtype))
+    indices = to_buffer(keys.astype(coded.index_layout.dtype))
     return Array(layout, len(keys), (validity, indices), (), whole)

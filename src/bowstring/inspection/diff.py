@@ -11,7 +11,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import InvalidDataError
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import place
+from bowstring.layouts.base import error_context
 
 _Pair = tuple[Array, Array]
 
@@ -142,7 +142,7 @@ def _told(name: str, pair: _Pair, start: int) -> Iterator[None]:
         yield
     except InvalidDataError:
         for side, array in zip(("left", "right"), pair, strict=True):
-            with place(f"on the {side}, from row {start} on, column {name!r}"):
+            with error_context(f"on the {side}, from row {start} on, column {name!r}"):
                 array.validate(full=True)
         raise
 

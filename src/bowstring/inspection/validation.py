@@ -17,8 +17,8 @@ from bowstring.ipc.metadata.schema import V4, V5, DictionaryId
 from bowstring.ipc.statistics import FileStatistics, check_batch
 from bowstring.ipc.stream import StreamReader
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import place
-from bowstring.layouts.validation import faults
+from bowstring.layouts.base import error_context
+from bowstring.layouts.validation import find_faults
 from bowstring.memory.closable import closed_on_failure
 
 _MAX_KNOWN, _MAX_MESSAGES = 256, 4096
@@ -224,7 +224,7 @@ class Validator:
             return
         if values is not None and id(values) not in self._known:
             self._known[id(values)] = values
-            for path, problem in faults(values, self._full, self._known):
+            for path, problem in find_faults(values, self._full, self._known):
                 yield _fault(problem, path=(f"dictionary {node.id}", *path))
 
     def _batch(self, number: int, batch: RecordBatch) -> Iterator[Fault]:
@@ -239,7 +239,7 @@ class Validator:
             except InvalidDataError as error:
                 yield _fault(error, (number, index, field.name))
                 continue
-            for path, problem in faults(column, self._full, self._known):
+            for path, problem in find_faults(column, self._full, self._known):
                 yield _fault(problem, (number, index, field.name), path)
 
 
@@ -255,9 +255,9 @@ def sound(batches: Iterable[RecordBatch], hint: str) -> Iterator[RecordBatch]:
             known.clear()
         for index, field in enumerate(batch.schema):
             where = f"record batch {number}, column {field.name!r}"
-            with place(where):
+            with error_context(where):
                 column = batch.column(index)
-            for fault in faults(column, True, known):
+            for fault in find_faults(column, True, known):
                 error = type(fault.problem)(f"{where}: {fault}")
                 error.add_note(hint)
                 raise error

@@ -19,7 +19,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.canonical.timestamp_with_offset import OffsetMoment
 from bowstring.layouts import gather
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import place
+from bowstring.layouts.base import error_context
 
 _ROWS_AT_ONCE, _CELLS_AT_ONCE, _BYTES_AT_ONCE = 1024, 1 << 16, 4 << 20
 _LINES_TOGETHER, _CHARACTERS_TOGETHER = 1000, 1 << 20
@@ -49,7 +49,7 @@ def rows_of(batch: RecordBatch, where: str = "") -> Iterator[tuple[Any, ...]]:
             from_row = f"from row {start} on, " if start else ""
             columns = []
             for field, column in zip(part.schema, part.columns, strict=True):
-                with place(f"{where}{from_row}column {field.name!r}"):
+                with error_context(f"{where}{from_row}column {field.name!r}"):
                     columns.append(column.to_pylist())
             yield from zip(*columns, strict=True)
 
@@ -82,8 +82,8 @@ def together(lines: Iterable[str]) -> Iterator[bytes]:
 def check_rows(batch: RecordBatch, where: str = "") -> None:
     """Raise `LimitError` naming `where` for many more rows than columns hold bytes: nobody waits for all of them."""
     if batch.num_rows > gather.MAX_VALUES:
-        with place(f"{where}{batch.num_rows} rows"):
-            gather.check_values(batch.num_rows, 8 * sum(map(gather.held_bytes, batch.columns)))
+        with error_context(f"{where}{batch.num_rows} rows"):
+            gather.check_values(batch.num_rows, 8 * sum(map(gather.total_buffer_size, batch.columns)))
 
 
 def json_value(value: Any) -> Any:

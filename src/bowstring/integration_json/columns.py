@@ -28,8 +28,8 @@ from bowstring.integration_json.buffer_values import (
 from bowstring.integration_json.dataset import Json, converted, count_of, expect, member
 from bowstring.integration_json.schema import Node
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import BufferSpec, Layout, Role, place, validity_of
-from bowstring.layouts.binary import BinaryLayout, cut
+from bowstring.layouts.base import BufferSpec, Layout, Role, error_context, pack_validity
+from bowstring.layouts.binary import BinaryLayout, offsets_from_lengths
 from bowstring.layouts.binary_view import BinaryViewLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.memory import bitmap
@@ -57,7 +57,7 @@ def read_column(node: Node, column: Any, dictionaries: Dictionaries, check_name:
 
     Raises `InvalidDataError` naming the column, the child and the element.
     """
-    with place(f"column {node.field.name!r}"):
+    with error_context(f"column {node.field.name!r}"):
         array = _read(node, layout_of(node.field.type), column, dictionaries, check_name)
         array.validate()
         return array
@@ -90,8 +90,10 @@ def _read(node: Node, layout: Layout, value: Any, dictionaries: Dictionaries, ch
         buffers += [Buffer.of(data) for data in converted(held, None, from_hex, b"", "VARIADIC_DATA_BUFFERS")]
     if storage.dictionary is not None:
         assert node.id is not None
-        return Array(storage, count, tuple(buffers), (), dictionaries(node.id)).seen_as(layout)
-    return Array(storage, count, tuple(buffers), _read_children(node, storage, column, dictionaries)).seen_as(layout)
+        return Array(storage, count, tuple(buffers), (), dictionaries(node.id)).with_layout(layout)
+    return Array(storage, count, tuple(buffers), _read_children(node, storage, column, dictionaries)).with_layout(
+        layout
+    )
 
 
 def _read_children(node: Node, storage: Layout, column: Json, dictionaries: Dictionaries) -> tuple[Array, ...]:
@@ -100,7 +102,7 @@ def _read_children(node: Node, storage: Layout, column: Json, dictionaries: Dict
         raise InvalidDataError(f"{storage.type} has {len(node.below)} children, found {len(held)}")
     children = []
     for below, layout, child in zip(node.below, storage.children, held, strict=True):
-        with place(f"child {below.field.name!r}"):
+        with error_context(f"child {below.field.name!r}"):
             children.append(_read(below, layout, child, dictionaries))
     return tuple(children)
 
@@ -154,8 +156,8 @@ def _read_binary(storage: BinaryLayout, column: Json, count: int, valid: Valid) 
             f"OFFSET[{at}] and OFFSET[{at + 1}] do not cut out the {lengths[at]} bytes of DATA[{at}]"
         )
     mask = None if valid is None else np.array(valid, np.bool_)
-    offsets = cut(lengths, storage.offset_type, storage.type)
-    return [validity_of(mask), Buffer.of(offsets), Buffer.of(b"".join(strings))]
+    offsets = offsets_from_lengths(lengths, storage.offset_type, storage.type)
+    return [pack_validity(mask), Buffer.of(offsets), Buffer.of(b"".join(strings))]
 
 
 # Writing
@@ -163,8 +165,8 @@ def _read_binary(storage: BinaryLayout, column: Json, count: int, valid: Valid) 
 
 def write_column(field: Field, array: Array) -> Json:
     """The «FieldData» object of an array. Raises `InvalidDataError` where its buffers do not hold such values."""
-    with place(f"column {field.name!r}"):
-        return _write(field.name, array.storage.rebased())
+    with error_context(f"column {field.name!r}"):
+        return _write(field.name, array.storage.compact())
 
 
 def _write(name: str, array: Array) -> Json:
@@ -183,8 +185,8 @@ def _write(name: str, array: Array) -> Json:
     if array.children:
         children = []
         for field, child in zip(storage.type.fields, array.children, strict=True):
-            with place(f"child {field.name!r}"):
-                children.append(_write(field.name, child.storage.rebased()))
+            with error_context(f"child {field.name!r}"):
+                children.append(_write(field.name, child.storage.compact()))
         column["children"] = children
     return column
 
@@ -211,7 +213,9 @@ def _write_buffer(storage: Layout, spec: BufferSpec, array: Array, index: int, m
 def _write_binary(storage: BinaryLayout, array: Array, column: Json) -> None:
     values = array.to_pylist()
     strings = [b"" if value is None else value.encode() if storage.is_text else value for value in values]
-    offsets = cut(np.fromiter(map(len, strings), np.int64, array.length), storage.offset_type, storage.type)
+    offsets = offsets_from_lengths(
+        np.fromiter(map(len, strings), np.int64, array.length), storage.offset_type, storage.type
+    )
     column["VALIDITY"] = _write_validity(array)
     column["OFFSET"] = write_integers(offsets)
     column["DATA"] = [data.decode() if storage.is_text else to_hex(data) for data in strings]

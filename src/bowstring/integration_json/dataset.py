@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.field import Schema
 from bowstring.errors import InvalidDataError, UsageError
-from bowstring.layouts.base import shown
+from bowstring.layouts.base import join_reprs
 
 Json: TypeAlias = dict[str, Any]
 """A JSON object."""
@@ -69,7 +69,7 @@ def member(holder: Json, key: str, kind: type[_T], default: _T = _MISSING) -> _T
     value = holder.get(key)
     if value is None:
         if default is _MISSING:
-            raise InvalidDataError(f"expected a member {key!r}, found {shown(holder) or 'none'}")
+            raise InvalidDataError(f"expected a member {key!r}, found {join_reprs(holder) or 'none'}")
         return default
     return expect(value, kind, repr(key))
 

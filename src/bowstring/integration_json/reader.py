@@ -24,7 +24,7 @@ from bowstring.integration_json.columns import read_column, read_values
 from bowstring.integration_json.dataset import DEFAULT_LIMITS, Dataset, DocumentLimits, Json, count_of, expect, member
 from bowstring.integration_json.schema import Node, read_schema
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import place
+from bowstring.layouts.base import error_context
 from bowstring.layouts.registry import layout_of
 
 _GZIP = b"\x1f\x8b"
@@ -39,13 +39,13 @@ def read(source: Any, limits: DocumentLimits = DEFAULT_LIMITS) -> Dataset:
     there is no such file, `UsageError` for a directory, `ResourceError` for a file that can't be read.
     """
     name, raw = _bytes_of(source, limits)
-    with place(name):
+    with error_context(name):
         holder = expect(_parse(raw), dict, "the document")
         schema, nodes, by_id = read_schema(member(holder, "schema", dict), limits)
         dictionaries = _Dictionaries(by_id, member(holder, "dictionaries", list, []))
         batches = []
         for number, batch in enumerate(member(holder, "batches", list)):
-            with place(f"batch {number}"):
+            with error_context(f"batch {number}"):
                 batches.append(_read_batch(schema, nodes, batch, dictionaries))
         return Dataset(schema, tuple(batches))
 
@@ -112,7 +112,7 @@ class _Dictionaries:
         if found is None:
             if number not in self._held:
                 raise InvalidDataError(f"there is no dictionary {number}")
-            with place(f"dictionary {number}"):
+            with error_context(f"dictionary {number}"):
                 found = self._read[number] = self._make(number)
         return found
 

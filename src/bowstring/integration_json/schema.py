@@ -14,7 +14,7 @@ from bowstring.datatypes import extension, types as t
 from bowstring.datatypes.field import Field, Metadata, Schema
 from bowstring.errors import InvalidDataError, LimitError, UnsupportedTypeError, UsageError
 from bowstring.integration_json.dataset import DocumentLimits, Json, expect, member
-from bowstring.layouts.base import place
+from bowstring.layouts.base import error_context
 
 _UNITS: dict[str, t.TimeUnit] = {"SECOND": "s", "MILLISECOND": "ms", "MICROSECOND": "us", "NANOSECOND": "ns"}
 _PRECISIONS = {"HALF": 16, "SINGLE": 32, "DOUBLE": 64}
@@ -190,7 +190,7 @@ def _value_type(node: Node) -> t.DataType:
 def _read_node(value: Any, depth: int, limits: DocumentLimits) -> Node:
     holder = expect(value, dict, "a field")
     name = member(holder, "name", str, "")
-    with place(f"field {name!r}"):
+    with error_context(f"field {name!r}"):
         if depth == 0:
             raise LimitError(f"types are nested deeper than {limits.max_nesting}, the limit (max_nesting)")
         below = tuple(_read_node(child, depth - 1, limits) for child in member(holder, "children", list, []))

@@ -18,7 +18,7 @@ from bowstring.errors import InvalidDataError, UsageError
 from bowstring.interop import c_abi, c_device
 from bowstring.interop.c_callbacks import immortal
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import BufferSpec, Layout, Role, place
+from bowstring.layouts.base import BufferSpec, Layout, Role, error_context
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
 from bowstring.layouts.list_ import MapLayout
 from bowstring.memory.buffer import ALIGNMENT_BYTES, EMPTY, Buffer, Memory
@@ -57,7 +57,7 @@ def batch_block(num_rows: int, columns: list[Array]) -> c_abi.Block:
 
 def _write(block: c_abi.Block, array: Array) -> int:
     if _is_misread(array):
-        array = array.rebased()
+        array = array.compact()
     layout, buffers, children, dictionary = array.layout, array.buffers, array.children, array.dictionary
     if len(children) != len(layout.children) or (dictionary is None) != (layout.dictionary is None):
         raise InvalidDataError(f"the array of {layout.type} lacks children or a dictionary")
@@ -200,7 +200,7 @@ class Import:
         values = None
         if layout.dictionary is not None:
             c_abi.check_pointer(dictionary, "a dictionary")
-            with place("dictionary"):
+            with error_context("dictionary"):
                 values = self.read(dictionary, layout.dictionary)
         array = Array(layout, words[c_abi.LENGTH], held, tuple(children), values, nulls, words[c_abi.OFFSET])
         self._nested.append(array)

@@ -18,7 +18,7 @@ from bowstring.interop.c_array import take_array
 from bowstring.interop.c_callbacks import immortal
 from bowstring.interop.c_schema import read_field, schema_block
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import place
+from bowstring.layouts.base import error_context
 from bowstring.layouts.registry import layout_of
 
 _GetFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
@@ -194,7 +194,7 @@ class ArrayStream:
                 if not out[c_abi.RELEASE]:
                     self._close()
                     raise StopIteration
-                with place(f"{what} of a stream"):
+                with error_context(f"{what} of a stream"):
                     array = take_array(ctypes.addressof(out), self._layout, self._first == 1)
             except BowstringError:
                 self._close()

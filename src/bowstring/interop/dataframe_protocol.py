@@ -93,7 +93,7 @@ class InterchangeColumn:
             array = plain.cast(t.LargeUtf8()) if isinstance(plain.type, t.Utf8View) else plain
         self.dtype: Dtype = _dtype(array.type)
         self.metadata: dict[str, Any] = {}
-        self._array = array.rebased()
+        self._array = array.compact()
         self._allow_copy = allow_copy
 
     def size(self) -> int:

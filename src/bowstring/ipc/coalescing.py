@@ -16,8 +16,8 @@ from bowstring.datatypes.field import Schema
 from bowstring.errors import ClosedError, DataTypeError, UsageError
 from bowstring.ipc.writers import BatchWriter, FileWriter, StreamWriter
 from bowstring.layouts.array import Array
-from bowstring.layouts.array_batcher import BLOCK_ARRAYS, Packed, pack
-from bowstring.layouts.base import place
+from bowstring.layouts.array_batcher import BLOCK_ARRAYS, ArrayBatcher, append_arrays
+from bowstring.layouts.base import error_context
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.closable import warn_unclosed
 
@@ -49,7 +49,7 @@ class CoalescingWriter(BatchWriter):
         self._held: list[RecordBatch] = []
         """Batches of many rows, made of many, but for those that had to stay apart."""
         self._whole = 0  # so many of the held batches, the first ones, are joined
-        self._packed: list[Packed] = []
+        self._packed: list[ArrayBatcher] = []
         """The columns of the batches behind these."""
         self._loose: list[RecordBatch] = []
         """The batches behind these, of which only the rows are counted; at most `_most_loose`."""
@@ -139,7 +139,7 @@ class CoalescingWriter(BatchWriter):
     def _batch(self, waiting: Sequence[list[Any]]) -> RecordBatch:
         columns = []
         for field, values in zip(self._schema, waiting, strict=True):
-            with place(f"column {field.name!r}"):
+            with error_context(f"column {field.name!r}"):
                 columns.append(array(values, field.type))
         return RecordBatch(self._schema, len(waiting[0]), columns)
 
@@ -163,8 +163,8 @@ class CoalescingWriter(BatchWriter):
             return
         columns = self._columns(loose)
         if not self._packed:
-            self._packed = list(map(Packed, self._layouts))
-        size_bytes = pack(self._packed, columns) if columns else None
+            self._packed = list(map(ArrayBatcher, self._layouts))
+        size_bytes = append_arrays(self._packed, columns) if columns else None
         if size_bytes is None:
             size_bytes = self._kept_bytes(columns)
             self._join_packed()

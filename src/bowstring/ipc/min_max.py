@@ -17,7 +17,7 @@ from bowstring.layouts.array import Array
 from bowstring.layouts.base import Indices, Layout, Values
 from bowstring.layouts.binary import BinaryLayout
 from bowstring.layouts.primitive import PrimitiveLayout
-from bowstring.layouts.sort_keys import differs
+from bowstring.layouts.sort_keys import differs_from_previous
 
 CUT_BYTES = 64
 Bounds: TypeAlias = tuple[Array, Array]
@@ -47,7 +47,7 @@ def plain(array: Array) -> Array:
 
 def has_order(layout: Layout) -> bool:
     """Whether values of a plain layout have an order."""
-    return layout.order(layout.build([])) is not None
+    return layout.sort_keys(layout.build([])) is not None
 
 
 def bounds_of(array: Array, cuts: bool = True) -> Bounds | None:
@@ -67,7 +67,7 @@ def _extreme(array: Array, pick: Any) -> Array | None:
     heads = _heads(array)
     if heads is not None:
         array = array.layout.take(array, np.flatnonzero(heads == pick(heads)))
-    parts = array.layout.order(array)
+    parts = array.layout.sort_keys(array)
     assert parts is not None
     found: Indices = np.arange(array.length)
     if parts[0].dtype.kind == "f":
@@ -85,7 +85,7 @@ def _heads(array: Array) -> Values | None:
     layout = array.layout
     if not isinstance(layout, BinaryLayout):
         return None
-    offsets = layout.cuts(array).astype(np.int64)
+    offsets = layout.offsets(array).astype(np.int64)
     data = layout.data(array).bytes
     padded = np.zeros(len(data) + 8, np.uint8)
     padded[: len(data)] = data
@@ -125,7 +125,7 @@ def distinct_count(array: Array) -> int | None:
     """How many values of an array without nulls differ, NaN being one; None for types whose values can't be told apart
     by numbers.
     """
-    parts = array.layout.identity(array)
+    parts = array.layout.identity_keys(array)
     if parts is None:
         return None
     if not array.length or not parts:  # structs without fields are all alike
@@ -135,7 +135,7 @@ def distinct_count(array: Array) -> int | None:
 
 def ranks(array: Array) -> Values:
     """Numbers that compare as the values of a plain array without nulls do."""
-    parts = array.layout.order(array)
+    parts = array.layout.sort_keys(array)
     assert parts is not None
     out = np.zeros(array.length, np.int64)
     if array.length:
@@ -148,7 +148,7 @@ def _numbered(parts: tuple[Values, ...]) -> Values:
     order = np.lexsort(parts[::-1])
     edges = np.zeros(len(order), np.bool_)
     for part in parts:
-        edges |= differs(part[order])
+        edges |= differs_from_previous(part[order])
     edges[0] = False
     numbers: Values = np.cumsum(edges)
     return numbers
@@ -156,5 +156,5 @@ def _numbered(parts: tuple[Values, ...]) -> Values:
 
 def has_nan(array: Array) -> bool:
     """Whether a NaN is among the values of a plain array without nulls."""
-    parts = array.layout.order(array)
+    parts = array.layout.sort_keys(array)
     return parts is not None and parts[0].dtype.kind == "f" and bool(np.isnan(parts[0]).any())

@@ -15,7 +15,7 @@ from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.metadata.lazy_schema import LazySchema
 from bowstring.ipc.metadata.schema import V4
 from bowstring.ipc.record_batch.plan import ColumnPlan, SchemaPlan
-from bowstring.layouts.equality import same
+from bowstring.layouts.equality import bytes_equal
 from bowstring.memory.buffer import UINT8, Bytes
 
 _MAX_KNOWN = 64
@@ -85,7 +85,7 @@ def load_schema(table: Table, limits: ReadLimits, said: Sequence[Bytes] = ()) ->
         return CachedSchema(LazySchema(table, limits), 0)
     key = (*((len(bytes_), bytes_[:_EDGE].tobytes(), bytes_[-_EDGE:].tobytes()) for bytes_ in said), limits)
     known = _known.get(key)
-    if known is None or not all(map(same, known.said, said)):
+    if known is None or not all(map(bytes_equal, known.said, said)):
         known = CachedSchema(LazySchema(table, limits), len(data), said)
         with _lock:
             kept_bytes = sum(other.size_bytes for other in _known.values())  # as objects, some ten times as much

@@ -199,12 +199,12 @@ def check_batch(statistics: FileStatistics, index: int, columns: Sequence[Array]
 
 def _without_nulls(array: Array) -> Array:
     check_length(array)
-    valid = array.layout.valid(array)
+    valid = array.layout.valid_mask(array)
     return array if valid is None else array.layout.take(array, np.flatnonzero(valid))
 
 
 def _is_null(array: Array) -> npt.NDArray[np.bool_]:
-    valid = array.layout.valid(array)
+    valid = array.layout.valid_mask(array)
     return np.zeros(array.length, np.bool_) if valid is None else ~valid
 
 

@@ -18,8 +18,8 @@ from bowstring.errors import DataTypeError, NotFoundError
 from bowstring.layouts import array_methods
 from bowstring.layouts.base import Layout, Values
 from bowstring.layouts.gather import check_count, check_length
-from bowstring.layouts.indexing import index_within, positions, span_within, whole
-from bowstring.layouts.numpy_conversion import converted
+from bowstring.layouts.indexing import check_indices, clip_slice, normalize_index, to_integer
+from bowstring.layouts.numpy_conversion import convert_dtype
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import Buffer
@@ -104,16 +104,16 @@ class Array:
     @property
     def nbytes(self) -> int:
         """The bytes that the slots of this array take up, dictionary included, padding and sliced-off parts not."""
-        own = self.rebased()
+        own = self.compact()
         total = sum(b.size for b in own.buffers if b is not None) + sum(child.nbytes for child in own.children)
         return total + (0 if own.dictionary is None else own.dictionary.nbytes)
 
     @property
     def storage(self) -> Array:
         """The same memory seen as the extension type's storage type (the array itself if it is no extension)."""
-        return self.seen_as(self.layout.storage)
+        return self.with_layout(self.layout.storage)
 
-    def seen_as(self, layout: Layout) -> Array:
+    def with_layout(self, layout: Layout) -> Array:
         """The same memory under another layout of the same buffers and children."""
         if layout is self.layout:
             return self
@@ -151,7 +151,7 @@ class Array:
 
             return nulls.is_valid(self)
         validity = self.buffers[0] if self.layout.has_validity else None
-        index = index_within(index, self.length)
+        index = normalize_index(index, self.length)
         if validity is None:
             return self.null_count == 0
         return bitmap.get(validity, self.offset + index)
@@ -163,10 +163,10 @@ class Array:
             if names.count(key) != 1:
                 raise NotFoundError(f"{names.count(key)} children of {self.type} are called {key!r}; there are {names}")
             key = names.index(key)
-        key = whole("a child's position", key)
+        key = to_integer("a child's position", key)
         if not -len(names) <= key < len(names):
             raise NotFoundError(f"{self.type} has {len(names)} children, no child {key}")
-        return self.rebased().children[key]
+        return self.compact().children[key]
 
     # Values
 
@@ -219,7 +219,7 @@ class Array:
         """The values as `to_numpy` gives them, copied only where they have to be; `copy=False` raises `WouldCopyError`
         instead. Where there are nulls, raises `DataTypeError` for a `dtype` that has no way to show them.
         """
-        return converted(self.to_numpy(zero_copy_only=copy is False), self, dtype, copy)
+        return convert_dtype(self.to_numpy(zero_copy_only=copy is False), self, dtype, copy)
 
     def __buffer__(self, flags: int) -> memoryview:
         """The slots as `memoryview(array)` shows them, from Python 3.12 on (`bowstring.interop.dlpack`)."""
@@ -260,7 +260,7 @@ class Array:
                 return self.slice(start, max(stop - start, 0))
             check_count(self, len(range(start, stop, step)))
             return self.take(np.arange(start, stop, step, dtype=np.int64))
-        return self.layout.value_at(self, index_within(key, self.length))
+        return self.layout.value_at(self, normalize_index(key, self.length))
 
     # Structure
 
@@ -268,22 +268,22 @@ class Array:
         """The `length` slots from slot `offset` on (to the end by default), without copying; cut to the array's own
         end.
         """
-        offset, length = span_within(offset, length, self.length)
+        offset, length = clip_slice(offset, length, self.length)
         if length == self.length:
             return self
         known = 0 if self._null_count == 0 else (length if self._null_count == self.length else -1)
         return Array(self.layout, length, self.buffers, self.children, self.dictionary, known, self.offset + offset)
 
-    def rebased(self) -> Array:
+    def compact(self) -> Array:
         """An equal array with offset 0 whose buffers hold nothing beyond its slots; copies as little as it can."""
-        return self.layout.rebase(self)
+        return self.layout.compact(self)
 
     def take(self, indices: Sequence[int] | Values | Array) -> Array:
         """The slots at `indices`, integers from 0 on and none of them null, copied.
 
         Raises `UsageError` for an index that is outside the array or no integer.
         """
-        return self.layout.take(self, positions(indices, self.length))
+        return self.layout.take(self, check_indices(indices, self.length))
 
     # Verbs (`bowstring.layouts.array_methods`)
 
@@ -355,7 +355,7 @@ class Array:
 
         Unpickling shares the buffers that it is given, and checks the structure.
         """
-        own = self.rebased()
+        own = self.compact()
         buffers = tuple(None if b is None else b.pickled(protocol) for b in own.buffers)
         return _restore, (own.type, own.length, buffers, own.children, own.dictionary)
 

@@ -1,8 +1,7 @@
-"""Many small arrays whose buffers already lie end to end, so that joining them needs no step for each.
+"""Collect the buffers of many small arrays, so that they can be concatenated without Python work for each array.
 
-Every array, tuple and buffer lies somewhere else in memory, where nobody has looked for a while. So some of them at a
-time are looked at in the order in which they were made, one thing after the other: the processor fetches the next ones
-meanwhile, and has them in its cache for as long as they are needed.
+The arrays, their tuples and their buffers are scattered in memory. They are visited in blocks, one kind of object
+after the other in creation order: the processor prefetches the next ones, and a block stays in its cache.
 """
 
 from __future__ import annotations
@@ -21,81 +20,83 @@ if TYPE_CHECKING:
     from bowstring.layouts.base import Indices, Layout
 
 BLOCK_ARRAYS = 5120
-"""So many arrays, with what they are made of, are in the processor's cache at a time."""
+"""The number of arrays that fit the processor's cache together with their parts."""
 _SLACK_BYTES = 128
-"""What buffers may hold beyond the slots, one more offset and padding; those of a slice hold what it was cut from."""
-MANY = 32
-"""From so many arrays on it is cheaper to look at what they are made of than to make a view of each."""
+"""Bytes that a buffer may have beyond its slots: one more offset and padding. Buffers of a slice have more."""
+MIN_ARRAYS = 32
+"""From this number of arrays on, a batcher is cheaper than a view of each array."""
 
 
-class Packed(Sequence[Array]):
-    """Arrays of one layout, in lists of what each of them has; as arrays they are made anew where somebody asks."""
+class ArrayBatcher(Sequence[Array]):
+    """Arrays of one layout, stored as lists of their lengths, buffer sizes and joined buffers.
+
+    Indexing creates the arrays anew.
+    """
 
     __slots__ = (
-        "_joined",
-        "_parts",
-        "_slots",
+        "_array_lengths",
+        "_buffer_parts",
+        "_joined_buffers",
         "children",
         "dictionaries",
+        "dictionary_batcher",
+        "dictionary_indices",
         "layout",
         "lengths",
-        "numbers",
         "sizes",
-        "words",
     )
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.lengths: list[int] = []
         self.sizes: list[list[int]] = [[] for _ in layout.buffers]
-        """The size of each array's buffer, at each position of the declaration; 0 for None."""
-        self._parts: list[list[bytes]] = [[] for _ in layout.buffers]
-        self._joined: list[Bytes] = []
-        self._slots: Indices | None = None
-        self.children = [Packed(child) for child in layout.children]
+        """For each buffer of the layout, its size in each array; 0 for None."""
+        self._buffer_parts: list[list[bytes]] = [[] for _ in layout.buffers]
+        self._joined_buffers: list[Bytes] = []
+        self._array_lengths: Indices | None = None
+        self.children = [ArrayBatcher(child) for child in layout.children]
         self.dictionaries: dict[int, Array] = {}
-        """All that are different objects, by their `id`."""
-        self.numbers: list[int] = []
-        """Which of these each array has."""
-        self.words = None if layout.dictionary is None else Packed(layout.dictionary)
-        """The dictionaries, packed as well."""
+        """The distinct dictionary objects by `id`."""
+        self.dictionary_indices: list[int] = []
+        """The index of each array's dictionary among `dictionaries`."""
+        self.dictionary_batcher = None if layout.dictionary is None else ArrayBatcher(layout.dictionary)
 
-    def slots(self) -> Indices:
+    def array_lengths(self) -> Indices:
         """The lengths, shape (arrays,)."""
-        if self._slots is None:
-            self._slots = np.fromiter(self.lengths, np.int64, len(self.lengths))
-        return self._slots
+        if self._array_lengths is None:
+            self._array_lengths = np.fromiter(self.lengths, np.int64, len(self.lengths))
+        return self._array_lengths
 
-    def held(self, index: int) -> Indices:
-        """The sizes of the buffers at a position, shape (arrays,); 0 for None."""
+    def buffer_sizes(self, index: int) -> Indices:
+        """The sizes of buffer `index`, shape (arrays,); 0 for None."""
         return np.fromiter(self.sizes[index], np.int64, len(self.lengths))
 
-    def joined(self, index: int) -> Bytes:
-        """The buffers at a position, end to end."""
-        if not self._joined:
-            self._joined = [np.frombuffer(bytearray().join(parts), UINT8) for parts in self._parts]
-        return self._joined[index]
+    def joined_buffer(self, index: int) -> Bytes:
+        """Buffer `index` of all arrays, end to end."""
+        if not self._joined_buffers:
+            self._joined_buffers = [np.frombuffer(bytearray().join(parts), UINT8) for parts in self._buffer_parts]
+        return self._joined_buffers[index]
 
-    def _add(self, taken: _Taken) -> None:
-        self.lengths += taken.lengths
-        for index, (sizes, data) in enumerate(taken.buffers):
+    def _append(self, block: _ArrayBlock) -> None:
+        self.lengths += block.lengths
+        for index, (sizes, joined) in enumerate(block.buffers):
             self.sizes[index] += sizes
-            self._parts[index].append(data)
-        for child, own in zip(self.children, taken.children, strict=True):
-            child._add(own)
-        if self.words is not None:
-            self.dictionaries.update(taken.fresh)
-            number_of = dict(zip(self.dictionaries, range(len(self.dictionaries)), strict=True))
-            self.numbers += map(number_of.__getitem__, taken.names)
-            for own in taken.words:
-                self.words._add(own)
-        self._joined, self._slots = [], None
+            self._buffer_parts[index].append(joined)
+        for child, child_block in zip(self.children, block.children, strict=True):
+            child._append(child_block)
+        if self.dictionary_batcher is not None:
+            self.dictionaries.update(block.new_dictionaries)
+            index_by_id = dict(zip(self.dictionaries, range(len(self.dictionaries)), strict=True))
+            self.dictionary_indices += map(index_by_id.__getitem__, block.dictionary_ids)
+            for dictionary_block in block.dictionary_blocks:
+                self.dictionary_batcher._append(dictionary_block)
+        self._joined_buffers, self._array_lengths = [], None
 
-    def seen_as(self, layout: Layout) -> Packed:
-        """The same under another layout of the same buffers and children."""
-        seen = copy(self)
-        seen.layout = layout
-        return seen
+    def with_layout(self, layout: Layout) -> ArrayBatcher:
+        """The same arrays under another layout of the same buffers and children."""
+        batcher = copy(self)
+        batcher.layout = layout
+        return batcher
 
     def __iter__(self) -> Iterator[Array]:
         return iter(self[:])
@@ -108,118 +109,131 @@ class Packed(Sequence[Array]):
     @overload
     def __getitem__(self, index: slice) -> list[Array]: ...
     def __getitem__(self, index: int | slice) -> Any:
-        places = range(len(self))[index]
-        return self._made([places])[0] if isinstance(places, int) else self._made(places)
+        indices = range(len(self))[index]
+        return self._build_arrays([indices])[0] if isinstance(indices, int) else self._build_arrays(indices)
 
-    def _made(self, places: Sequence[int]) -> list[Array]:
+    def _build_arrays(self, indices: Sequence[int]) -> list[Array]:
         starts = [list(accumulate(sizes, initial=0)) for sizes in self.sizes]
-        wholes = [Buffer.of(self.joined(at)) for at in range(len(self.sizes))]
-        children = [child._made(places) for child in self.children]
+        joined_buffers = [Buffer.of(self.joined_buffer(i)) for i in range(len(self.sizes))]
+        children = [child._build_arrays(indices) for child in self.children]
         dictionaries: list[Array | None] = [*self.dictionaries.values()]
-        found = []
-        for at, place in enumerate(places):
+        arrays = []
+        for row, index in enumerate(indices):
             buffers = tuple(
                 [
-                    whole.slice(first[place], sizes[place]) if sizes[place] else None
-                    for whole, first, sizes in zip(wholes, starts, self.sizes, strict=True)
+                    joined.slice(start[index], size[index]) if size[index] else None
+                    for joined, start, size in zip(joined_buffers, starts, self.sizes, strict=True)
                 ]
             )
-            own = tuple([column[at] for column in children])
-            dictionary = dictionaries[self.numbers[place]] if dictionaries else None
-            found.append(Array(self.layout, self.lengths[place], buffers, own, dictionary))
-        return found
+            array_children = tuple([column[row] for column in children])
+            dictionary = dictionaries[self.dictionary_indices[index]] if dictionaries else None
+            arrays.append(Array(self.layout, self.lengths[index], buffers, array_children, dictionary))
+        return arrays
 
 
-class _Taken:
-    """What was found in some arrays of one layout, all of them."""
+class _ArrayBlock:
+    """The lengths, buffers, children and dictionaries of a block of arrays of one layout."""
 
-    __slots__ = ("buffers", "children", "fresh", "lengths", "names", "words")
+    __slots__ = ("buffers", "children", "dictionary_blocks", "dictionary_ids", "lengths", "new_dictionaries")
 
     def __init__(self, lengths: list[int], buffers: list[tuple[list[int], bytes]]) -> None:
         self.lengths = lengths
         self.buffers = buffers
-        self.children: list[_Taken] = []
-        self.names: list[int] = []
-        self.fresh: dict[int, Array] = {}
-        self.words: list[_Taken] = []
+        """For each buffer of the layout: the sizes, and the bytes of all arrays end to end."""
+        self.children: list[_ArrayBlock] = []
+        self.dictionary_ids: list[int] = []
+        self.new_dictionaries: dict[int, Array] = {}
+        self.dictionary_blocks: list[_ArrayBlock] = []
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of all buffers."""
-        own = sum([len(data) for _, data in self.buffers])
-        return own + sum([part.size_bytes for part in chain(self.children, self.words)])
+        """The size of all buffers."""
+        size = sum([len(joined) for _, joined in self.buffers])
+        return size + sum([block.size_bytes for block in chain(self.children, self.dictionary_blocks)])
 
 
-def packed(arrays: Sequence[Array]) -> Sequence[Array]:
-    """Many arrays of one layout packed; as they are where they are few, or stretches of what they lie in."""
-    if len(arrays) < MANY or isinstance(arrays, Packed):
+def batch_arrays(arrays: Sequence[Array]) -> Sequence[Array]:
+    """Many arrays of one layout as an `ArrayBatcher`; the arrays themselves if they are few, or slices."""
+    if len(arrays) < MIN_ARRAYS or isinstance(arrays, ArrayBatcher):
         return arrays
-    columns = [Packed(arrays[0].layout)]
+    columns = [ArrayBatcher(arrays[0].layout)]
     for first in range(0, len(arrays), BLOCK_ARRAYS):
-        if pack(columns, arrays[first : first + BLOCK_ARRAYS]) is None:
+        if append_arrays(columns, arrays[first : first + BLOCK_ARRAYS]) is None:
             return arrays
     return columns[0]
 
 
-def pack(columns: Sequence[Packed], arrays: Sequence[Array]) -> int | None:
-    """Pack arrays behind those that are there: the first ones are one of each of the columns, in order, then the next.
-    How many bytes they have.
+def append_arrays(columns: Sequence[ArrayBatcher], arrays: Sequence[Array]) -> int | None:
+    """Append arrays, one of each column in order, then the next row; return their size in bytes.
 
-    None, and nothing is taken, where one is no whole: it begins at an offset, or one of its buffers is a stretch of
-    another, or much longer than its slots; or where it has not the buffers and children that its layout declares, as
-    those with any number of them.
+    Returns None and appends nothing if an array has an offset, if one of its buffers is a slice of another or much
+    longer than its slots, or if it does not have exactly the buffers and children that its layout declares.
     """
-    taken = _taken(columns, arrays)
-    if taken is None:
+    blocks = _read_blocks(columns, arrays)
+    if blocks is None:
         return None
-    for column, own in zip(columns, taken, strict=True):
-        column._add(own)
-    return sum([own.size_bytes for own in taken])
+    for column, block in zip(columns, blocks, strict=True):
+        column._append(block)
+    return sum([block.size_bytes for block in blocks])
 
 
-def _taken(columns: Sequence[Packed], arrays: Sequence[Array]) -> list[_Taken] | None:
+def _read_blocks(columns: Sequence[ArrayBatcher], arrays: Sequence[Array]) -> list[_ArrayBlock] | None:
     layouts = [column.layout for column in columns]
-    width, held = len(layouts), [array.buffers for array in arrays]
-    if list(map(len, held)) != [len(layout.buffers) for layout in layouts] * (len(arrays) // width):
+    width, buffer_tuples = len(layouts), [array.buffers for array in arrays]
+    if list(map(len, buffer_tuples)) != [len(layout.buffers) for layout in layouts] * (len(arrays) // width):
         return None
     if any([array.offset for array in arrays]):  # noqa: C419 -- a generator takes longer
         return None
-    lengths, buffers = [array.length for array in arrays], list(chain.from_iterable(held))
+    lengths, buffers = [array.length for array in arrays], list(chain.from_iterable(buffer_tuples))
     sizes = [0 if buffer is None else buffer.size for buffer in buffers]
-    wholes = [b"" if buffer is None else buffer.whole for buffer in buffers]
-    found, stride, end = [], len(buffers) * width // len(arrays), 0
-    for at, layout in enumerate(layouts):
+    contents = [b"" if buffer is None else buffer.whole for buffer in buffers]
+    blocks, stride, end = [], len(buffers) * width // len(arrays), 0
+    for index, layout in enumerate(layouts):
         first, end = end, end + len(layout.buffers)
-        own_sizes, slots = [sizes[own::stride] for own in range(first, end)], sum(lengths[at::width])
+        column_sizes, slots = [sizes[start::stride] for start in range(first, end)], sum(lengths[index::width])
         slack = _SLACK_BYTES * len(arrays) // width
-        for spec, some in zip(layout.buffers, own_sizes, strict=True):
-            if spec.per_slot and sum(some) > spec.size_bytes(slots) + slack:
+        for spec, buffer_sizes in zip(layout.buffers, column_sizes, strict=True):
+            if spec.per_slot and sum(buffer_sizes) > spec.size_bytes(slots) + slack:
                 return None
         try:
-            parts = [(some, b"".join(wholes[first + own :: stride])) for own, some in enumerate(own_sizes)]
-        except (TypeError, ValueError):  # a stretch, or what is no buffer for once
+            parts = [
+                (buffer_sizes, b"".join(contents[first + i :: stride])) for i, buffer_sizes in enumerate(column_sizes)
+            ]
+        except (TypeError, ValueError):  # a slice of a buffer, or not a buffer
             return None
-        taken = _Taken(lengths[at::width], parts)
+        block = _ArrayBlock(lengths[index::width], parts)
         if layout.children:
-            children = [array.children for array in arrays[at::width]]
+            children = [array.children for array in arrays[index::width]]
             if set(map(len, children)) != {len(layout.children)}:
                 return None
-            below = _taken(columns[at].children, list(chain.from_iterable(children)))
-            if below is None:
+            child_blocks = _read_blocks(columns[index].children, list(chain.from_iterable(children)))
+            if child_blocks is None:
                 return None
-            taken.children = below
-        if (words := columns[at].words) is not None:
-            dictionaries = [array.dictionary for array in arrays[at::width]]
-            taken.names = list(map(id, dictionaries))
-            fresh = dict(zip(taken.names, dictionaries, strict=True))
-            known = columns[at].dictionaries
-            taken.fresh = {name: own for name, own in fresh.items() if name not in known and own is not None}
-            if id(None) in fresh:
-                return None
-            if taken.fresh:
-                inside = _taken([words], list(taken.fresh.values()))
-                if inside is None:
-                    return None
-                taken.words = inside
-        found.append(taken)
-    return found
+            block.children = child_blocks
+        if columns[index].dictionary_batcher is not None and not _read_dictionaries(
+            columns[index], arrays[index::width], block
+        ):
+            return None
+        blocks.append(block)
+    return blocks
+
+
+def _read_dictionaries(column: ArrayBatcher, arrays: Sequence[Array], block: _ArrayBlock) -> bool:
+    """Add the dictionaries of arrays to their block; False if an array has none, or for `append_arrays`' reasons."""
+    assert column.dictionary_batcher is not None
+    dictionaries = [array.dictionary for array in arrays]
+    block.dictionary_ids = list(map(id, dictionaries))
+    distinct = dict(zip(block.dictionary_ids, dictionaries, strict=True))
+    if id(None) in distinct:
+        return False
+    block.new_dictionaries = {
+        key: dictionary
+        for key, dictionary in distinct.items()
+        if key not in column.dictionaries and dictionary is not None
+    }
+    if block.new_dictionaries:
+        dictionary_blocks = _read_blocks([column.dictionary_batcher], list(block.new_dictionaries.values()))
+        if dictionary_blocks is None:
+            return False
+        block.dictionary_blocks = dictionary_blocks
+    return True

@@ -113,6 +113,6 @@ def run_end_decode(array: Array) -> Array:
 
 def dictionary_decode(array: Array) -> Array:
     """A dictionary-encoded array as plain values, copied; any other array as it is."""
-    from bowstring.layouts.dictionary import decode
+    from bowstring.layouts.dictionary import decode_dictionary
 
-    return decode(array)
+    return decode_dictionary(array)

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.errors import DataTypeError, InvalidDataError, WouldCopyError
-from bowstring.layouts.python_conversion import nulls_filled, object_array
+from bowstring.layouts.python_conversion import fill_nulls_in_place, list_to_object_array
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import EMPTY, Buffer
@@ -27,7 +27,7 @@ from bowstring.memory.buffer import EMPTY, Buffer
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
     from bowstring.layouts.array import Array
-    from bowstring.layouts.interleave import Slots
+    from bowstring.layouts.interleave import SlotSelection
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 Values: TypeAlias = npt.NDArray[Any]
@@ -80,11 +80,11 @@ class Layout(ABC):
 
     VARIADIC: ClassVar[bool] = False
     """Whether any number of data buffers follows the declared ones."""
-    IS_LOCAL: ClassVar[bool] = False
-    """Whether work on a slice of an array is in proportion to the slice, as far as the children's is (`is_local`)."""
-    CHILD_VALUES_COUNT: ClassVar[bool] = False
+    HAS_CHEAP_SLICES: ClassVar[bool] = False
+    """Whether the cost of a slice is proportional to its length, apart from the children (`has_cheap_slices`)."""
+    CHECKS_CHILD_VALUES: ClassVar[bool] = False
     """Whether `check_full` looks at the children's values, which have to be sound for that."""
-    CHILD_PLACES: ClassVar[tuple[str, ...]] = ()
+    CHILD_NAMES: ClassVar[tuple[str, ...]] = ()
     """What messages call the children, where it is not their fields' names that tell them apart."""
 
     def __init__(self, type: DataType, buffers: Sequence[BufferSpec], children: Sequence[Layout] = ()) -> None:
@@ -93,18 +93,18 @@ class Layout(ABC):
         self.children = tuple(children)
 
     @property
-    def is_local(self) -> bool:
+    def has_cheap_slices(self) -> bool:
         """Whether work on a slice of an array is in proportion to it, so that slices may be worked on in turn."""
-        return self.IS_LOCAL and all(child.is_local for child in self.children)
+        return self.HAS_CHEAP_SLICES and all(child.has_cheap_slices for child in self.children)
 
     @property
     def dictionary(self) -> Layout | None:
         """The layout of the dictionary, for the dictionary-encoded layout."""
         return None
 
-    def child_place(self, index: int) -> str:
+    def child_name(self, index: int) -> str:
         """What a message calls a child."""
-        return self.CHILD_PLACES[index] if self.CHILD_PLACES else f"field {self.type.fields[index].name!r}"
+        return self.CHILD_NAMES[index] if self.CHILD_NAMES else f"field {self.type.fields[index].name!r}"
 
     @property
     def storage(self) -> Layout:
@@ -121,17 +121,17 @@ class Layout(ABC):
         validity = array.buffers[0] if self.has_validity else None
         return 0 if validity is None else array.length - bitmap.count(validity, array.offset, array.length)
 
-    def valid(self, array: Array) -> Mask | None:
+    def valid_mask(self, array: Array) -> Mask | None:
         """Which slots hold a value, shape (length,), nulls in dictionaries, runs and members of unions found as well;
         None where all do.
         """
         return array.mask()
 
-    def has_identity(self, array: Array) -> Mask | None:
+    def identity_mask(self, array: Array) -> Mask | None:
         """Which slots `identity` tells apart, shape (length,): those that hold a value, and nulls of a union, each of
         which belongs to one of its children; None where all do. All other nulls are one value.
         """
-        return self.valid(array)
+        return self.valid_mask(array)
 
     def fill(self, array: Array, valid: Mask, filler: Array) -> Array:
         """The slots that are `valid`, and in the place of the others the one slot of `filler`; copies."""
@@ -144,7 +144,7 @@ class Layout(ABC):
     def build(self, values: Sequence[Any]) -> Array:
         """An array of Python values, None for null; raises `DataTypeError` naming the first value that does not fit."""
 
-    def build_plain(self, values: Sequence[Any]) -> Array | None:
+    def build_fast(self, values: Sequence[Any]) -> Array | None:
         """As `build`, but in the quickest way, and None where that does not do: for values of other Python types than
         the layout's own, and such as do not fit.
         """
@@ -168,19 +168,19 @@ class Layout(ABC):
         """The values as a NumPy array of shape (length,); an object array where NumPy has no such type."""
         if not allow_copy:
             raise WouldCopyError(f"{self.type} has no NumPy form that shares its memory: allow the copy")
-        return objects(self.to_pylist(array))
+        return list_to_object_array(self.to_pylist(array))
 
     # Structure
 
     @abstractmethod
-    def rebase(self, array: Array) -> Array:
+    def compact(self, array: Array) -> Array:
         """An equal array with offset 0 whose buffers and children hold nothing beyond it; copies only where it must."""
 
     @abstractmethod
     def take(self, array: Array, indices: Indices) -> Array:
         """The slots at `indices` (each within the array), copied."""
 
-    def interleave(self, slots: Slots) -> Array | None:
+    def interleave(self, slots: SlotSelection) -> Array | None:
         """The slots, copied; None where arrays of this layout have to be taken from and joined one by one."""
         return None
 
@@ -197,18 +197,18 @@ class Layout(ABC):
         kept = np.flatnonzero(bitmap.unpack(left.buffers[0] or EMPTY, left.offset, left.length))
         return self.equal(self.take(left, kept), self.take(right, kept), nans_equal)
 
-    def order(self, array: Array) -> tuple[Values, ...] | None:
+    def sort_keys(self, array: Array) -> tuple[Values, ...] | None:
         """NumPy arrays of shape (length,), the most significant first, that compare as the values of an array without
         nulls do; None where values have no order.
         """
         return None
 
-    def identity(self, array: Array) -> tuple[Values, ...]:
+    def identity_keys(self, array: Array) -> tuple[Values, ...]:
         """NumPy arrays of shape (length,) that are all equal at two slots exactly where the values are stored alike; by
         default those of `order`. NaN is NaN, and 0.0 is not -0.0. All slots of the array must have an identity
-        (`has_identity`).
+        (`identity_mask`).
         """
-        found = self.order(array)
+        found = self.sort_keys(array)
         assert found is not None
         return found
 
@@ -224,14 +224,14 @@ class Layout(ABC):
 # What layouts share
 
 
-def validity_of(mask: npt.NDArray[np.bool_] | None) -> Buffer | None:
+def pack_validity(mask: npt.NDArray[np.bool_] | None) -> Buffer | None:
     """The bitmap of a mask (True: valid), or None where nothing is null."""
     return None if mask is None or mask.all() else bitmap.pack(mask)
 
 
-def split_nulls(values: Sequence[Any], fill: Any) -> tuple[Sequence[Any], Mask | None]:
+def fill_nulls(values: Sequence[Any], fill: Any) -> tuple[Sequence[Any], Mask | None]:
     """Values with `fill` in the place of None, and the mask of those that are not None (None where all are)."""
-    return nulls_filled(list(values), fill)
+    return fill_nulls_in_place(list(values), fill)
 
 
 def is_null_at(array: Array, index: int) -> bool:
@@ -240,7 +240,7 @@ def is_null_at(array: Array, index: int) -> bool:
     return validity is not None and array._null_count != 0 and not bitmap.get(validity, array.offset + index)
 
 
-def rebased_validity(array: Array) -> Buffer | None:
+def compact_validity(array: Array) -> Buffer | None:
     """The validity bitmap from bit 0 on; None where nothing is null."""
     validity = array.buffers[0]
     if validity is None or array.null_count == 0:
@@ -248,35 +248,35 @@ def rebased_validity(array: Array) -> Buffer | None:
     return bitmap.realign(validity, array.offset, array.length)
 
 
-def taken_validity(array: Array, indices: Indices) -> Buffer | None:
+def take_validity(array: Array, indices: Indices) -> Buffer | None:
     """The validity bitmap of the slots at `indices`."""
     mask = array.mask()
-    return None if mask is None else validity_of(mask[indices])
+    return None if mask is None else pack_validity(mask[indices])
 
 
-def with_nulls(array: Array, decode: Callable[[Array], list[Any]]) -> list[Any]:
+def decode_with_nulls(array: Array, decode: Callable[[Array], list[Any]]) -> list[Any]:
     """What `decode` makes of an array, with None at the null slots; where most are null it is given only the others."""
     mask = array.mask()
     if mask is None:
         return decode(array)
     kept = np.flatnonzero(mask)
     if 2 * len(kept) >= len(mask):
-        return put_nulls(decode(array), mask)
+        return set_nulls(decode(array), mask)
     try:
-        return spread(decode(array.layout.take(array, kept)), kept, len(mask))
+        return scatter_to_list(decode(array.layout.take(array, kept)), kept, len(mask))
     except InvalidDataError:
         array.validate(full=True)  # counts from the first slot
         raise
 
 
-def put_nulls(values: list[Any], mask: Mask) -> list[Any]:
+def set_nulls(values: list[Any], mask: Mask) -> list[Any]:
     """The list with None put where the mask is not True, in place."""
     for index in np.flatnonzero(~mask).tolist():
         values[index] = None
     return values
 
 
-def spread(values: list[Any], places: Indices, length: int) -> list[Any]:
+def scatter_to_list(values: list[Any], places: Indices, length: int) -> list[Any]:
     """So many values: the given ones at their places, and None elsewhere."""
     if _SPARSE * len(values) < length:
         found: list[Any] = [None] * length
@@ -284,7 +284,7 @@ def spread(values: list[Any], places: Indices, length: int) -> list[Any]:
             found[index] = value
         return found
     room = np.empty(length, np.dtype(object))
-    room[places] = object_array(values)
+    room[places] = list_to_object_array(values)
     return room.tolist()  # type: ignore[no-any-return]
 
 
@@ -293,14 +293,14 @@ _MANY_NULLS = 4
 _BLOCK_NUMBERS = 1 << 13
 
 
-def python_numbers(numbers: Values, mask: Mask | None) -> list[Any]:
+def numbers_to_pylist(numbers: Values, mask: Mask | None) -> list[Any]:
     """NumPy's numbers or booleans as Python's, None where the mask is not True."""
     if mask is None:
         return numbers.tolist()  # type: ignore[no-any-return]
-    return values_by_blocks(len(mask), mask, lambda where: numbers[where].tolist(), _BLOCK_NUMBERS)
+    return decode_in_blocks(len(mask), mask, lambda where: numbers[where].tolist(), _BLOCK_NUMBERS)
 
 
-def values_by_blocks(
+def decode_in_blocks(
     length: int, mask: Mask | None, make: Callable[[slice | Indices], list[Any]], size: int
 ) -> list[Any]:
     """So many values, None where the mask is not True.
@@ -316,30 +316,30 @@ def values_by_blocks(
             continue
         valid = mask[block]
         if _MANY_NULLS * np.count_nonzero(valid) >= (_MANY_NULLS - 1) * len(valid):
-            found += put_nulls(make(block), valid)
+            found += set_nulls(make(block), valid)
         else:
             kept = valid.nonzero()[0]
-            found += spread(make(first + kept) if kept.size else [], kept, len(valid))
+            found += scatter_to_list(make(first + kept) if kept.size else [], kept, len(valid))
     return found
 
 
-def objects(values: Sequence[Any]) -> Values:
+def object_array(values: Sequence[Any]) -> Values:
     """Python objects as a NumPy array of shape (length,), whatever they are."""
     return np.fromiter(values, np.dtype(object), len(values))
 
 
-def buffer_of(values: Values) -> Buffer:
+def to_buffer(values: Values) -> Buffer:
     """A buffer over a NumPy array, made contiguous if it is not."""
     return Buffer.of(np.ascontiguousarray(values)) if values.size else EMPTY
 
 
-def first_bad(bad: npt.NDArray[np.bool_]) -> int:
+def first_true(bad: npt.NDArray[np.bool_]) -> int:
     """The position of the first True."""
     return int(np.argmax(bad))
 
 
 @contextmanager
-def place(where: str) -> Iterator[None]:
+def error_context(where: str) -> Iterator[None]:
     """Put `where` before the message of an `InvalidDataError` or a `DataTypeError` that is raised inside."""
     try:
         yield
@@ -347,12 +347,12 @@ def place(where: str) -> Iterator[None]:
         raise type(error)(f"{where}: {error}") from None
 
 
-def brief(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """A value for a message: its `repr`, cut where it is long."""
     return reprlib.repr(value)
 
 
-def shown(names: Iterable[Any]) -> str:
+def join_reprs(names: Iterable[Any]) -> str:
     """Values for a message, no more than eight."""
     some = [repr(name) for _, name in zip(range(9), names, strict=False)]
     return ", ".join(some[:8]) + (", …" if len(some) > 8 else "")

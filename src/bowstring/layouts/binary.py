@@ -21,7 +21,7 @@ import numpy as np
 from bowstring.errors import DataTypeError, InvalidDataError, UsageError
 from bowstring.layouts import text
 from bowstring.layouts.array import Array
-from bowstring.layouts.array_batcher import packed
+from bowstring.layouts.array_batcher import batch_arrays
 from bowstring.layouts.base import (
     VALIDITY,
     BufferSpec,
@@ -29,27 +29,27 @@ from bowstring.layouts.base import (
     Layout,
     Role,
     Values,
-    brief,
-    buffer_of,
-    first_bad,
+    compact_validity,
+    first_true,
     is_null_at,
-    rebased_validity,
-    validity_of,
+    pack_validity,
+    short_repr,
+    to_buffer,
 )
-from bowstring.layouts.concatenation import joined_bytes, joined_cuts, joined_validity, sizes_of
-from bowstring.layouts.equality import same, throughout
-from bowstring.layouts.hashing import byte_identities
-from bowstring.layouts.interleave import Slots
+from bowstring.layouts.concatenation import buffer_sizes, concat_bytes, concat_lengths, concat_validity
+from bowstring.layouts.equality import all_blocks, bytes_equal
+from bowstring.layouts.hashing import factorize_bytes
+from bowstring.layouts.interleave import SlotSelection
 from bowstring.layouts.python_conversion import (
     FEW_VALUES,
-    blocks,
-    few_nulls_filled,
-    lengths_of_values,
-    present,
-    put_present,
-    whole_numbers,
+    drop_nulls,
+    fill_few_nulls,
+    iter_blocks,
+    put_valid,
+    unsigned_integers,
+    value_lengths,
 )
-from bowstring.layouts.sort_keys import byte_ranks
+from bowstring.layouts.sort_keys import rank_bytes
 from bowstring.layouts.value_codecs.base import is_bytes
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
 
@@ -64,22 +64,22 @@ _JOINED_BYTES = 1 << 16
 _TASTED_VALUES = 32
 
 
-def misfit(values: Sequence[Any], is_text: bool, type: DataType) -> DataTypeError:
-    """What is wrong with values that `encoded` did not take, naming the first of them; None is not wrong."""
+def conversion_error(values: Sequence[Any], is_text: bool, type: DataType) -> DataTypeError:
+    """What is wrong with values that `encode_values` did not take, naming the first of them; None is not wrong."""
     for index, value in enumerate(values):
         if value is not None and not (isinstance(value, str) if is_text else is_bytes(value)):
-            return DataTypeError(f"value {index}: {brief(value)} is no {type}")
+            return DataTypeError(f"value {index}: {short_repr(value)} is no {type}")
     return DataTypeError(f"a value has characters that UTF-8 does not encode (surrogates): no {type}")
 
 
-def encoded(values: Sequence[Any], is_text: bool) -> tuple[Bytes, Values, Mask | None]:
+def encode_values(values: Sequence[Any], is_text: bool) -> tuple[Bytes, Values, Mask | None]:
     """Strings or byte strings end to end, their lengths in bytes, and which values are not None (None where all are).
 
     Raises TypeError where others are among them, and UnicodeEncodeError.
     """
     write = _write_text if is_text else _write_bytes
     out, lengths, mask = BytesIO(), [np.empty(0, UINT8)], None
-    for where, some in blocks(values, _JOINED_VALUES):
+    for where, some in iter_blocks(values, _JOINED_VALUES):
         start = out.tell()
         if mask is None:
             try:
@@ -88,17 +88,17 @@ def encoded(values: Sequence[Any], is_text: bool) -> tuple[Bytes, Values, Mask |
             except TypeError:
                 out.seek(start)  # what is there will be written again
                 mask = np.ones(len(values), np.bool_)
-        kept, valid = present(some, "" if is_text else b"")
+        kept, valid = drop_nulls(some, "" if is_text else b"")
         found = write(out, kept)
         if valid is not None:
             mask[where] = valid
         lengths.append(np.zeros(len(some), found.dtype))
-        put_present(found, valid, lengths[-1])
+        put_valid(found, valid, lengths[-1])
     return np.frombuffer(out.getvalue(), UINT8), np.concatenate(lengths), mask
 
 
 def _write_bytes(out: BytesIO, values: list[Any]) -> Values:
-    lengths, start = lengths_of_values(values), out.tell()
+    lengths, start = value_lengths(values), out.tell()
     out.writelines(map(b"".join, _pieces(values, lengths)))
     if out.tell() - start != lengths.sum():  # a view of larger elements among the byte strings
         raise TypeError
@@ -110,7 +110,7 @@ def _write_text(out: BytesIO, values: list[str]) -> Values:
     more where they are joined first. Each is then written behind the others at once, which tells its length.
     """
     if all(map(str.isascii, values[:_TASTED_VALUES])):
-        lengths, start = lengths_of_values(values), out.tell()
+        lengths, start = value_lengths(values), out.tell()
         for some in _pieces(values, lengths):
             text = "".join(some)
             if not text.isascii():
@@ -119,7 +119,7 @@ def _write_text(out: BytesIO, values: list[str]) -> Values:
             out.write(text.encode())
         else:
             return lengths
-    return whole_numbers(map(out.write, map(str.encode, values)))
+    return unsigned_integers(map(out.write, map(str.encode, values)))
 
 
 def _pieces(values: list[Any], lengths: Values) -> Iterable[list[Any]]:
@@ -130,7 +130,7 @@ def _pieces(values: list[Any], lengths: Values) -> Iterable[list[Any]]:
     return (values[first : first + step] for first in range(0, len(values), step))
 
 
-def cut(lengths: Values, dtype: np.dtype[Any], what: DataType) -> Values:
+def offsets_from_lengths(lengths: Values, dtype: np.dtype[Any], what: DataType) -> Values:
     """Offsets, one more than lengths, starting at 0; raises `UsageError` where they do not fit their type."""
     total = int(lengths.sum(dtype=np.int64))
     if total >> 8 * dtype.itemsize - 1:
@@ -140,7 +140,7 @@ def cut(lengths: Values, dtype: np.dtype[Any], what: DataType) -> Values:
     return offsets
 
 
-def checked_offsets(array: Array, limit: int, of: str) -> Values:
+def check_offsets(array: Array, limit: int, of: str) -> Values:
     """The offsets of an array, checked to rise from 0 or more to at most `limit`; raises `InvalidDataError`.
 
     Where there are no slots, nothing has to be there, and what is there does not count: the offset is 0.
@@ -152,10 +152,10 @@ def checked_offsets(array: Array, limit: int, of: str) -> Values:
         raise InvalidDataError(f"offsets[0] = {offsets[0]} is negative")
     falling = offsets[1:] < offsets[:-1]
     if falling.any():
-        at = first_bad(falling)
+        at = first_true(falling)
         raise InvalidDataError(f"offsets[{at + 1}] = {offsets[at + 1]} is less than offsets[{at}] = {offsets[at]}")
     if offsets[-1] > limit:
-        at = first_bad(offsets > limit)
+        at = first_true(offsets > limit)
         raise InvalidDataError(f"offsets[{at}] = {offsets[at]} exceeds {of} {limit}")
     return offsets
 
@@ -170,37 +170,39 @@ def offsets_at(array: Array, index: int) -> tuple[int, int]:
     return offsets.element(dtype, at), offsets.element(dtype, at + 1)
 
 
-def interleaved_spans(slots: Slots, limits: Sequence[int], check: Callable[[Array], Any]) -> tuple[Indices, Indices]:
+def interleave_ranges(
+    slots: SlotSelection, limits: Sequence[int], check: Callable[[Array], Any]
+) -> tuple[Indices, Indices]:
     """Where the values of slots begin, and their lengths, by the offsets in buffer 1.
 
     Where one lies beyond the limit of its array, `check` of the array raises an error.
     """
-    starts, stops = slots.elements(1, 2).reshape(-1, 2).T.astype(np.int64)
-    lengths, beyond = stops - starts, stops > slots.spread(np.array(limits))
+    starts, stops = slots.gather_elements(1, 2).reshape(-1, 2).T.astype(np.int64)
+    lengths, beyond = stops - starts, stops > slots.per_slot(np.array(limits))
     if starts.min() < 0 or lengths.min() < 0 or beyond.any():
         bad = (starts < 0) | (lengths < 0) | beyond
-        check(slots.arrays[int(slots.numbers[first_bad(bad)])])
+        check(slots.arrays[int(slots.array_indices[first_true(bad)])])
     return starts, lengths
 
 
-def same_cuts(left: Values, right: Values) -> bool:
+def offsets_equal(left: Values, right: Values) -> bool:
     """Whether offsets cut up the same lengths."""
     if left[0] == right[0]:
-        return same(left, right)
+        return bytes_equal(left, right)
     base, other = left[0], right[0]
-    return throughout(
+    return all_blocks(
         lambda first, last: not (left[first:last] - base != right[first:last] - other).any(), len(left), left.itemsize
     )
 
 
-def check_ends(array: Array, limit: int, of: str) -> None:
+def check_offset_bounds(array: Array, limit: int, of: str) -> None:
     """Check the first and the last offset; raises `InvalidDataError`."""
     offsets = array.values(1)
     if not 0 <= offsets[0] <= offsets[-1] <= limit:
         raise InvalidDataError(f"the offsets run from {offsets[0]} to {offsets[-1]}, not within {of} {limit}")
 
 
-def few_cuts(values: Sequence[Any], dtype: np.dtype[Any]) -> bytes:
+def pack_offsets(values: Sequence[Any], dtype: np.dtype[Any]) -> bytes:
     """The offsets between a few values with lengths, from 0 on."""
     return struct.pack(f"{len(values) + 1}{dtype.char}", *accumulate(map(len, values), initial=0))
 
@@ -210,7 +212,7 @@ class BinaryLayout(Layout):
 
     __slots__ = ("is_text", "offset_type")
 
-    IS_LOCAL: ClassVar[bool] = True
+    HAS_CHEAP_SLICES: ClassVar[bool] = True
 
     def __init__(self, type: DataType, offset_bits: int, is_text: bool) -> None:
         self.offset_type = np.dtype(f"i{offset_bits // 8}")
@@ -222,18 +224,18 @@ class BinaryLayout(Layout):
         """The data buffer."""
         return array.buffers[2] or EMPTY
 
-    def cuts(self, array: Array) -> Values:
+    def offsets(self, array: Array) -> Values:
         """The offsets, checked against the data."""
-        return checked_offsets(array, self.data(array).size, "the data buffer's size of")
+        return check_offsets(array, self.data(array).size, "the data buffer's size of")
 
     def of(self, offsets: Values, data: Values | bytes, mask: Values | None = None) -> Array:
         """An array over offsets (from 0) and data."""
-        held = Buffer.of(data) if isinstance(data, bytes) else buffer_of(data)
-        return Array(self, len(offsets) - 1, (validity_of(mask), Buffer.of(offsets), held))
+        held = Buffer.of(data) if isinstance(data, bytes) else to_buffer(data)
+        return Array(self, len(offsets) - 1, (pack_validity(mask), Buffer.of(offsets), held))
 
     def _of_few(self, values: Sequence[Any]) -> Array | None:
         """An array of strings or byte strings, quickly where they are few; None where others are among them."""
-        values, validity = few_nulls_filled(values, "" if self.is_text else b"")
+        values, validity = fill_few_nulls(values, "" if self.is_text else b"")
         parts = values
         try:
             if not self.is_text:
@@ -243,26 +245,26 @@ class BinaryLayout(Layout):
             else:
                 parts = list(map(str.encode, values))
                 data = b"".join(parts)
-            offsets = few_cuts(parts, self.offset_type)
+            offsets = pack_offsets(parts, self.offset_type)
         except (TypeError, UnicodeEncodeError, struct.error):
             return None
         if sum(map(len, parts)) != len(data):  # a view of larger elements among the byte strings
             return None
         return Array(self, len(parts), (validity, Buffer.of(offsets), Buffer.of(data)))
 
-    def build_plain(self, values: Sequence[Any]) -> Array | None:
+    def build_fast(self, values: Sequence[Any]) -> Array | None:
         if len(values) <= FEW_VALUES and (few := self._of_few(values)) is not None:
             return few
         try:
-            data, lengths, mask = encoded(values, self.is_text)
+            data, lengths, mask = encode_values(values, self.is_text)
         except (TypeError, UnicodeEncodeError):
             return None
-        return self.of(cut(lengths, self.offset_type, self.type), data, mask)
+        return self.of(offsets_from_lengths(lengths, self.offset_type, self.type), data, mask)
 
     def build(self, values: Sequence[Any]) -> Array:
-        made = self.build_plain(values)
+        made = self.build_fast(values)
         if made is None:
-            raise misfit(values, self.is_text, self.type)
+            raise conversion_error(values, self.is_text, self.type)
         return made
 
     def value_at(self, array: Array, index: int) -> Any:
@@ -279,17 +281,17 @@ class BinaryLayout(Layout):
         return super().value_at(array, index)  # raises
 
     def to_pylist(self, array: Array) -> list[Any]:
-        offsets, data = self.cuts(array), self.data(array).bytes
-        slices = text.slices if self.is_text else text.byte_slices
+        offsets, data = self.offsets(array), self.data(array).bytes
+        slices = text.decode_strings if self.is_text else text.decode_binary
         return slices(data, offsets, array.mask())
 
-    def rebase(self, array: Array) -> Array:
+    def compact(self, array: Array) -> Array:
         if not array.length:
             return self.build([])
         offsets, data = array.values(1), self.data(array)
         first, last = int(offsets[0]), int(offsets[-1])
         if not 0 <= first <= last <= data.size:
-            self.cuts(array)
+            self.offsets(array)
         kept = array.buffers[1]
         size = (array.length + 1) * self.offset_type.itemsize
         if first or kept is None or kept.size < size:
@@ -298,56 +300,58 @@ class BinaryLayout(Layout):
             kept = kept.slice(array.offset * self.offset_type.itemsize, size)
         if last - first != data.size:
             data = data.slice(first, last - first)
-        return Array(self, array.length, (rebased_validity(array), kept, data), null_count=array.null_count)
+        return Array(self, array.length, (compact_validity(array), kept, data), null_count=array.null_count)
 
     def take(self, array: Array, indices: Indices) -> Array:
-        return self.interleave(Slots.of(array, indices)) if len(indices) else self.build([])
+        return self.interleave(SlotSelection.of(array, indices)) if len(indices) else self.build([])
 
-    def interleave(self, slots: Slots) -> Array:
-        starts, lengths = interleaved_spans(slots, [self.data(array).size for array in slots.arrays], self.cuts)
-        data = slots.stretches(2, starts, lengths)
-        made = self.of(cut(lengths, self.offset_type, self.type), data)
+    def interleave(self, slots: SlotSelection) -> Array:
+        starts, lengths = interleave_ranges(slots, [self.data(array).size for array in slots.arrays], self.offsets)
+        data = slots.gather_bytes(2, starts, lengths)
+        made = self.of(offsets_from_lengths(lengths, self.offset_type, self.type), data)
         return Array(self, made.length, (slots.validity(), *made.buffers[1:]))
 
     def concat(self, arrays: Sequence[Array]) -> Array:
-        arrays = packed(arrays)
-        lengths, first, last = joined_cuts(arrays)
-        if (first < 0).any() or (lengths < 0).any() or (last > sizes_of(arrays, 2)).any():
+        arrays = batch_arrays(arrays)
+        lengths, first, last = concat_lengths(arrays)
+        if (first < 0).any() or (lengths < 0).any() or (last > buffer_sizes(arrays, 2)).any():
             for array in arrays:
-                self.cuts(array)  # raises
-        made = self.of(cut(lengths, self.offset_type, self.type), joined_bytes(arrays, 2, first, last - first))
-        return Array(self, made.length, (joined_validity(arrays), *made.buffers[1:]))
+                self.offsets(array)  # raises
+        made = self.of(
+            offsets_from_lengths(lengths, self.offset_type, self.type), concat_bytes(arrays, 2, first, last - first)
+        )
+        return Array(self, made.length, (concat_validity(arrays), *made.buffers[1:]))
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
-        at, bt = self.cuts(left), right.values(1)
-        if not same(at, bt) or at[-1] > self.data(right).size:
-            bt = self.cuts(right)
-            if not same_cuts(at, bt):
+        at, bt = self.offsets(left), right.values(1)
+        if not bytes_equal(at, bt) or at[-1] > self.data(right).size:
+            bt = self.offsets(right)
+            if not offsets_equal(at, bt):
                 return False
         size = int(at[-1] - at[0])
         mine = self.data(left).view(UINT8, int(at[0]), size)
-        return same(mine, self.data(right).view(UINT8, int(bt[0]), size))
+        return bytes_equal(mine, self.data(right).view(UINT8, int(bt[0]), size))
 
     def equal_where_valid(self, left: Array, right: Array, nans_equal: bool) -> bool:
         return self.equal(left, right, nans_equal) or super().equal_where_valid(left, right, nans_equal)
 
-    def order(self, array: Array) -> tuple[Values, ...]:
-        return (byte_ranks(*self._bytes_and_cuts(array)),)
+    def sort_keys(self, array: Array) -> tuple[Values, ...]:
+        return (rank_bytes(*self._bytes_and_offsets(array)),)
 
-    def identity(self, array: Array) -> tuple[Values, ...]:
-        return (byte_identities(*self._bytes_and_cuts(array)),)
+    def identity_keys(self, array: Array) -> tuple[Values, ...]:
+        return (factorize_bytes(*self._bytes_and_offsets(array)),)
 
-    def _bytes_and_cuts(self, array: Array) -> tuple[Bytes, Indices]:
+    def _bytes_and_offsets(self, array: Array) -> tuple[Bytes, Indices]:
         """The bytes of the values, nulls' too, and offsets into them from 0 on."""
-        offsets = self.cuts(array)
+        offsets = self.offsets(array)
         first = int(offsets[0])
         data = self.data(array).view(UINT8, first, int(offsets[-1]) - first)
         return data, offsets.astype(np.int64) - first
 
     def check(self, array: Array) -> None:
-        check_ends(array, self.data(array).size, "the data buffer's size of")
+        check_offset_bounds(array, self.data(array).size, "the data buffer's size of")
 
     def check_full(self, array: Array) -> None:
-        offsets = self.cuts(array)
+        offsets = self.offsets(array)
         if self.is_text:
-            text.check(self.data(array).bytes, offsets, array.mask())
+            text.check_utf8(self.data(array).bytes, offsets, array.mask())

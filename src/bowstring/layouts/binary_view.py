@@ -26,19 +26,19 @@ from bowstring.layouts.base import (
     Layout,
     Role,
     Values,
-    buffer_of,
-    first_bad,
+    compact_validity,
+    decode_in_blocks,
+    first_true,
     is_null_at,
-    rebased_validity,
-    taken_validity,
-    validity_of,
-    values_by_blocks,
+    pack_validity,
+    take_validity,
+    to_buffer,
 )
-from bowstring.layouts.binary import encoded, misfit
-from bowstring.layouts.concatenation import joined_validity
-from bowstring.layouts.gather import check_bytes, copy_stretches, gather, heads, lay
-from bowstring.layouts.hashing import byte_identities
-from bowstring.layouts.sort_keys import byte_ranks
+from bowstring.layouts.binary import conversion_error, encode_values
+from bowstring.layouts.concatenation import concat_validity
+from bowstring.layouts.gather import check_bytes, copy_ranges, gather, prefixes, scatter
+from bowstring.layouts.hashing import factorize_bytes
+from bowstring.layouts.sort_keys import rank_bytes
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _make_views(views: Values, data: Bytes, lengths: Values, number: int) -> Byt
             gathered = gather(data, starts[is_long], sizes[is_long])
             held[place : place + gathered.size] = gathered
             place += gathered.size
-        own.view(_SHORT)["value"] = heads(data, starts, INLINE_BYTES)
+        own.view(_SHORT)["value"] = prefixes(data, starts, INLINE_BYTES)
         own["length"] = sizes
         words = own.view(_WORD).reshape(-1, 2)
         words &= _KEPT.take(sizes, axis=0, mode="clip")
@@ -115,7 +115,7 @@ class BinaryViewLayout(Layout):
                 column[nulls] = 0
             views = words.view(VIEW).reshape(-1)
         if views.size and views["length"].min() < 0:
-            at = first_bad(views["length"] < 0)
+            at = first_true(views["length"] < 0)
             raise InvalidDataError(f"views[{first + at}] has the negative length {views['length'][at]}")
         is_long = views["length"] > INLINE_BYTES
         if is_long.any():
@@ -126,12 +126,12 @@ class BinaryViewLayout(Layout):
         buffers, starts, count = views["buffer"], views["offset"], len(sizes)
         bad = ((buffers < 0) | (buffers >= count)) & is_long
         if bad.any():
-            at = first_bad(bad)
+            at = first_true(bad)
             raise InvalidDataError(f"views[{first + at}] points to data buffer {buffers[at]} of {count}")
         stops = starts + views["length"].astype(np.int64)
         bad = ((starts < 0) | (stops > (sizes if count == 1 else sizes[buffers * is_long]))) & is_long
         if bad.any():
-            at = first_bad(bad)
+            at = first_true(bad)
             raise InvalidDataError(
                 f"views[{first + at}] points to bytes {starts[at]} to {stops[at]} of a data buffer of "
                 f"{sizes[buffers[at]]} bytes"
@@ -162,10 +162,10 @@ class BinaryViewLayout(Layout):
         data = np.empty(total + width, UINT8)
         for first in range(0, len(views), _BLOCK_HEADS):
             own = views[first : first + _BLOCK_HEADS]
-            lay(data, starts[first : first + len(own)], self._heads(array, own, width))
+            scatter(data, starts[first : first + len(own)], self._heads(array, own, width))
         if longest > width:
             for held, slots in self._by_buffer(array, views, width):
-                copy_stretches(data, starts[slots], held, views["offset"][slots].astype(np.int64), lengths[slots])
+                copy_ranges(data, starts[slots], held, views["offset"][slots].astype(np.int64), lengths[slots])
         return data[:total], starts
 
     def _heads(self, array: Array, views: Values, width: int, lead: int = 0) -> Values:
@@ -176,7 +176,7 @@ class BinaryViewLayout(Layout):
         np.ndarray(len(own), inline, rows, lead, stride)[:] = np.ndarray(len(own), inline, own, 4, own.strides)
         elements = np.ndarray(len(own), np.dtype((np.void, width)), rows, lead, stride)
         for held, slots in self._by_buffer(array, views):
-            elements[slots] = heads(held, views["offset"][slots].astype(np.int64), width)
+            elements[slots] = prefixes(held, views["offset"][slots].astype(np.int64), width)
         return rows.view(np.dtype((np.void, lead + width))).reshape(-1)
 
     def _by_buffer(
@@ -196,9 +196,9 @@ class BinaryViewLayout(Layout):
 
     def build(self, values: Sequence[Any]) -> Array:
         try:
-            data, lengths, mask = encoded(values, self.is_text)
+            data, lengths, mask = encode_values(values, self.is_text)
         except (TypeError, UnicodeEncodeError):
-            raise misfit(values, self.is_text, self.type) from None
+            raise conversion_error(values, self.is_text, self.type) from None
         return self.of(data, lengths, mask)
 
     def of(self, data: Bytes, lengths: Values, mask: Values | None = None) -> Array:
@@ -216,9 +216,9 @@ class BinaryViewLayout(Layout):
             own, stop = slice(first, last), int(ends[last - 1])
             held = _make_views(views[own], data[base:stop], lengths[own], len(buffers))
             if held.size:
-                buffers.append(buffer_of(held))
+                buffers.append(to_buffer(held))
             first, base = last, stop
-        return Array(self, len(lengths), (validity_of(mask), Buffer.of(views), *buffers))
+        return Array(self, len(lengths), (pack_validity(mask), Buffer.of(views), *buffers))
 
     def value_at(self, array: Array, index: int) -> Any:
         if is_null_at(array, index):
@@ -254,26 +254,26 @@ class BinaryViewLayout(Layout):
             return self._any_values(array, mask) if found is None else found
         except UnicodeDecodeError:
             offsets, data = self.flatten(array)
-            text.check(data, offsets, mask)
+            text.check_utf8(data, offsets, mask)
             raise
 
     def _short_values(self, array: Array, mask: Mask | None, size_bytes: int) -> list[Any] | None:
         """The values where they are many and short, and strings ASCII; those that are long are made otherwise."""
-        if not string_pickling.are_many_short(array.length, size_bytes, mask):
+        if not string_pickling.is_worthwhile(array.length, size_bytes, mask):
             return None
         make = partial(self._strings if self.is_text else self._byte_strings, array, array.values(1))
-        return string_pickling.values(
+        return string_pickling.decode_strings(
             self._led(array, mask, size_bytes), make, (array.length, size_bytes), self.is_text
         )
 
     def _led(self, array: Array, mask: Mask | None, size_bytes: int) -> Iterator[tuple[Values, Indices, Mask | None]]:
         """The values as `unpickled` wants them."""
         sizes = self._sizes(array)
-        for own in string_pickling.blocks(array.length, size_bytes):
+        for own in string_pickling.iter_blocks(array.length, size_bytes):
             views = self._checked(array, mask, own.start, own.stop, sizes)
             lengths = views["length"].astype(np.int64)
             width = max(string_pickling.width_for(lengths), INLINE_BYTES)
-            elements = self._heads(array, views, width, string_pickling.LEAD_BYTES)
+            elements = self._heads(array, views, width, string_pickling.HEADER_BYTES)
             yield elements, lengths, None if mask is None else mask[own]
 
     def _any_values(self, array: Array, mask: Mask | None) -> list[Any]:
@@ -282,28 +282,28 @@ class BinaryViewLayout(Layout):
             stop = min(first + text.BLOCK_STRINGS, array.length)
             views = self._checked(array, mask, first, stop, sizes)
             make = partial(self._strings if self.is_text else self._byte_strings, array, views)
-            found += values_by_blocks(len(views), None if mask is None else mask[first:stop], make, len(views))
+            found += decode_in_blocks(len(views), None if mask is None else mask[first:stop], make, len(views))
         return found
 
     def _strings(self, array: Array, views: Values, where: slice | Indices) -> list[str]:
         own = views[where]
         lengths = own["length"].astype(np.int64)
-        return text.marked_strings(*self._spaced(array, own, lengths, 1), lengths)
+        return text.split_strings(*self._spaced(array, own, lengths, 1), lengths)
 
     def _byte_strings(self, array: Array, views: Values, where: slice | Indices) -> list[bytes]:
         own = views[where]
         lengths = own["length"].astype(np.int64)
-        return text.long_byte_strings(*self._spaced(array, own, lengths, 0), lengths)
+        return text.slice_byte_strings(*self._spaced(array, own, lengths, 0), lengths)
 
-    def rebase(self, array: Array) -> Array:
+    def compact(self, array: Array) -> Array:
         views = array.buffers[1] or EMPTY
         own = views.slice(array.offset * VIEW.itemsize, array.length * VIEW.itemsize)
-        buffers = (rebased_validity(array), own, *array.buffers[2:])
+        buffers = (compact_validity(array), own, *array.buffers[2:])
         return Array(self, array.length, buffers, null_count=array.null_count)
 
     def take(self, array: Array, indices: Indices) -> Array:
-        views = buffer_of(array.values(1)[indices])
-        return Array(self, len(indices), (taken_validity(array, indices), views, *array.buffers[2:]))
+        views = to_buffer(array.values(1)[indices])
+        return Array(self, len(indices), (take_validity(array, indices), views, *array.buffers[2:]))
 
     def concat(self, arrays: Sequence[Array]) -> Array:
         parts: list[Values] = []
@@ -314,18 +314,18 @@ class BinaryViewLayout(Layout):
             parts.append(views)
             buffers.extend(array.buffers[2:])
         joined = np.concatenate(parts)
-        return Array(self, len(joined), (joined_validity(arrays), buffer_of(joined), *buffers))
+        return Array(self, len(joined), (concat_validity(arrays), to_buffer(joined), *buffers))
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         return all(np.array_equal(a, b) for a, b in zip(self.flatten(left), self.flatten(right), strict=True))
 
-    def order(self, array: Array) -> tuple[Values, ...]:
+    def sort_keys(self, array: Array) -> tuple[Values, ...]:
         offsets, data = self.flatten(array)
-        return (byte_ranks(data, offsets),)
+        return (rank_bytes(data, offsets),)
 
-    def identity(self, array: Array) -> tuple[Values, ...]:
+    def identity_keys(self, array: Array) -> tuple[Values, ...]:
         offsets, data = self.flatten(array)
-        return (byte_identities(data, offsets),)
+        return (factorize_bytes(data, offsets),)
 
     def check_full(self, array: Array) -> None:
         from bowstring.layouts.view_validation import check_views  # which knows views by this module

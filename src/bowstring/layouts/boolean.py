@@ -14,7 +14,7 @@ import numpy as np
 
 from bowstring.errors import DataTypeError, WouldCopyError
 from bowstring.layouts.array import Array
-from bowstring.layouts.array_batcher import packed
+from bowstring.layouts.array_batcher import batch_arrays
 from bowstring.layouts.base import (
     VALIDITY,
     BufferSpec,
@@ -22,21 +22,21 @@ from bowstring.layouts.base import (
     Layout,
     Role,
     Values,
-    brief,
+    compact_validity,
+    fill_nulls,
     is_null_at,
-    python_numbers,
-    rebased_validity,
-    split_nulls,
-    taken_validity,
-    validity_of,
+    numbers_to_pylist,
+    pack_validity,
+    short_repr,
+    take_validity,
 )
-from bowstring.layouts.concatenation import joined_bits, joined_validity
-from bowstring.layouts.python_conversion import FEW_VALUES, blocks, few_nulls_filled, plain_booleans
+from bowstring.layouts.concatenation import concat_bits, concat_validity
+from bowstring.layouts.python_conversion import FEW_VALUES, fill_few_nulls, iter_blocks, parse_booleans
 from bowstring.memory import bitmap
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
-    from bowstring.layouts.interleave import Slots
+    from bowstring.layouts.interleave import SlotSelection
 
 
 class BooleanLayout(Layout):
@@ -44,41 +44,41 @@ class BooleanLayout(Layout):
 
     __slots__ = ()
 
-    IS_LOCAL: ClassVar[bool] = True
+    HAS_CHEAP_SLICES: ClassVar[bool] = True
 
     def __init__(self, type: DataType) -> None:
         super().__init__(type, (VALIDITY, BufferSpec(Role.DATA)))
 
     def of(self, values: Values, mask: Values | None = None) -> Array:
         """An array of NumPy booleans, packed."""
-        return Array(self, len(values), (validity_of(mask), bitmap.pack(values)))
+        return Array(self, len(values), (pack_validity(mask), bitmap.pack(values)))
 
     def bits(self, array: Array) -> Values:
         """The values as NumPy booleans; a copy."""
         data = array.buffers[1]
         return np.zeros(array.length, np.bool_) if data is None else bitmap.unpack(data, array.offset, array.length)
 
-    def build_plain(self, values: Sequence[Any]) -> Array | None:
+    def build_fast(self, values: Sequence[Any]) -> Array | None:
         if len(values) <= FEW_VALUES:
-            filled, validity = few_nulls_filled(values, False)
+            filled, validity = fill_few_nulls(values, False)
             if {bool}.issuperset(map(type, filled)):
                 return Array(self, len(values), (validity, bitmap.pack_few(filled)))
         truths, mask = np.empty(len(values), np.bool_), np.empty(len(values), np.bool_)
-        for where, some in blocks(values):
-            found = plain_booleans(some)
+        for where, some in iter_blocks(values):
+            found = parse_booleans(some)
             if found is None:
                 return None
             truths[where], mask[where] = found
         return self.of(truths, mask)
 
     def build(self, values: Sequence[Any]) -> Array:
-        plain = self.build_plain(values)
+        plain = self.build_fast(values)
         if plain is not None:
             return plain
-        filled, mask = split_nulls(values, False)
+        filled, mask = fill_nulls(values, False)
         if not {bool, np.bool_}.issuperset(map(type, filled)):
             index, value = next((i, v) for i, v in enumerate(filled) if not isinstance(v, (bool, np.bool_)))
-            raise DataTypeError(f"value {index}: {brief(value)} is no bool")
+            raise DataTypeError(f"value {index}: {short_repr(value)} is no bool")
         return self.of(np.fromiter(filled, np.bool_, len(filled)), mask)
 
     def numbers(self, array: Array) -> Values:
@@ -91,29 +91,29 @@ class BooleanLayout(Layout):
         return None if is_null_at(array, index) else bitmap.get(data, array.offset + index)
 
     def to_pylist(self, array: Array) -> list[Any]:
-        return python_numbers(self.bits(array), array.mask())
+        return numbers_to_pylist(self.bits(array), array.mask())
 
     def to_numpy(self, array: Array, allow_copy: bool) -> Values:
         if not allow_copy:
             raise WouldCopyError("booleans are bits: allow the copy with zero_copy_only=False")
         return self.bits(array) if array.null_count == 0 else super().to_numpy(array, True)
 
-    def rebase(self, array: Array) -> Array:
+    def compact(self, array: Array) -> Array:
         data = array.buffers[1]
         own = data if data is None else bitmap.realign(data, array.offset, array.length)
-        return Array(self, array.length, (rebased_validity(array), own), null_count=array.null_count)
+        return Array(self, array.length, (compact_validity(array), own), null_count=array.null_count)
 
     def take(self, array: Array, indices: Indices) -> Array:
         taken = bitmap.pack(self.bits(array)[indices])
-        return Array(self, len(indices), (taken_validity(array, indices), taken))
+        return Array(self, len(indices), (take_validity(array, indices), taken))
 
-    def interleave(self, slots: Slots) -> Array:
+    def interleave(self, slots: SlotSelection) -> Array:
         return Array(self, len(slots), (slots.validity(), bitmap.pack(slots.bits(1))))
 
     def concat(self, arrays: Sequence[Array]) -> Array:
-        arrays = packed(arrays)
-        values = joined_bits(arrays, 1)
-        return Array(self, len(values), (joined_validity(arrays), bitmap.pack(values)))
+        arrays = batch_arrays(arrays)
+        values = concat_bits(arrays, 1)
+        return Array(self, len(values), (concat_validity(arrays), bitmap.pack(values)))
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         return bool(np.array_equal(self.bits(left), self.bits(right)))
@@ -121,5 +121,5 @@ class BooleanLayout(Layout):
     def equal_where_valid(self, left: Array, right: Array, nans_equal: bool) -> bool:
         return not ((self.bits(left) != self.bits(right)) & left.mask()).any()
 
-    def order(self, array: Array) -> tuple[Values, ...]:
+    def sort_keys(self, array: Array) -> tuple[Values, ...]:
         return (self.bits(array),)

@@ -17,7 +17,7 @@ import numpy as np
 
 from bowstring.errors import DataTypeError, InvalidDataError, WouldCopyError
 from bowstring.layouts.array import Array
-from bowstring.layouts.array_batcher import packed
+from bowstring.layouts.array_batcher import batch_arrays
 from bowstring.layouts.base import (
     VALIDITY,
     BufferSpec,
@@ -25,14 +25,14 @@ from bowstring.layouts.base import (
     Layout,
     Role,
     Values,
-    brief,
-    buffer_of,
-    first_bad,
+    decode_with_nulls,
+    first_true,
     is_null_at,
-    with_nulls,
+    short_repr,
+    to_buffer,
 )
-from bowstring.layouts.concatenation import dictionaries_of, joined_validity, joined_values, lengths_of
-from bowstring.layouts.equality import arrays_equal, begins_with
+from bowstring.layouts.concatenation import array_lengths, concat_validity, concat_values, distinct_dictionaries
+from bowstring.layouts.equality import arrays_equal, has_prefix
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
@@ -40,28 +40,28 @@ from bowstring.memory.buffer import Buffer
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import Dictionary
-    from bowstring.layouts.interleave import Slots
+    from bowstring.layouts.interleave import SlotSelection
 
 
-def frozen(value: Any) -> Any:
+def hashable_key(value: Any) -> Any:
     """A hashable stand-in that is equal for values that are stored alike, and only for them."""
     if isinstance(value, float):
         return float, value.hex()
     if isinstance(value, dict):
-        return tuple((key, frozen(item)) for key, item in value.items())
+        return tuple((key, hashable_key(item)) for key, item in value.items())
     if isinstance(value, (list, tuple, np.ndarray)):
-        return tuple(frozen(item) for item in value)
+        return tuple(hashable_key(item) for item in value)
     return bytes(value) if isinstance(value, (bytearray, memoryview)) else (type(value), value)
 
 
 class DictionaryLayout(Layout):
     """Indices, which lie as integers do, into a dictionary of any layout."""
 
-    __slots__ = ("_dictionary", "indices")
+    __slots__ = ("_dictionary", "index_layout")
 
     def __init__(self, type: Dictionary, indices: PrimitiveLayout, values: Layout) -> None:
         super().__init__(type, (VALIDITY, BufferSpec(Role.DATA, indices.dtype)))
-        self.indices = indices
+        self.index_layout = indices
         self._dictionary = values
 
     @property
@@ -72,7 +72,7 @@ class DictionaryLayout(Layout):
         """An array of the type's indices, with a dictionary."""
         return Array(self, indices.length, indices.buffers, (), dictionary, indices._null_count, indices.offset)
 
-    def keys(self, array: Array) -> Indices:
+    def indices(self, array: Array) -> Indices:
         """The indices as 64-bit integers, 0 for null slots, each checked to lie within the dictionary."""
         if array.dictionary is None:
             raise InvalidDataError(f"the array of {self.type} has no dictionary")
@@ -82,45 +82,45 @@ class DictionaryLayout(Layout):
         count = array.dictionary.length
         bad = (raw < 0) | (raw >= count) if mask is None else mask & ((raw < 0) | (raw >= count))
         if bad.any():
-            at = first_bad(bad)
+            at = first_true(bad)
             raise InvalidDataError(f"indices[{at}] = {raw[at]} is not within the dictionary of {count} values")
         return raw.astype(np.int64)
 
-    def joined_keys(self, arrays: Sequence[Array]) -> tuple[Indices, Buffer | None]:
+    def concat_indices(self, arrays: Sequence[Array]) -> tuple[Indices, Buffer | None]:
         """The `keys` of arrays end to end, and their validity bitmap."""
-        arrays = packed(arrays)
-        raw, validity = joined_values(arrays, 1), joined_validity(arrays)
-        words, numbers = dictionaries_of(arrays)
-        counts = lengths_of(words)[numbers]
-        bad = (raw < 0) | (raw >= np.repeat(counts, lengths_of(arrays)))
+        arrays = batch_arrays(arrays)
+        raw, validity = concat_values(arrays, 1), concat_validity(arrays)
+        words, numbers = distinct_dictionaries(arrays)
+        counts = array_lengths(words)[numbers]
+        bad = (raw < 0) | (raw >= np.repeat(counts, array_lengths(arrays)))
         if validity is not None:
             mask = bitmap.unpack(validity, 0, len(raw))
             raw[~mask] = 0
             bad &= mask
         if bad.any():
             for array in arrays:
-                self.keys(array)  # raises
+                self.indices(array)  # raises
         return raw.astype(np.int64), validity
 
-    def compacted(self, array: Array) -> Array:
+    def compact_dictionary(self, array: Array) -> Array:
         """The array with just those words in its dictionary that its slots stand for, in their order; the array itself
         where these are all.
         """
-        keys, mask, words = self.keys(array), array.mask(), array.dictionary
+        keys, mask, words = self.indices(array), array.mask(), array.dictionary
         assert words is not None
         used, places = _distinct(keys if mask is None else keys[mask], words.length)
         if len(used) == words.length:
             return array
         if mask is not None:
             keys[mask] = places
-        indices = (places if mask is None else np.where(mask, keys, 0)).astype(self.indices.dtype)
-        return self.of(self.indices.of(indices, mask), words.take(used))
+        indices = (places if mask is None else np.where(mask, keys, 0)).astype(self.index_layout.dtype)
+        return self.of(self.index_layout.of(indices, mask), words.take(used))
 
-    def valid(self, array: Array) -> Mask | None:
-        return self._mask(array, self._dictionary.valid)
+    def valid_mask(self, array: Array) -> Mask | None:
+        return self._mask(array, self._dictionary.valid_mask)
 
-    def has_identity(self, array: Array) -> Mask | None:
-        return self._mask(array, self._dictionary.has_identity)
+    def identity_mask(self, array: Array) -> Mask | None:
+        return self._mask(array, self._dictionary.identity_mask)
 
     def _mask(self, array: Array, mask_of: Callable[[Array], Mask | None]) -> Mask | None:
         """What `mask_of` says of the values that the slots stand for; False for null slots."""
@@ -128,7 +128,7 @@ class DictionaryLayout(Layout):
         words = None if dictionary is None or array.length == array.null_count else mask_of(dictionary)
         if words is None:
             return mask
-        held = words[self.keys(array)]
+        held = words[self.indices(array)]
         return held if mask is None else held & mask
 
     def build(self, values: Sequence[Any]) -> Array:
@@ -139,33 +139,33 @@ class DictionaryLayout(Layout):
             if value is None:
                 keys.append(None)
                 continue
-            key = value if type(value) is str else frozen(value)
+            key = value if type(value) is str else hashable_key(value)
             try:
                 number = numbers.setdefault(key, len(distinct))
             except TypeError:
-                raise DataTypeError(f"{brief(value)} cannot be hashed: no value of {self.type}") from None
+                raise DataTypeError(f"{short_repr(value)} cannot be hashed: no value of {self.type}") from None
             if number == len(distinct):
                 distinct.append(value)
             keys.append(number)
-        if distinct and len(distinct) - 1 > np.iinfo(self.indices.dtype).max:
+        if distinct and len(distinct) - 1 > np.iinfo(self.index_layout.dtype).max:
             raise DataTypeError(f"{len(distinct)} distinct values are too many for the indices of {self.type}")
-        return self.of(self.indices.build(keys), self._dictionary.build(distinct))
+        return self.of(self.index_layout.build(keys), self._dictionary.build(distinct))
 
     def value_at(self, array: Array, index: int) -> Any:
         if is_null_at(array, index):
             return None
         indices, dictionary = array.buffers[1], array.dictionary
         if indices is not None and dictionary is not None:
-            key = indices.element(self.indices.dtype, array.offset + index)
+            key = indices.element(self.index_layout.dtype, array.offset + index)
             if 0 <= key < dictionary.length:
                 return dictionary.layout.value_at(dictionary, key)
         return super().value_at(array, index)  # raises
 
     def to_pylist(self, array: Array) -> list[Any]:
-        return with_nulls(array, self._values)
+        return decode_with_nulls(array, self._values)
 
     def _values(self, array: Array) -> list[Any]:
-        keys = self.keys(array)
+        keys = self.indices(array)
         assert array.dictionary is not None
         if array.null_count == array.length:
             return [None] * array.length
@@ -181,24 +181,24 @@ class DictionaryLayout(Layout):
             raise WouldCopyError(f"{self.type} has to be decoded for NumPy: allow the copy with zero_copy_only=False")
         dictionary = array.dictionary
         if array.null_count == 0 and dictionary is not None and dictionary.null_count == 0:
-            return dictionary.to_numpy(zero_copy_only=False)[self.keys(array)]
-        decoded = decode(array)
+            return dictionary.to_numpy(zero_copy_only=False)[self.indices(array)]
+        decoded = decode_dictionary(array)
         return decoded.layout.to_numpy(decoded, True)
 
-    def rebase(self, array: Array) -> Array:
-        own = self.indices.rebase(array.seen_as(self.indices))
+    def compact(self, array: Array) -> Array:
+        own = self.index_layout.compact(array.with_layout(self.index_layout))
         return Array(self, own.length, own.buffers, (), array.dictionary, own._null_count)
 
     def take(self, array: Array, indices: Indices) -> Array:
-        own = self.indices.take(array.seen_as(self.indices), indices)
+        own = self.index_layout.take(array.with_layout(self.index_layout), indices)
         return Array(self, own.length, own.buffers, (), array.dictionary, own._null_count)
 
-    def interleave(self, slots: Slots) -> Array | None:
+    def interleave(self, slots: SlotSelection) -> Array | None:
         distinct = {id(array.dictionary): array.dictionary for array in slots.arrays}
         dictionary = max(distinct.values(), key=lambda values: -1 if values is None else values.length)
-        if dictionary is None or not all(values and begins_with(dictionary, values) for values in distinct.values()):
+        if dictionary is None or not all(values and has_prefix(dictionary, values) for values in distinct.values()):
             return None
-        return Array(self, len(slots), (slots.validity(), buffer_of(slots.elements(1))), (), dictionary)
+        return Array(self, len(slots), (slots.validity(), to_buffer(slots.gather_elements(1))), (), dictionary)
 
     def concat(self, arrays: Sequence[Array]) -> Array:
         """Of dictionaries of which one begins as the other does, one after the other, the longer one is taken; others
@@ -210,25 +210,25 @@ class DictionaryLayout(Layout):
         moved: list[Indices] = []
         base = length = 0
         for array in arrays:
-            keys, own = self.keys(array), array.dictionary
+            keys, own = self.indices(array), array.dictionary
             assert own is not None
             last = dictionaries[-1] if dictionaries else None
-            if last is not None and last.length < own.length and begins_with(own, last):
+            if last is not None and last.length < own.length and has_prefix(own, last):
                 dictionaries[-1], length = own, base + own.length
-            elif last is None or not begins_with(last, own):
+            elif last is None or not has_prefix(last, own):
                 dictionaries.append(own)
                 base, length = length, length + own.length
             moved.append(keys + base)
         joined_keys = np.concatenate(moved)
-        if joined_keys.size and joined_keys.max() > np.iinfo(self.indices.dtype).max:
+        if joined_keys.size and joined_keys.max() > np.iinfo(self.index_layout.dtype).max:
             raise DataTypeError(f"a dictionary of {length} values is too large for the indices of {self.type}")
-        data = joined_keys.astype(self.indices.dtype)
+        data = joined_keys.astype(self.index_layout.dtype)
         joined = dictionaries[0] if len(dictionaries) == 1 else self._dictionary.concat(dictionaries)
-        made = self.indices.of(data)
-        return Array(self, len(data), (joined_validity(arrays), made.buffers[1]), (), joined)
+        made = self.index_layout.of(data)
+        return Array(self, len(data), (concat_validity(arrays), made.buffers[1]), (), joined)
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
-        my_keys, their_keys = self.keys(left), self.keys(right)
+        my_keys, their_keys = self.indices(left), self.indices(right)
         assert left.dictionary is not None
         assert right.dictionary is not None
         mine, my_keys = _distinct(my_keys, left.dictionary.length)
@@ -237,19 +237,19 @@ class DictionaryLayout(Layout):
         my_words = left.dictionary.take(mine[pairs // len(theirs)])
         return arrays_equal(my_words, right.dictionary.take(theirs[pairs % len(theirs)]), nans_equal)
 
-    def order(self, array: Array) -> tuple[Values, ...] | None:
+    def sort_keys(self, array: Array) -> tuple[Values, ...] | None:
         keys, dictionary = self._words(array)
-        found = dictionary.layout.order(dictionary)
+        found = dictionary.layout.sort_keys(dictionary)
         return found and tuple(part[keys] for part in found)
 
-    def identity(self, array: Array) -> tuple[Values, ...]:
+    def identity_keys(self, array: Array) -> tuple[Values, ...]:
         keys, dictionary = self._words(array)
-        return tuple(part[keys] for part in dictionary.layout.identity(dictionary))
+        return tuple(part[keys] for part in dictionary.layout.identity_keys(dictionary))
 
     def _words(self, array: Array) -> tuple[Indices, Array]:
         """The keys into those words of the dictionary that are used, and these."""
         assert array.dictionary is not None
-        used, keys = _distinct(self.keys(array), array.dictionary.length)
+        used, keys = _distinct(self.indices(array), array.dictionary.length)
         return keys, array.dictionary.take(used)
 
     def check(self, array: Array) -> None:
@@ -257,7 +257,7 @@ class DictionaryLayout(Layout):
             raise InvalidDataError(f"the array of {self.type} has no dictionary")
 
     def check_full(self, array: Array) -> None:
-        self.keys(array)
+        self.indices(array)
 
 
 def _distinct(numbers: Indices, bound: int) -> tuple[Indices, Indices]:
@@ -269,12 +269,12 @@ def _distinct(numbers: Indices, bound: int) -> tuple[Indices, Indices]:
     return np.flatnonzero(present), (np.cumsum(present) - 1)[numbers]
 
 
-def decode(array: Array) -> Array:
+def decode_dictionary(array: Array) -> Array:
     """A dictionary-encoded array as plain values, copied; an array of another layout as it is."""
     layout = array.layout.storage
     if not isinstance(layout, DictionaryLayout):
         return array
-    keys, dictionary, mask = layout.keys(array), array.dictionary, array.mask()
+    keys, dictionary, mask = layout.indices(array), array.dictionary, array.mask()
     assert dictionary is not None
     if mask is None:
         return dictionary.take(keys)

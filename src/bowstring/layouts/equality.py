@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bowstring.datatypes.types import FloatingPoint
-from bowstring.layouts.factorize import numbered
+from bowstring.layouts.factorize import factorize
 from bowstring.memory import bitmap
 from bowstring.memory.threads import in_threads
 
@@ -52,12 +52,12 @@ def arrays_equal(left: Array, right: Array, nans_equal: bool) -> bool:
 
 def _has_null_words(array: Array) -> bool:
     words = array.dictionary
-    return words is not None and words.layout.has_identity(words) is not None
+    return words is not None and words.layout.identity_mask(words) is not None
 
 
 def _encoded_equal(left: Array, right: Array, nans_equal: bool) -> bool:
     """As `arrays_equal`, of dictionary-encoded arrays: a slot is null by its index, or by the word it stands for."""
-    masks = [array.layout.has_identity(array) for array in (left, right)]
+    masks = [array.layout.identity_mask(array) for array in (left, right)]
     mine, theirs = (None if mask is None or mask.all() else mask for mask in masks)
     if mine is None or theirs is None:
         return mine is theirs and left.layout.equal(left, right, nans_equal)
@@ -67,7 +67,7 @@ def _encoded_equal(left: Array, right: Array, nans_equal: bool) -> bool:
     return not kept.size or left.layout.equal(left.layout.take(left, kept), right.layout.take(right, kept), nans_equal)
 
 
-def same(left: Values, right: Values) -> bool:
+def bytes_equal(left: Values, right: Values) -> bool:
     """Whether two contiguous NumPy arrays of one shape (n,) and one type hold the same bytes."""
     size_bytes = left.nbytes
     if size_bytes <= _COPIED_BYTES:
@@ -77,10 +77,10 @@ def same(left: Values, right: Values) -> bool:
         return True
     if size_bytes < _WORTH_THREADS_BYTES:
         return not _memcmp(mine, theirs, size_bytes)
-    return throughout(lambda first, last: not _memcmp(mine + first, theirs + first, last - first), size_bytes, 1)
+    return all_blocks(lambda first, last: not _memcmp(mine + first, theirs + first, last - first), size_bytes, 1)
 
 
-def throughout(holds: Callable[[int, int], bool], length: int, width_bytes: int) -> bool:
+def all_blocks(holds: Callable[[int, int], bool], length: int, width_bytes: int) -> bool:
     """Whether something holds for all of `length` elements: asks for a block after the other, from its first to behind
     its last element, in several threads where blocks are many; soon after one where it does not for no more.
 
@@ -104,7 +104,7 @@ def throughout(holds: Callable[[int, int], bool], length: int, width_bytes: int)
     return not failed
 
 
-def begins_with(array: Array, start: Array) -> bool:
+def has_prefix(array: Array, start: Array) -> bool:
     """Whether an array of the same type has at least the slots of `start`, and its first ones are stored alike.
 
     Slots of the same memory are not looked at, so that this costs nothing where `array` is a longer slice of it.
@@ -136,7 +136,7 @@ def _stored_alike(left: Array, right: Array) -> bool:
         return False
     if not _has_floats(left.layout):
         return True
-    numbers = numbered(left.layout.concat([left, right]))[0]  # only the signs of zeros can differ
+    numbers = factorize(left.layout.concat([left, right]))[0]  # only the signs of zeros can differ
     return bool((numbers[: left.length] == numbers[left.length :]).all())
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.errors import WouldCopyError
 from bowstring.layouts.array import Array
-from bowstring.layouts.array_batcher import Packed
-from bowstring.layouts.base import Indices, Layout, Values, place
+from bowstring.layouts.array_batcher import ArrayBatcher
+from bowstring.layouts.base import Indices, Layout, Values, error_context
 from bowstring.memory.bitmap import Mask
 
 if TYPE_CHECKING:
-    from bowstring.layouts.interleave import Slots
+    from bowstring.layouts.interleave import SlotSelection
 
 
 class ExtensionLayout(Layout):
@@ -21,7 +21,7 @@ class ExtensionLayout(Layout):
 
     __slots__ = ("VARIADIC", "_extension", "_storage")
 
-    CHILD_VALUES_COUNT = True
+    CHECKS_CHILD_VALUES = True
 
     def __init__(self, type: ExtensionType, storage: Layout) -> None:
         super().__init__(type, storage.buffers, storage.children)
@@ -37,24 +37,24 @@ class ExtensionLayout(Layout):
     def dictionary(self) -> Layout | None:
         return self._storage.dictionary
 
-    def child_place(self, index: int) -> str:
-        return self._storage.child_place(index)
+    def child_name(self, index: int) -> str:
+        return self._storage.child_name(index)
 
     def null_count(self, array: Array) -> int:
         return self._storage.null_count(array)
 
-    def valid(self, array: Array) -> Mask | None:
-        return self._storage.valid(array.storage)
+    def valid_mask(self, array: Array) -> Mask | None:
+        return self._storage.valid_mask(array.storage)
 
-    def has_identity(self, array: Array) -> Mask | None:
-        return self._storage.has_identity(array.storage)
+    def identity_mask(self, array: Array) -> Mask | None:
+        return self._storage.identity_mask(array.storage)
 
     def fill(self, array: Array, valid: Mask, filler: Array) -> Array:
-        return self._storage.fill(array.storage, valid, filler.storage).seen_as(self)
+        return self._storage.fill(array.storage, valid, filler.storage).with_layout(self)
 
     def build(self, values: Sequence[Any]) -> Array:
         encode = self._extension.encode
-        return self._storage.build([None if v is None else encode(v) for v in values]).seen_as(self)
+        return self._storage.build([None if v is None else encode(v) for v in values]).with_layout(self)
 
     def value_at(self, array: Array, index: int) -> Any:
         value = self._storage.value_at(array.storage, index)
@@ -77,19 +77,20 @@ class ExtensionLayout(Layout):
         stored: Values | None = self._extension.to_storage_numpy(values)
         return stored
 
-    def rebase(self, array: Array) -> Array:
-        return array.storage.rebased().seen_as(self)
+    def compact(self, array: Array) -> Array:
+        return array.storage.compact().with_layout(self)
 
     def take(self, array: Array, indices: Indices) -> Array:
-        return self._storage.take(array.storage, indices).seen_as(self)
+        return self._storage.take(array.storage, indices).with_layout(self)
 
-    def interleave(self, slots: Slots) -> Array | None:
-        stored = self._storage.interleave(slots.stored())
-        return None if stored is None else stored.seen_as(self)
+    def interleave(self, slots: SlotSelection) -> Array | None:
+        stored = self._storage.interleave(slots.storage())
+        return None if stored is None else stored.with_layout(self)
 
     def concat(self, arrays: Sequence[Array]) -> Array:
-        stored = arrays.seen_as(self._storage) if isinstance(arrays, Packed) else [array.storage for array in arrays]
-        return self._storage.concat(stored).seen_as(self)
+        if isinstance(arrays, ArrayBatcher):
+            return self._storage.concat(arrays.with_layout(self._storage)).with_layout(self)
+        return self._storage.concat([array.storage for array in arrays]).with_layout(self)
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         return self._storage.equal(left.storage, right.storage, nans_equal)
@@ -97,11 +98,11 @@ class ExtensionLayout(Layout):
     def equal_where_valid(self, left: Array, right: Array, nans_equal: bool) -> bool:
         return self._storage.equal_where_valid(left.storage, right.storage, nans_equal)
 
-    def order(self, array: Array) -> tuple[Values, ...] | None:
-        return self._storage.order(array.storage)
+    def sort_keys(self, array: Array) -> tuple[Values, ...] | None:
+        return self._storage.sort_keys(array.storage)
 
-    def identity(self, array: Array) -> tuple[Values, ...]:
-        return self._storage.identity(array.storage)
+    def identity_keys(self, array: Array) -> tuple[Values, ...]:
+        return self._storage.identity_keys(array.storage)
 
     def check(self, array: Array) -> None:
         self._storage.check(array.storage)
@@ -112,5 +113,5 @@ class ExtensionLayout(Layout):
             return
         for index, value in enumerate(array.storage.to_pylist()):
             if value is not None:
-                with place(f"value {index}"):
+                with error_context(f"value {index}"):
                     self._extension.check_value(value)

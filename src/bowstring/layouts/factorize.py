@@ -14,8 +14,8 @@ import numpy as np
 
 from bowstring.layouts.base import Indices, Values
 from bowstring.layouts.gather import check_length
-from bowstring.layouts.hashing import byte_identities
-from bowstring.layouts.sort_keys import differs, stable_order
+from bowstring.layouts.hashing import factorize_bytes
+from bowstring.layouts.sort_keys import differs_from_previous, stable_argsort
 from bowstring.memory.buffer import UINT8
 
 if TYPE_CHECKING:
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 _FEW_PLACES = 1 << 16
 
 
-def identities(array: Array) -> list[Values]:
+def identity_keys(array: Array) -> list[Values]:
     """NumPy arrays of shape (length,) that are all equal at two slots exactly where these hold the same, null included;
     none where all slots do.
     """
     check_length(array)
-    valid = array.layout.has_identity(array)
+    valid = array.layout.identity_mask(array)
     kept = array if valid is None else array.layout.take(array, np.flatnonzero(valid))
-    parts = (spread(part, valid) for part in kept.layout.identity(kept))
+    parts = (scatter_valid(part, valid) for part in kept.layout.identity_keys(kept))
     return [*parts] if valid is None else [valid, *parts]
 
 
-def spread(part: Values, valid: Values | None) -> Values:
+def scatter_valid(part: Values, valid: Values | None) -> Values:
     """What belongs to the valid slots at their places, zeros at the others."""
     if valid is None:
         return part
@@ -44,26 +44,26 @@ def spread(part: Values, valid: Values | None) -> Values:
     return out
 
 
-def numbered(array: Array) -> tuple[Indices, Indices]:
+def factorize(array: Array) -> tuple[Indices, Indices]:
     """For each slot the number of its value, counted as values first appear, and where each of them first does."""
-    return grouped(identities(array), array.length)
+    return factorize_keys(identity_keys(array), array.length)
 
 
 def list_identity(elements: Array, offsets: Indices) -> Values:
     """A number for each list that consecutive offsets cut out of the elements, equal where lists hold the same."""
-    codes = numbered(elements)[0]
-    return byte_identities(codes.view(UINT8), offsets * codes.itemsize)
+    codes = factorize(elements)[0]
+    return factorize_bytes(codes.view(UINT8), offsets * codes.itemsize)
 
 
-def grouped(keys: Sequence[Values], length: int) -> tuple[Indices, Indices]:
-    """As `numbered`, for `length` slots whose `identities` are given."""
+def factorize_keys(keys: Sequence[Values], length: int) -> tuple[Indices, Indices]:
+    """As `factorize`, for `length` slots whose `identity_keys` are given."""
     if not keys:
         return np.zeros(length, np.int64), np.zeros(min(length, 1), np.int64)
     places = _places(keys)
     if places is not None:
         return _grouped_places(places)
-    order = stable_order(keys)
-    starts = edges([key[order] for key in keys])
+    order = stable_argsort(keys)
+    starts = find_run_starts([key[order] for key in keys])
     firsts = order[starts]
     appearance = np.argsort(firsts)
     number = np.empty_like(appearance)
@@ -90,7 +90,7 @@ def _places(keys: Sequence[Values]) -> Indices | None:
 
 
 def _grouped_places(places: Indices) -> tuple[Indices, Indices]:
-    """As `grouped`, where values are places in a table."""
+    """As `factorize_keys`, where values are places in a table."""
     slots = np.arange(len(places))
     table = np.empty(int(places.max()) + 1, np.int64)
     table[places[::-1]] = slots[::-1]
@@ -99,9 +99,9 @@ def _grouped_places(places: Indices) -> tuple[Indices, Indices]:
     return table[places], firsts
 
 
-def edges(keys: Sequence[Values]) -> Values:
+def find_run_starts(keys: Sequence[Values]) -> Values:
     """Which slots differ from the one before by any of the keys, at least one; the first does."""
-    found = differs(keys[0])
+    found = differs_from_previous(keys[0])
     for key in keys[1:]:
-        found |= differs(key)
+        found |= differs_from_previous(key)
     return found

@@ -20,20 +20,20 @@ from bowstring.layouts.base import (
     Indices,
     Layout,
     Values,
-    first_bad,
+    compact_validity,
+    decode_with_nulls,
+    fill_nulls,
+    first_true,
     is_null_at,
-    rebased_validity,
-    split_nulls,
-    taken_validity,
-    validity_of,
-    with_nulls,
+    pack_validity,
+    take_validity,
 )
-from bowstring.layouts.concatenation import joined_validity
+from bowstring.layouts.concatenation import concat_validity
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.factorize import list_identity
-from bowstring.layouts.gather import check_values, take_stretches
-from bowstring.layouts.interleave import Slots
-from bowstring.layouts.list_ import flatten
+from bowstring.layouts.gather import check_values, take_ranges
+from bowstring.layouts.interleave import SlotSelection
+from bowstring.layouts.list_ import flatten_lists
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import FixedSizeList
@@ -44,8 +44,8 @@ class FixedSizeListLayout(Layout):
 
     __slots__ = ("size",)
 
-    IS_LOCAL: ClassVar[bool] = True
-    CHILD_PLACES = ("item",)
+    HAS_CHEAP_SLICES: ClassVar[bool] = True
+    CHILD_NAMES = ("item",)
 
     def __init__(self, type: FixedSizeList, values: Layout) -> None:
         super().__init__(type, (VALIDITY,), (values,))
@@ -62,7 +62,7 @@ class FixedSizeListLayout(Layout):
             )
         return child.slice(first, count)
 
-    def spans(self, array: Array) -> tuple[Indices, Indices]:
+    def list_ranges(self, array: Array) -> tuple[Indices, Indices]:
         """Where in the child the lists begin, and their sizes."""
         self.elements(array)
         first = array.offset * self.size
@@ -71,12 +71,12 @@ class FixedSizeListLayout(Layout):
     def build(self, values: Sequence[Any]) -> Array:
         count = sum(value is None for value in values)
         check_values(count * self.size, len(values))
-        filled, mask = split_nulls(values, (None,) * self.size if count else ())
-        elements, lengths, _ = flatten(filled, self.type)
+        filled, mask = fill_nulls(values, (None,) * self.size if count else ())
+        elements, lengths, _ = flatten_lists(filled, self.type)
         if (lengths != self.size).any():
-            index = first_bad(lengths != self.size)
+            index = first_true(lengths != self.size)
             raise DataTypeError(f"value {index} has {lengths[index]} elements, {self.type} has {self.size}")
-        return Array(self, len(filled), (validity_of(mask),), (self.children[0].build(elements),))
+        return Array(self, len(filled), (pack_validity(mask),), (self.children[0].build(elements),))
 
     def value_at(self, array: Array, index: int) -> Any:
         if is_null_at(array, index):
@@ -85,7 +85,7 @@ class FixedSizeListLayout(Layout):
         return array.children[0].slice((array.offset + index) * self.size, self.size).to_pylist()
 
     def to_pylist(self, array: Array) -> list[Any]:
-        return with_nulls(array, self._lists)
+        return decode_with_nulls(array, self._lists)
 
     def _lists(self, array: Array) -> list[Any]:
         elements = self.elements(array)
@@ -103,31 +103,31 @@ class FixedSizeListLayout(Layout):
             return elements.reshape(array.length, self.size, *elements.shape[1:])
         return super().to_numpy(array, allow_copy)
 
-    def rebase(self, array: Array) -> Array:
-        child = self.elements(array).rebased()
-        return Array(self, array.length, (rebased_validity(array),), (child,), null_count=array.null_count)
+    def compact(self, array: Array) -> Array:
+        child = self.elements(array).compact()
+        return Array(self, array.length, (compact_validity(array),), (child,), null_count=array.null_count)
 
     def take(self, array: Array, indices: Indices) -> Array:
-        if len(indices) and (lists := self.interleave(Slots.of(array, indices))) is not None:
+        if len(indices) and (lists := self.interleave(SlotSelection.of(array, indices))) is not None:
             return lists
         elements = self.elements(array)
-        child = take_stretches(elements, indices * self.size, np.full(len(indices), self.size))
-        return Array(self, len(indices), (taken_validity(array, indices),), (child,))
+        child = take_ranges(elements, indices * self.size, np.full(len(indices), self.size))
+        return Array(self, len(indices), (take_validity(array, indices),), (child,))
 
-    def interleave(self, slots: Slots) -> Array | None:
+    def interleave(self, slots: SlotSelection) -> Array | None:
         for array in slots.arrays:
             self.check(array)
-        child = slots.children(0, slots.positions * self.size, np.full(len(slots), self.size))
+        child = slots.take_child(0, slots.buffer_slots * self.size, np.full(len(slots), self.size))
         return None if child is None else Array(self, len(slots), (slots.validity(),), (child,))
 
     def concat(self, arrays: Sequence[Array]) -> Array:
         child = self.children[0].concat([self.elements(array) for array in arrays])
-        return Array(self, sum(a.length for a in arrays), (joined_validity(arrays),), (child,))
+        return Array(self, sum(a.length for a in arrays), (concat_validity(arrays),), (child,))
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         return arrays_equal(self.elements(left), self.elements(right), nans_equal)
 
-    def identity(self, array: Array) -> tuple[Values, ...]:
+    def identity_keys(self, array: Array) -> tuple[Values, ...]:
         return (list_identity(self.elements(array), np.arange(array.length + 1) * self.size),)
 
     def check(self, array: Array) -> None:

@@ -53,32 +53,32 @@ def check_length(array: Array) -> None:
 def check_count(array: Array, count: int) -> None:
     """Raise `LimitError` where more values are to be made of an array than it has bytes, beyond the limit."""
     if count > MAX_VALUES:
-        check_values(count, held_bytes(array) * 8)
+        check_values(count, total_buffer_size(array) * 8)
 
 
-def held_bytes(array: Array) -> int:
+def total_buffer_size(array: Array) -> int:
     """The bytes of all buffers of an array, its children and its dictionary."""
     inside = (*array.children, array.dictionary) if array.dictionary is not None else array.children
-    return sum(b.size for b in array.buffers if b is not None) + sum(map(held_bytes, inside))
+    return sum(b.size for b in array.buffers if b is not None) + sum(map(total_buffer_size, inside))
 
 
-def total(lengths: Indices) -> int:
+def sum_lengths(lengths: Indices) -> int:
     """The sum of lengths, which may be beyond 64 bits."""
     if lengths.size and int(lengths.max()) > _MOST // lengths.size:
         return sum(lengths.tolist())
     return int(lengths.sum())
 
 
-def take_stretches(child: Array, starts: Indices, lengths: Indices) -> Array:
+def take_ranges(child: Array, starts: Indices, lengths: Indices) -> Array:
     """The slots from each start on, of each length, end to end in a new array; they have to lie within `child`.
 
     Raises `LimitError` for many more slots than `child` holds bytes.
     """
-    check_count(child, total(lengths))
-    return child.layout.take(child, ranges(starts, lengths))
+    check_count(child, sum_lengths(lengths))
+    return child.layout.take(child, range_indices(starts, lengths))
 
 
-def ranges(starts: Indices, lengths: Indices) -> Indices:
+def range_indices(starts: Indices, lengths: Indices) -> Indices:
     """start, start + 1, … for each start and length, end to end."""
     ends = np.cumsum(lengths)
     return np.arange(int(lengths.sum()), dtype=np.int64) + np.repeat(starts - ends + lengths, lengths)
@@ -89,11 +89,11 @@ def gather(data: Bytes, starts: Indices, lengths: Indices) -> Bytes:
 
     Raises `LimitError` for a result much larger than `data`.
     """
-    check_bytes(total(lengths), data.size)
-    return spaced(data, starts, lengths, 0)[0] if len(starts) else np.empty(0, UINT8)
+    check_bytes(sum_lengths(lengths), data.size)
+    return gather_with_gap(data, starts, lengths, 0)[0] if len(starts) else np.empty(0, UINT8)
 
 
-def spaced(data: Bytes, starts: Indices, lengths: Indices, gap: int) -> tuple[Bytes, Indices]:
+def gather_with_gap(data: Bytes, starts: Indices, lengths: Indices, gap: int) -> tuple[Bytes, Indices]:
     """The same with `gap` bytes of anything behind each, and where each begins; at least one.
 
     Most are copied in one width, and each over what of the one before was too much.
@@ -109,14 +109,14 @@ def spaced(data: Bytes, starts: Indices, lengths: Indices, gap: int) -> tuple[By
     room = np.empty(total + width, UINT8)
     for first in range(0, len(starts) if width else 0, _BLOCK_HEADS):
         own = slice(first, first + _BLOCK_HEADS)
-        lay(room, targets[own], heads(data, starts[own], width))
+        scatter(room, targets[own], prefixes(data, starts[own], width))
     if longest > width:
         long = (lengths > width).nonzero()[0]
-        copy_stretches(room, targets[long], data, starts[long], lengths[long])
+        copy_ranges(room, targets[long], data, starts[long], lengths[long])
     return room[:total], targets
 
 
-def copy_stretches(out: Bytes, targets: Indices, data: Bytes, sources: Indices, lengths: Indices) -> None:
+def copy_ranges(out: Bytes, targets: Indices, data: Bytes, sources: Indices, lengths: Indices) -> None:
     """Copy `data[source : source + length]` to `out[target : target + length]` for each of the stretches.
 
     Neighbours that lie one behind the other on both sides are copied in one piece. The memory it takes is bounded by
@@ -153,7 +153,7 @@ def _copy_block(out: Bytes, targets: Indices, data: Bytes, sources: Indices, len
             into[to : to + length] = source[at : at + length]
 
 
-def heads(data: Bytes, starts: Indices, width: int) -> Values:
+def prefixes(data: Bytes, starts: Indices, width: int) -> Values:
     """`width` bytes, at least one, from each start on, as elements of NumPy's void type; zeros beyond the data."""
     last = data.size - width
     if starts.max() <= last:
@@ -165,7 +165,7 @@ def heads(data: Bytes, starts: Indices, width: int) -> Values:
     return found
 
 
-def rows(values: Values, starts: Indices, width: int) -> Values:
+def take_windows(values: Values, starts: Indices, width: int) -> Values:
     """`width` values from each start on, shape (starts, width); they have to lie within `values`, which are contiguous.
 
     Those of a row are one element to NumPy while it copies them, which takes a third of the time of a row of many.
@@ -178,7 +178,7 @@ def rows(values: Values, starts: Indices, width: int) -> Values:
     return found.view(values.dtype).reshape(shape)
 
 
-def lay(out: Bytes, targets: Indices, elements: Values) -> None:
+def scatter(out: Bytes, targets: Indices, elements: Values) -> None:
     """Copy elements of NumPy's void type to rising targets, each over what of the one before reaches beyond its target.
 
     NumPy assigns one after the other, so that of an element remains what lies before the next one's target.

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bowstring.layouts.base import Indices, Values
-from bowstring.layouts.sort_keys import byte_ranks
+from bowstring.layouts.sort_keys import rank_bytes
 
 _Words: TypeAlias = Iterator[tuple[Indices | slice, Values]]
 _WORD = np.dtype("<u8")
@@ -25,7 +25,7 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 """2**64 over the golden ratio: its multiples spread over the upper bits."""
 
 
-def byte_identities(data: Values, offsets: Indices) -> Indices:
+def factorize_bytes(data: Values, offsets: Indices) -> Indices:
     """A number for each string between consecutive offsets, less than how many there are, equal for two strings exactly
     where their bytes are.
 
@@ -51,7 +51,7 @@ def byte_identities(data: Values, offsets: Indices) -> Indices:
         if _are_same(words, starts, lengths, firsts):
             found[own] = own[firsts]
             return found
-    return byte_ranks(data, offsets)
+    return rank_bytes(data, offsets)
 
 
 def _first_words(words: Values, starts: Indices, lengths: Indices) -> Values:

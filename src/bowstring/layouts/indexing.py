@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bowstring.layouts.array import Array
 
 
-def whole(what: str, number: Any) -> int:
+def to_integer(what: str, number: Any) -> int:
     """A number as Python's integer; raises `UsageError` for one that is not whole, and for anything else."""
     try:
         return operator.index(number)
@@ -25,28 +25,28 @@ def whole(what: str, number: Any) -> int:
         raise UsageError(f"{what} is a whole number, not {number!r:.60}") from None
 
 
-def index_within(index: Any, length: int) -> int:
+def normalize_index(index: Any, length: int) -> int:
     """An index, from the end where it is negative, as one from 0 on; raises `IndexError` outside of `length` slots."""
-    found = whole("an index", index)
+    found = to_integer("an index", index)
     if not -length <= found < length:
         raise IndexError(f"index {found} is not within {length} values")
     return found % length
 
 
-def span_within(offset: Any, length: Any, size: int) -> tuple[int, int]:
+def clip_slice(offset: Any, length: Any, size: int) -> tuple[int, int]:
     """Where a slice of `size` slots begins, and its length, cut to what there is (to the end where it is None).
 
     Raises `UsageError` for negative numbers.
     """
-    offset = whole("a slice's offset", offset)
-    length = size if length is None else whole("a slice's length", length)
+    offset = to_integer("a slice's offset", offset)
+    length = size if length is None else to_integer("a slice's length", length)
     if offset < 0 or length < 0:
         raise UsageError(f"a slice begins at 0 or later and is not negative: offset {offset}, length {length}")
     offset = min(offset, size)
     return offset, min(length, size - offset)
 
 
-def spans_within(starts: Sequence[int], offset: int, length: int) -> Iterator[tuple[int, int, int]]:
+def split_slice(starts: Sequence[int], offset: int, length: int) -> Iterator[tuple[int, int, int]]:
     """The parts of a span that several chunks hold: the number of each chunk, the first of its slots, how many.
 
     `starts` are the first slots of the chunks, and the end of the last one.
@@ -60,7 +60,7 @@ def spans_within(starts: Sequence[int], offset: int, length: int) -> Iterator[tu
         number += 1
 
 
-def chunk_indices(starts: Sequence[int], indices: Indices) -> tuple[list[int], Indices, Indices]:
+def resolve_chunks(starts: Sequence[int], indices: Indices) -> tuple[list[int], Indices, Indices]:
     """Indices into several chunks, which begin at `starts`, the end of the last one included: the numbers of the chunks
     that are needed, rising; for each index which of these it is in; and its index there.
     """
@@ -73,7 +73,7 @@ def chunk_indices(starts: Sequence[int], indices: Indices) -> tuple[list[int], I
     return used.tolist(), numbers, own
 
 
-def starts_of(lengths: Iterable[int]) -> list[int]:
+def chunk_starts(lengths: Iterable[int]) -> list[int]:
     """Where parts of some lengths begin that lie end to end, and where the last one ends.
 
     Raises `UsageError` where that is 2**63 or more: Python and NumPy have no such lengths.
@@ -84,7 +84,7 @@ def starts_of(lengths: Iterable[int]) -> list[int]:
     return starts
 
 
-def positions(indices: Sequence[int] | Values | Array, length: int) -> Indices:
+def check_indices(indices: Sequence[int] | Values | Array, length: int) -> Indices:
     """Indices as 64-bit integers, each checked to lie within `length` slots; raises `UsageError`."""
     try:
         wanted = np.asarray(indices)

@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 _LONGEST_RUN = 1 << 20
 
 
-class Slots:
-    """Runs of slots of several arrays: of array `numbers[i]` the `run` slots from slot `indices[i]` on, for each i.
+class SlotSelection:
+    """Slots selected from several arrays: for each i, `run` slots of `arrays[array_indices[i]]` from slot `indices[i]`.
 
-    There is one run at least, and each is within its array.
+    There is at least one run, and every run lies within its array.
     """
 
-    def __init__(self, arrays: Sequence[Array], numbers: Indices, indices: Indices, run: int = 1) -> None:
+    def __init__(self, arrays: Sequence[Array], array_indices: Indices, indices: Indices, run: int = 1) -> None:
         self.arrays = arrays
-        self._runs = numbers, indices, run
+        self._runs = array_indices, indices, run
 
     def __len__(self) -> int:
         numbers, _, run = self._runs
         return len(numbers) * run
 
     @cached_property
-    def numbers(self) -> Indices:
+    def array_indices(self) -> Indices:
         """The number of the array of each slot."""
         numbers, _, run = self._runs
         return numbers if run == 1 else np.repeat(numbers, run)
@@ -53,24 +53,24 @@ class Slots:
         return indices if run == 1 else (indices[:, None] + np.arange(run)).reshape(-1)
 
     @classmethod
-    def of(cls, array: Array, indices: Indices) -> Slots:
+    def of(cls, array: Array, indices: Indices) -> SlotSelection:
         """Slots of one array, at least one."""
         return cls([array], np.zeros_like(indices), indices)
 
-    def spread(self, values: Indices) -> Indices:
+    def per_slot(self, values: Indices) -> Indices:
         """For each slot the value of its array, of shape (slots,) or where there is one array (1,)."""
-        return values if len(self.arrays) == 1 else values[self.numbers]
+        return values if len(self.arrays) == 1 else values[self.array_indices]
 
     @property
-    def positions(self) -> Indices:
+    def buffer_slots(self) -> Indices:
         """Where the slots are in the buffers or children of their arrays."""
-        return self.spread(np.array([array.offset for array in self.arrays], np.int64)) + self.indices
+        return self.per_slot(np.array([array.offset for array in self.arrays], np.int64)) + self.indices
 
-    def stored(self) -> Slots:
+    def storage(self) -> SlotSelection:
         """The same slots of the storage of extension arrays."""
-        return Slots([array.storage for array in self.arrays], *self._runs)
+        return SlotSelection([array.storage for array in self.arrays], *self._runs)
 
-    def elements(self, buffer: int, count: int = 1) -> Values:
+    def gather_elements(self, buffer: int, count: int = 1) -> Values:
         """The `count` elements of a buffer from each slot on, end to end; copied.
 
         Raises `InvalidDataError` where a buffer is shorter than its array says.
@@ -86,11 +86,11 @@ class Slots:
                 own, start = Buffer.of(np.ascontiguousarray(array.values(buffer))), 0
             buffers.append(Buffer(own.memory, own.offset + start, size))
         starts, around = _around(buffers)
-        slots = self if count == 1 else Slots(self.arrays, self.numbers, self.indices, count)
+        slots = self if count == 1 else SlotSelection(self.arrays, self.array_indices, self.indices, count)
         numbers, indices, run = slots._runs
         if run == 1 and not (starts % width).any():
             typed: Values = around[: around.size // width * width].view(spec.dtype)
-            return typed[self.spread(starts // width) + indices]  # type: ignore[no-any-return]
+            return typed[self.per_slot(starts // width) + indices]  # type: ignore[no-any-return]
         bases = starts if len(self.arrays) == 1 else starts[numbers]
         places, run_bytes = bases + indices * width, run * width
         windows = np.ndarray(around.size - run_bytes + 1, np.dtype((np.void, run_bytes)), around, strides=(1,))
@@ -100,11 +100,13 @@ class Slots:
         """The bits of a buffer that belong to the slots; True for slots of arrays that have none, by `has_bits`."""
         if has_bits is not None and not all(has_bits):
             bits = np.ones(len(self), np.bool_)
-            chosen = np.array(has_bits)[self.numbers].nonzero()[0]
+            chosen = np.array(has_bits)[self.array_indices].nonzero()[0]
             if chosen.size:
                 renumbered = np.cumsum(has_bits) - 1
                 arrays = list(compress(self.arrays, has_bits))
-                bits[chosen] = Slots(arrays, renumbered[self.numbers[chosen]], self.indices[chosen]).bits(buffer)
+                bits[chosen] = SlotSelection(arrays, renumbered[self.array_indices[chosen]], self.indices[chosen]).bits(
+                    buffer
+                )
             return bits
         buffers = []
         for array in self.arrays:
@@ -115,8 +117,8 @@ class Slots:
                 )
             buffers.append(own)
         starts, around = _around(buffers)
-        places = self.positions
-        return (around[self.spread(starts) + (places >> 3)] >> (places & 7).astype(UINT8) & 1).view(np.bool_)
+        places = self.buffer_slots
+        return (around[self.per_slot(starts) + (places >> 3)] >> (places & 7).astype(UINT8) & 1).view(np.bool_)
 
     def validity(self) -> Buffer | None:
         """The validity bitmap of the slots; None where none is null."""
@@ -126,37 +128,37 @@ class Slots:
         mask = self.bits(0, has_bits)
         return None if mask.all() else bitmap.pack(mask)
 
-    def stretches(self, buffer: int, starts: Indices, lengths: Indices) -> Bytes:
+    def gather_bytes(self, buffer: int, starts: Indices, lengths: Indices) -> Bytes:
         """Of each slot's array `lengths[i]` bytes of a buffer from byte `starts[i]` on, end to end; copied.
 
         They have to lie within the buffers. Raises `LimitError` for many more bytes than these have.
         """
         buffers = [array.buffers[buffer] or EMPTY for array in self.arrays]
-        total = gather.total(lengths)
+        total = gather.sum_lengths(lengths)
         gather.check_bytes(total, sum(own.size for own in buffers))
         firsts, around = _around(buffers)
         if around is buffers[0].memory.bytes:
-            return gather.gather(around, self.spread(firsts) + starts, lengths)
+            return gather.gather(around, self.per_slot(firsts) + starts, lengths)
         out = allocate(total, is_zeroed=False)
-        gather.copy_stretches(out, np.cumsum(lengths) - lengths, around, self.spread(firsts) + starts, lengths)
+        gather.copy_ranges(out, np.cumsum(lengths) - lengths, around, self.per_slot(firsts) + starts, lengths)
         return out
 
-    def children(self, child: int, starts: Indices, lengths: Indices) -> Array | None:
+    def take_child(self, child: int, starts: Indices, lengths: Indices) -> Array | None:
         """Of each slot's array `lengths[i]` slots of a child from slot `starts[i]` on, end to end, as `interleave`.
 
         They have to lie within the children. Raises `LimitError` for many more slots than these have bytes.
         """
         arrays = [array.children[child] for array in self.arrays]
-        total = gather.total(lengths)
+        total = gather.sum_lengths(lengths)
         if not total:
             return arrays[0].layout.take(arrays[0], starts[:0])
         if total > gather.MAX_VALUES:
-            gather.check_values(total, sum(map(gather.held_bytes, arrays)) * 8)
+            gather.check_values(total, sum(map(gather.total_buffer_size, arrays)) * 8)
         run = int(lengths[0])
         if run <= _LONGEST_RUN and (lengths == run).all():
-            slots = Slots(arrays, self.numbers, starts, run)
+            slots = SlotSelection(arrays, self.array_indices, starts, run)
         else:
-            slots = Slots(arrays, np.repeat(self.numbers, lengths), gather.ranges(starts, lengths))
+            slots = SlotSelection(arrays, np.repeat(self.array_indices, lengths), gather.range_indices(starts, lengths))
         return arrays[0].layout.interleave(slots)
 
 

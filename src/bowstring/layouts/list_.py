@@ -20,7 +20,7 @@ import numpy as np
 from bowstring.datatypes.types import Map
 from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.layouts.array import Array
-from bowstring.layouts.array_batcher import packed
+from bowstring.layouts.array_batcher import batch_arrays
 from bowstring.layouts.base import (
     VALIDITY,
     BufferSpec,
@@ -28,36 +28,36 @@ from bowstring.layouts.base import (
     Layout,
     Role,
     Values,
-    brief,
+    compact_validity,
+    decode_with_nulls,
+    fill_nulls,
     is_null_at,
-    rebased_validity,
-    split_nulls,
-    spread,
-    taken_validity,
-    validity_of,
-    with_nulls,
+    pack_validity,
+    scatter_to_list,
+    short_repr,
+    take_validity,
 )
 from bowstring.layouts.binary import (
-    check_ends,
-    checked_offsets,
-    cut,
-    few_cuts,
-    interleaved_spans,
+    check_offset_bounds,
+    check_offsets,
+    interleave_ranges,
     offsets_at,
-    same_cuts,
+    offsets_equal,
+    offsets_from_lengths,
+    pack_offsets,
 )
-from bowstring.layouts.concatenation import children_of, joined_cuts, joined_validity, lengths_of
+from bowstring.layouts.concatenation import array_lengths, child_arrays, concat_lengths, concat_validity
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.factorize import list_identity
-from bowstring.layouts.gather import rows, take_stretches
-from bowstring.layouts.interleave import Slots
+from bowstring.layouts.gather import take_ranges, take_windows
+from bowstring.layouts.interleave import SlotSelection
 from bowstring.layouts.python_conversion import (
     FEW_VALUES,
-    blocks,
-    few_nulls_filled,
-    lengths_of_values,
-    present,
-    put_present,
+    drop_nulls,
+    fill_few_nulls,
+    iter_blocks,
+    put_valid,
+    value_lengths,
 )
 from bowstring.memory.buffer import Buffer
 
@@ -66,22 +66,22 @@ if TYPE_CHECKING:
     from bowstring.memory.bitmap import Mask
 
 
-def flatten(values: Sequence[Any], type: DataType) -> tuple[list[Any], Indices, Mask | None]:
+def flatten_lists(values: Sequence[Any], type: DataType) -> tuple[list[Any], Indices, Mask | None]:
     """The elements of Python lists end to end, the lists' lengths, and which of them are not None (None where all are).
 
     None has no elements. Raises `DataTypeError` naming the first that is no list.
     """
     mask = None
     if list(map(builtins.type, values)).count(list) < len(values):
-        values, mask = split_nulls(values, ())
+        values, mask = fill_nulls(values, ())
         if not {list, tuple}.issuperset(map(builtins.type, values)):
             for index, value in enumerate(values):
                 if isinstance(value, (str, bytes, bytearray, Mapping)) or not hasattr(value, "__len__"):
-                    raise DataTypeError(f"value {index}: {brief(value)} is no {type}")
+                    raise DataTypeError(f"value {index}: {short_repr(value)} is no {type}")
     return list(chain.from_iterable(values)), np.fromiter(map(len, values), np.int64, len(values)), mask
 
 
-def lists_of_numbers(
+def numbers_to_lists(
     elements: Array, starts: Indices, lengths: Values, mask: Mask | None = None
 ) -> list[list[Any] | None] | None:
     """The elements from each start on, of each length, as lists of Python's numbers or booleans, None where the mask is
@@ -100,7 +100,7 @@ def lists_of_numbers(
             kept = mask[own].nonzero()[0]
             lists, order = _number_lists(numbers, own_starts[kept], own_lengths[kept])
             order = kept[order]
-        found += spread(lists, order, len(own_starts))
+        found += scatter_to_list(lists, order, len(own_starts))
     return found
 
 
@@ -119,7 +119,7 @@ def _number_lists(numbers: Values, starts: Indices, lengths: Values) -> tuple[li
             places = zip(starts[own].tolist(), (starts[own] + lengths[own]).tolist(), strict=True)
             lists += [numbers[start:stop].tolist() for start, stop in places]
         else:
-            lists += rows(numbers, starts[own], length).tolist()
+            lists += take_windows(numbers, starts[own], length).tolist()
     return lists, order
 
 
@@ -137,20 +137,20 @@ class ListLayout(Layout):
 
     __slots__ = ("offset_type",)
 
-    IS_LOCAL: ClassVar[bool] = True
-    CHILD_PLACES = ("item",)
+    HAS_CHEAP_SLICES: ClassVar[bool] = True
+    CHILD_NAMES = ("item",)
 
     def __init__(self, type: DataType, offset_bits: int, values: Layout) -> None:
         self.offset_type = np.dtype(f"i{offset_bits // 8}")
         super().__init__(type, (VALIDITY, BufferSpec(Role.OFFSETS, self.offset_type, extra=1)), (values,))
 
-    def cuts(self, array: Array) -> Values:
+    def offsets(self, array: Array) -> Values:
         """The offsets, checked against the child."""
-        return checked_offsets(array, array.children[0].length, "the child's length of")
+        return check_offsets(array, array.children[0].length, "the child's length of")
 
-    def spans(self, array: Array) -> tuple[Indices, Indices]:
+    def list_ranges(self, array: Array) -> tuple[Indices, Indices]:
         """Where in the child the lists begin, and their sizes."""
-        offsets = self.cuts(array).astype(np.int64)
+        offsets = self.offsets(array).astype(np.int64)
         return offsets[:-1], np.diff(offsets)
 
     def elements(self, array: Array, offsets: Values) -> Array:
@@ -159,48 +159,48 @@ class ListLayout(Layout):
 
     def of(self, lengths: Values, child: Array, validity: Buffer | None) -> Array:
         """An array of lists of so many elements each, which lie end to end in the child."""
-        offsets = cut(lengths, self.offset_type, self.type)
+        offsets = offsets_from_lengths(lengths, self.offset_type, self.type)
         return Array(self, len(lengths), (validity, Buffer.of(offsets)), (child,))
 
     def _elements_of(self, lists: list[Any]) -> Array | None:
         """The elements of Python lists end to end, made in the quickest way; None where that does not do."""
         if list(map(builtins.type, lists)).count(list) < len(lists):
             return None
-        return self.children[0].build_plain(list(chain.from_iterable(lists)))
+        return self.children[0].build_fast(list(chain.from_iterable(lists)))
 
     def _of_few(self, values: Sequence[Any]) -> Array | None:
         """An array of lists, quickly where they are few; None where others are among them."""
-        values, validity = few_nulls_filled(values, [])
+        values, validity = fill_few_nulls(values, [])
         child = self._elements_of(list(values))
         if child is None or child.length > np.iinfo(self.offset_type).max:
             return None
-        return Array(self, len(values), (validity, Buffer.of(few_cuts(values, self.offset_type))), (child,))
+        return Array(self, len(values), (validity, Buffer.of(pack_offsets(values, self.offset_type))), (child,))
 
-    def build_plain(self, values: Sequence[Any]) -> Array | None:
+    def build_fast(self, values: Sequence[Any]) -> Array | None:
         if len(values) <= FEW_VALUES and (few := self._of_few(values)) is not None:
             return few
         parts: list[Array] = []
         lengths, mask = np.zeros(len(values), np.int64), np.ones(len(values), np.bool_)
-        for where, some in blocks(values, _TAKEN_LISTS):
-            lists, valid = present(some)
+        for where, some in iter_blocks(values, _TAKEN_LISTS):
+            lists, valid = drop_nulls(some)
             part = self._elements_of(lists)
             if part is None:
                 return None
             parts.append(part)
-            put_present(lengths_of_values(lists), valid, lengths[where])
+            put_valid(value_lengths(lists), valid, lengths[where])
             if valid is not None:
                 mask[where] = valid
         if not parts:
             return None
         child = parts[0] if len(parts) == 1 else self.children[0].concat(parts)
-        return self.of(lengths, child, validity_of(mask))
+        return self.of(lengths, child, pack_validity(mask))
 
     def build(self, values: Sequence[Any]) -> Array:
-        plain = self.build_plain(values)
+        plain = self.build_fast(values)
         if plain is not None:
             return plain
-        elements, lengths, mask = flatten(values, self.type)
-        return self.of(lengths, self.children[0].build(elements), validity_of(mask))
+        elements, lengths, mask = flatten_lists(values, self.type)
+        return self.of(lengths, self.children[0].build(elements), pack_validity(mask))
 
     def value_at(self, array: Array, index: int) -> Any:
         if is_null_at(array, index):
@@ -216,16 +216,16 @@ class ListLayout(Layout):
             raise
 
     def to_pylist(self, array: Array) -> list[Any]:
-        offsets = self.cuts(array)
+        offsets = self.offsets(array)
         starts = offsets[:-1].astype(np.int64) - int(offsets[0])
-        found = lists_of_numbers(self.elements(array, offsets), starts, offsets[1:] - offsets[:-1], array.mask())
-        return with_nulls(array, self._lists) if found is None else found
+        found = numbers_to_lists(self.elements(array, offsets), starts, offsets[1:] - offsets[:-1], array.mask())
+        return decode_with_nulls(array, self._lists) if found is None else found
 
     def _lists(self, array: Array) -> list[Any]:
-        offsets = self.cuts(array)
+        offsets = self.offsets(array)
         elements = self.elements(array, offsets)
         found: list[Any] = []
-        step = _BLOCK_LISTS if self.children[0].is_local else max(array.length, 1)
+        step = _BLOCK_LISTS if self.children[0].has_cheap_slices else max(array.length, 1)
         for first in range(0, array.length, step):
             cuts = offsets[first : first + step + 1]
             try:
@@ -240,61 +240,61 @@ class ListLayout(Layout):
     def _python_values(self, elements: Array) -> list[Any]:
         return elements.to_pylist()
 
-    def rebase(self, array: Array) -> Array:
-        offsets = array.values(1) if array.length else self.cuts(array)
+    def compact(self, array: Array) -> Array:
+        offsets = array.values(1) if array.length else self.offsets(array)
         first, count = int(offsets[0]), array.children[0].length
         if not 0 <= first <= int(offsets[-1]) <= count:
-            self.cuts(array)
+            self.offsets(array)
         kept = array.buffers[1]
         size = (array.length + 1) * self.offset_type.itemsize
         if first or kept is None or kept.size < size or not array.length:
             kept = Buffer.of(offsets - offsets[0])
         elif array.offset or kept.size > size:
             kept = kept.slice(array.offset * self.offset_type.itemsize, size)
-        child = self.elements(array, offsets).rebased()
-        return Array(self, array.length, (rebased_validity(array), kept), (child,), null_count=array.null_count)
+        child = self.elements(array, offsets).compact()
+        return Array(self, array.length, (compact_validity(array), kept), (child,), null_count=array.null_count)
 
     def take(self, array: Array, indices: Indices) -> Array:
-        if len(indices) and (lists := self.interleave(Slots.of(array, indices))) is not None:
+        if len(indices) and (lists := self.interleave(SlotSelection.of(array, indices))) is not None:
             return lists
-        offsets = self.cuts(array)
+        offsets = self.offsets(array)
         starts = offsets[indices].astype(np.int64)
         lengths = offsets[indices + 1] - starts
         child = array.children[0]
-        return self.of(lengths, take_stretches(child, starts, lengths), taken_validity(array, indices))
+        return self.of(lengths, take_ranges(child, starts, lengths), take_validity(array, indices))
 
-    def interleave(self, slots: Slots) -> Array | None:
+    def interleave(self, slots: SlotSelection) -> Array | None:
         counts = [array.children[0].length for array in slots.arrays]
-        starts, lengths = interleaved_spans(slots, counts, self.cuts)
-        child = slots.children(0, starts, lengths)
+        starts, lengths = interleave_ranges(slots, counts, self.offsets)
+        child = slots.take_child(0, starts, lengths)
         return None if child is None else self.of(lengths, child, slots.validity())
 
     def concat(self, arrays: Sequence[Array]) -> Array:
-        arrays = packed(arrays)
-        lengths, first, last = joined_cuts(arrays)
-        children = children_of(arrays, 0)
-        counts = lengths_of(children)
+        arrays = batch_arrays(arrays)
+        lengths, first, last = concat_lengths(arrays)
+        children = child_arrays(arrays, 0)
+        counts = array_lengths(children)
         if (first < 0).any() or (lengths < 0).any() or (last > counts).any():
             for array in arrays:
-                self.cuts(array)  # raises
+                self.offsets(array)  # raises
         if first.any() or (last < counts).any():
             spans = zip(children, first.tolist(), (last - first).tolist(), strict=True)
             children = [child.slice(start, count) for child, start, count in spans]
-        return self.of(lengths, self.children[0].concat(children), joined_validity(arrays))
+        return self.of(lengths, self.children[0].concat(children), concat_validity(arrays))
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
-        at, bt = self.cuts(left), self.cuts(right)
-        return same_cuts(at, bt) and arrays_equal(self.elements(left, at), self.elements(right, bt), nans_equal)
+        at, bt = self.offsets(left), self.offsets(right)
+        return offsets_equal(at, bt) and arrays_equal(self.elements(left, at), self.elements(right, bt), nans_equal)
 
-    def identity(self, array: Array) -> tuple[Values, ...]:
-        offsets = self.cuts(array)
+    def identity_keys(self, array: Array) -> tuple[Values, ...]:
+        offsets = self.offsets(array)
         return (list_identity(self.elements(array, offsets), offsets.astype(np.int64) - offsets[0]),)
 
     def check(self, array: Array) -> None:
-        check_ends(array, array.children[0].length, "the child's length of")
+        check_offset_bounds(array, array.children[0].length, "the child's length of")
 
     def check_full(self, array: Array) -> None:
-        self.cuts(array)
+        self.offsets(array)
 
 
 class MapLayout(ListLayout):
@@ -302,8 +302,8 @@ class MapLayout(ListLayout):
 
     __slots__ = ("_names",)
 
-    CHILD_PLACES = ("entries",)
-    CHILD_VALUES_COUNT = True
+    CHILD_NAMES = ("entries",)
+    CHECKS_CHILD_VALUES = True
 
     def __init__(self, type: Map, entries: Layout) -> None:
         super().__init__(type, 32, entries)
@@ -324,23 +324,23 @@ class MapLayout(ListLayout):
         else:
             return None
         entries = self.children[0]
-        key, item = (child.build_plain(side) for child, side in zip(entries.children, (keys, items), strict=True))
+        key, item = (child.build_fast(side) for child, side in zip(entries.children, (keys, items), strict=True))
         if key is None or item is None or key.null_count:
             return None
         return Array(entries, len(keys), (None,), (key, item))
 
     def build(self, values: Sequence[Any]) -> Array:
-        plain = self.build_plain(values)
+        plain = self.build_fast(values)
         if plain is not None:
             return plain
-        filled, mask = split_nulls(values, ())
-        pairs, lengths, _ = flatten([v.items() if isinstance(v, Mapping) else v for v in filled], self.type)
+        filled, mask = fill_nulls(values, ())
+        pairs, lengths, _ = flatten_lists([v.items() if isinstance(v, Mapping) else v for v in filled], self.type)
         for index, pair in enumerate(pairs):
             if not isinstance(pair, (tuple, list)) or len(pair) != 2 or pair[0] is None:
-                raise DataTypeError(f"entry {index}: {brief(pair)} is no pair of a key and a value of {self.type}")
+                raise DataTypeError(f"entry {index}: {short_repr(pair)} is no pair of a key and a value of {self.type}")
         entries = self.children[0]
         key, item = (child.build([pair[side] for pair in pairs]) for side, child in enumerate(entries.children))
-        return self.of(lengths, Array(entries, len(pairs), (None,), (key, item)), validity_of(mask))
+        return self.of(lengths, Array(entries, len(pairs), (None,), (key, item)), pack_validity(mask))
 
     def _python_values(self, elements: Array) -> list[Any]:
         elements.layout.check(elements)
@@ -350,9 +350,9 @@ class MapLayout(ListLayout):
     def check_full(self, array: Array) -> None:
         mask = array.mask()
         array = array if mask is None else self.take(array, np.flatnonzero(mask))
-        entries = self.elements(array, self.cuts(array))
+        entries = self.elements(array, self.offsets(array))
         if entries.null_count:
             raise InvalidDataError(f"the map has {entries.null_count} null entries, and an entry cannot be null")
-        keys = entries.rebased().children[0]
+        keys = entries.compact().children[0]
         if keys.null_count:
             raise InvalidDataError(f"the map has {keys.null_count} null keys, and a key cannot be null")

@@ -14,7 +14,7 @@ import numpy as np
 
 from bowstring.errors import DataTypeError
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import Indices, Layout, Values, brief
+from bowstring.layouts.base import Indices, Layout, Values, short_repr
 from bowstring.layouts.gather import check_length
 from bowstring.memory.bitmap import Mask
 
@@ -37,20 +37,20 @@ class NullLayout(Layout):
     def null_count(self, array: Array) -> int:
         return array.length
 
-    def valid(self, array: Array) -> Mask | None:
+    def valid_mask(self, array: Array) -> Mask | None:
         check_length(array)
         return np.zeros(array.length, np.bool_) if array.length else None
 
     def build(self, values: Sequence[Any]) -> Array:
         for index, value in enumerate(values):
             if value is not None:
-                raise DataTypeError(f"value {index}: {brief(value)} is no null")
+                raise DataTypeError(f"value {index}: {short_repr(value)} is no null")
         return self.of(len(values))
 
     def to_pylist(self, array: Array) -> list[Any]:
         return [None] * array.length
 
-    def rebase(self, array: Array) -> Array:
+    def compact(self, array: Array) -> Array:
         return self.of(array.length)
 
     def take(self, array: Array, indices: Indices) -> Array:
@@ -62,5 +62,5 @@ class NullLayout(Layout):
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         return True
 
-    def order(self, array: Array) -> tuple[Values, ...]:
+    def sort_keys(self, array: Array) -> tuple[Values, ...]:
         return (np.zeros(array.length, np.int8),)

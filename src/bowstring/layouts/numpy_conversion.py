@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from bowstring.errors import DataTypeError, WouldCopyError
-from bowstring.layouts.base import Values, objects
+from bowstring.layouts.base import Values, object_array
 
 _SHOWS_NULLS = {"f": "fcO", "M": "MO", "m": "mO"}
 """For a kind of NumPy's types in which nulls show, those into which they can be cast and still do."""
 
 
-def converted(made: Values, source: Any, dtype: Any, copy: bool | None) -> Values:
+def convert_dtype(made: Values, source: Any, dtype: Any, copy: bool | None) -> Values:
     """A column's NumPy form as another type.
 
     A null, which `made` shows as NaN, NaT or None, never becomes a value: raises `DataTypeError` instead, and
@@ -24,11 +24,11 @@ def converted(made: Values, source: Any, dtype: Any, copy: bool | None) -> Value
     wanted = np.dtype(dtype)
     if copy is False:
         raise WouldCopyError(f"{source.type} does not become {wanted} without copying")
-    valid = [chunk.layout.valid(chunk) for chunk in getattr(source, "chunks", [source])]
+    valid = [chunk.layout.valid_mask(chunk) for chunk in getattr(source, "chunks", [source])]
     if all(mask is None or mask.all() for mask in valid):
         return made.astype(wanted)
     if wanted.kind == "O" and made.ndim == 1:
-        return objects(source.to_pylist())
+        return object_array(source.to_pylist())
     if made.dtype.kind == "O" and wanted.kind in "fc":
         nulls = np.fromiter((value is None for value in made.tolist()), np.bool_, made.size).reshape(made.shape)
         made = np.where(nulls, np.nan, made)

@@ -19,7 +19,7 @@ import numpy as np
 
 from bowstring.errors import DataTypeError, InvalidDataError, WouldCopyError
 from bowstring.layouts.array import Array
-from bowstring.layouts.array_batcher import packed
+from bowstring.layouts.array_batcher import batch_arrays
 from bowstring.layouts.base import (
     VALIDITY,
     BufferSpec,
@@ -27,25 +27,25 @@ from bowstring.layouts.base import (
     Layout,
     Role,
     Values,
-    brief,
-    buffer_of,
+    compact_validity,
+    fill_nulls,
     is_null_at,
-    put_nulls,
-    python_numbers,
-    rebased_validity,
-    split_nulls,
-    taken_validity,
-    validity_of,
+    numbers_to_pylist,
+    pack_validity,
+    set_nulls,
+    short_repr,
+    take_validity,
+    to_buffer,
 )
-from bowstring.layouts.concatenation import joined_validity, joined_values
-from bowstring.layouts.equality import same, throughout
+from bowstring.layouts.concatenation import concat_validity, concat_values
+from bowstring.layouts.equality import all_blocks, bytes_equal
 from bowstring.layouts.python_conversion import (
     FEW_VALUES,
-    blocks,
-    few_nulls_filled,
-    present,
-    present_numbers,
-    put_present,
+    drop_nulls,
+    drop_nulls_of_numbers,
+    fill_few_nulls,
+    iter_blocks,
+    put_valid,
 )
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
@@ -53,7 +53,7 @@ from bowstring.memory.buffer import EMPTY, Buffer
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
-    from bowstring.layouts.interleave import Slots
+    from bowstring.layouts.interleave import SlotSelection
     from bowstring.layouts.value_codecs.base import ValueCodec
 
 
@@ -66,7 +66,7 @@ class PrimitiveLayout(Layout):
 
     __slots__ = ("codec", "dtype")
 
-    IS_LOCAL: ClassVar[bool] = True
+    HAS_CHEAP_SLICES: ClassVar[bool] = True
 
     def __init__(self, type: DataType, codec: ValueCodec) -> None:
         super().__init__(type, (VALIDITY, BufferSpec(Role.DATA, codec.dtype, is_opaque=codec.IS_OPAQUE)))
@@ -75,7 +75,7 @@ class PrimitiveLayout(Layout):
 
     def of(self, slots: Values, mask: Values | None = None) -> Array:
         """An array over slots of the layout's NumPy type, without copying where they are contiguous."""
-        return Array(self, len(slots), (validity_of(mask), buffer_of(slots)))
+        return Array(self, len(slots), (pack_validity(mask), to_buffer(slots)))
 
     def fill(self, array: Array, valid: Mask, filler: Array) -> Array:
         slots = array.values(1).copy()
@@ -86,11 +86,11 @@ class PrimitiveLayout(Layout):
         """An array of numbers, quickly where they are few; None where others are among them."""
         data, validity = self.codec.try_encode_few(values), None
         if data is None:
-            values, validity = few_nulls_filled(values, self.codec.fill)
+            values, validity = fill_few_nulls(values, self.codec.fill)
             data = None if validity is None else self.codec.try_encode_few(values)
         return None if data is None else Array(self, len(values), (validity, Buffer.of(data)))
 
-    def build_plain(self, values: Sequence[Any], is_exact: bool = False) -> Array | None:
+    def build_fast(self, values: Sequence[Any], is_exact: bool = False) -> Array | None:
         """With `is_exact`, None also where values are not of exactly the one Python type of the data type: others give
         themselves as numbers, too.
         """
@@ -102,16 +102,16 @@ class PrimitiveLayout(Layout):
         way = self.codec.try_encode_exact if is_exact else self.codec.try_encode
         slots: Values | None = None
         mask: Mask | None = None
-        for where, some in blocks(values):
+        for where, some in iter_blocks(values):
             found, valid = way(some) if is_exact and mask is None else None, None
             if found is None:
-                apart = present_numbers(some, self.codec.fill) if self.codec.IS_NUMBER else present(some)
+                apart = drop_nulls_of_numbers(some, self.codec.fill) if self.codec.IS_NUMBER else drop_nulls(some)
                 if apart is None or (found := way(apart[0])) is None:
                     return None
                 valid = apart[1]
             if slots is None:  # not before a value was looked at: the width may come from outside
                 slots = np.zeros(len(values), self.dtype)
-            put_present(found, valid, slots[where])
+            put_valid(found, valid, slots[where])
             if valid is not None:
                 mask = np.ones(len(values), np.bool_) if mask is None else mask
                 mask[where] = valid
@@ -119,10 +119,10 @@ class PrimitiveLayout(Layout):
         return self.of(slots, mask)
 
     def build(self, values: Sequence[Any]) -> Array:
-        plain = self.build_plain(values)
+        plain = self.build_fast(values)
         if plain is not None:
             return plain
-        filled, mask = split_nulls(values, self.codec.fill if len(values) else None)
+        filled, mask = fill_nulls(values, self.codec.fill if len(values) else None)
         try:
             return self.of(self.codec.encode(filled), mask)
         except (TypeError, ValueError, OverflowError) as error:
@@ -133,7 +133,7 @@ class PrimitiveLayout(Layout):
             try:
                 self.codec.encode([value])
             except (TypeError, ValueError, OverflowError) as why:
-                return DataTypeError(f"value {index}: {brief(value)} is no {self.type}: {why}")
+                return DataTypeError(f"value {index}: {short_repr(value)} is no {self.type}: {why}")
         return DataTypeError(f"these are no values of {self.type}: {error}")
 
     def from_numpy(self, array: Values, mask: Values | None) -> Array:
@@ -164,14 +164,14 @@ class PrimitiveLayout(Layout):
     def to_pylist(self, array: Array) -> list[Any]:
         slots, mask = array.values(1), array.mask()
         if self.codec.IS_NUMBER:
-            return python_numbers(slots, mask)
+            return numbers_to_pylist(slots, mask)
         if mask is None:
             return self.codec.decode(slots)
         found: list[Any] = []
         for first in range(0, len(slots), _BLOCK_VALUES):
             own, valid = slots[first : first + _BLOCK_VALUES].copy(), mask[first : first + _BLOCK_VALUES]
             own[~valid] = np.zeros((), self.dtype)
-            found += put_nulls(self.codec.decode(own), valid)
+            found += set_nulls(self.codec.decode(own), valid)
         return found
 
     def to_numpy(self, array: Array, allow_copy: bool) -> Values:
@@ -185,32 +185,32 @@ class PrimitiveLayout(Layout):
             raise WouldCopyError(f"this array of {self.type} {why}: allow the copy with zero_copy_only=False")
         return self.codec.as_numpy_copy(slots, array.mask())
 
-    def rebase(self, array: Array) -> Array:
+    def compact(self, array: Array) -> Array:
         data = array.buffers[1]
         width = self.dtype.itemsize
         if data is None or (array.offset == 0 and data.size == array.length * width and array.null_count == 0):
             own = data
         else:
             own = data.slice(array.offset * width, array.length * width)
-        return Array(self, array.length, (rebased_validity(array), own), null_count=array.null_count)
+        return Array(self, array.length, (compact_validity(array), own), null_count=array.null_count)
 
     def take(self, array: Array, indices: Indices) -> Array:
-        return Array(self, len(indices), (taken_validity(array, indices), buffer_of(array.values(1)[indices])))
+        return Array(self, len(indices), (take_validity(array, indices), to_buffer(array.values(1)[indices])))
 
-    def interleave(self, slots: Slots) -> Array:
-        return Array(self, len(slots), (slots.validity(), buffer_of(slots.elements(1))))
+    def interleave(self, slots: SlotSelection) -> Array:
+        return Array(self, len(slots), (slots.validity(), to_buffer(slots.gather_elements(1))))
 
     def concat(self, arrays: Sequence[Array]) -> Array:
-        arrays = packed(arrays)
-        slots = joined_values(arrays, 1)
-        return Array(self, len(slots), (joined_validity(arrays), buffer_of(slots)))
+        arrays = batch_arrays(arrays)
+        slots = concat_values(arrays, 1)
+        return Array(self, len(slots), (concat_validity(arrays), to_buffer(slots)))
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         mine, theirs = left.values(1), right.values(1)
         if self.codec.EQUAL_BY_BYTES:
-            return same(mine, theirs)
+            return bytes_equal(mine, theirs)
         not_equal = self.codec.not_equal
-        return throughout(
+        return all_blocks(
             lambda first, last: not not_equal(mine[first:last], theirs[first:last], nans_equal).any(),
             left.length,
             self.dtype.itemsize,
@@ -224,7 +224,7 @@ class PrimitiveLayout(Layout):
             bad = not_equal(mine[first:last], theirs[first:last], nans_equal)
             return not bad.any() or not (bad & bitmap.unpack(validity, left.offset + first, last - first)).any()
 
-        return throughout(holds, left.length, self.dtype.itemsize)
+        return all_blocks(holds, left.length, self.dtype.itemsize)
 
     def order(self, array: Array) -> tuple[Values, ...] | None:
         return self.codec.sort_keys(array.values(1))

@@ -33,7 +33,7 @@ _HARDLY_ANY = 8
 """Where they are no more than one in so many, that is quicker than to take them out."""
 
 
-def blocks(values: Sequence[Any], size: int = _BLOCK_VALUES) -> Iterator[tuple[slice, list[Any]]]:
+def iter_blocks(values: Sequence[Any], size: int = _BLOCK_VALUES) -> Iterator[tuple[slice, list[Any]]]:
     """So many values after the other, for as long as they are in the processor's cache, and where they stand among all.
 
     Nobody else has the lists.
@@ -43,7 +43,7 @@ def blocks(values: Sequence[Any], size: int = _BLOCK_VALUES) -> Iterator[tuple[s
         yield slice(first, first + len(some)), some if type(some) is list else list(some)
 
 
-def whole_numbers(values: Iterable[int]) -> Values:
+def unsigned_integers(values: Iterable[int]) -> Values:
     """Whole numbers from 0 on, such as lengths; as bytes where all of them fit, in less time."""
     found = list(values)
     try:
@@ -52,12 +52,12 @@ def whole_numbers(values: Iterable[int]) -> Values:
         return np.array(found, np.int64)
 
 
-def lengths_of_values(values: Sequence[Any]) -> Values:
+def value_lengths(values: Sequence[Any]) -> Values:
     """The lengths of values."""
-    return whole_numbers(map(len, values))
+    return unsigned_integers(map(len, values))
 
 
-def object_array(values: list[Any]) -> Values:
+def list_to_object_array(values: list[Any]) -> Values:
     """The objects of a list that nobody else changes meanwhile, shape (length,).
 
     The array is filled as unpickling fills it, in half the time of any other way, and by the length that is said.
@@ -72,21 +72,21 @@ def _addresses(filled: Values) -> Indices:
     return np.ndarray((len(filled),), np.intp, filled)
 
 
-_NONE, _TRUE, _FALSE = _addresses(object_array([None, True, False])).tolist()
+_NONE, _TRUE, _FALSE = _addresses(list_to_object_array([None, True, False])).tolist()
 
 
-def present(values: list[Any], fill: Any = None) -> tuple[list[Any], Mask | None]:
+def drop_nulls(values: list[Any], fill: Any = None) -> tuple[list[Any], Mask | None]:
     """The values that are not None, and the mask of them (None where all are). Where hardly any is None and a `fill` is
     given, all values come back with that in its place: the list is changed, as that takes less time.
 
     Nobody else changes the list meanwhile.
     """
-    return _apart(values, object_array(values), fill)
+    return _apart(values, list_to_object_array(values), fill)
 
 
-def present_numbers(values: list[Any], fill: Any) -> tuple[list[Any], Mask | None] | None:
-    """As `present`, but None altogether where truth values are there: to others than us, they are numbers."""
-    filled = object_array(values)
+def drop_nulls_of_numbers(values: list[Any], fill: Any) -> tuple[list[Any], Mask | None] | None:
+    """As `drop_nulls`, but None altogether where truth values are there: to others than us, they are numbers."""
+    filled = list_to_object_array(values)
     addresses = _addresses(filled)
     if (addresses == _TRUE).any() or (addresses == _FALSE).any():
         return None
@@ -105,63 +105,63 @@ def _apart(values: list[Any], filled: Values, fill: Any) -> tuple[list[Any], Mas
     return values, mask
 
 
-def put_present(found: Values, mask: Mask | None, out: Values) -> None:
-    """Put what was found for the values that are `present` to their places among zeros."""
+def put_valid(found: Values, mask: Mask | None, out: Values) -> None:
+    """Put what was found for the values that are `drop_nulls` to their places among zeros."""
     if mask is None or len(found) == len(out):
         out[:] = found
     else:
         out[np.flatnonzero(mask)] = found
 
 
-def nulls_filled(values: list[Any], fill: Any) -> tuple[list[Any], Mask | None]:
+def fill_nulls_in_place(values: list[Any], fill: Any) -> tuple[list[Any], Mask | None]:
     """Values with `fill` in the place of None, and the mask of those that are not None (None where all are).
 
     The list is changed, and nobody else changes it meanwhile.
     """
     if len(values) < FEW_VALUES and NoneType not in set(map(type, values)):
         return values, None
-    filled = object_array(values)
+    filled = list_to_object_array(values)
     mask: Mask = _addresses(filled) != _NONE
     nulls = np.flatnonzero(~mask)
     if not nulls.size:
         return values, None
     if nulls.size * _RARE > len(values):
-        filled[nulls] = object_array([fill])
+        filled[nulls] = list_to_object_array([fill])
         return filled.tolist(), mask
     for index in nulls.tolist():
         values[index] = fill
     return values, mask
 
 
-def few_nulls_filled(values: Sequence[Any], fill: Any) -> tuple[Sequence[Any], Buffer | None]:
-    """As `nulls_filled` for few values, none of which is changed, with a bitmap for the mask."""
+def fill_few_nulls(values: Sequence[Any], fill: Any) -> tuple[Sequence[Any], Buffer | None]:
+    """As `fill_nulls_in_place` for few values, none of which is changed, with a bitmap for the mask."""
     if NoneType not in set(map(type, values)):
         return values, None
     return [fill if value is None else value for value in values], pack_few([value is not None for value in values])
 
 
-def plain_booleans(values: list[Any]) -> tuple[Mask, Mask] | None:
+def parse_booleans(values: list[Any]) -> tuple[Mask, Mask] | None:
     """Which values are True, and which are not None; None where others than those and False are among them.
 
     Nobody else changes the list meanwhile.
     """
-    addresses = _addresses(object_array(values))
+    addresses = _addresses(list_to_object_array(values))
     true, valid = addresses == _TRUE, addresses != _NONE
     known = true | (addresses == _FALSE)
     return (true, valid) if (known == valid).all() else None
 
 
-def are_all(values: list[Any], kind: type) -> bool:
+def are_all_of_type(values: list[Any], kind: type) -> bool:
     """Whether all values are of exactly one type."""
     return list(map(type, values)).count(kind) == len(values)
 
 
-def attributes(values: list[Any], *names: str) -> list[Values]:
+def attribute_arrays(values: list[Any], *names: str) -> list[Values]:
     """Attributes that are whole numbers of 64 bits, an array for each."""
     return [np.fromiter(map(attrgetter(name), values), np.int64, len(values)) for name in names]
 
 
-def packed_numbers(values: list[Any], dtype: np.dtype[Any]) -> Values | None:
+def parse_numbers(values: list[Any], dtype: np.dtype[Any]) -> Values | None:
     """Whatever gives itself as a number as those of a machine; None where other values are among them, and such as do
     not fit.
     """
@@ -171,7 +171,7 @@ def packed_numbers(values: list[Any], dtype: np.dtype[Any]) -> Values | None:
         return None
 
 
-def few_numbers(values: Sequence[Any], kind: type, dtype: np.dtype[Any]) -> bytes | None:
+def pack_few_numbers(values: Sequence[Any], kind: type, dtype: np.dtype[Any]) -> bytes | None:
     """Few Python numbers of exactly one type as those of a machine, end to end; None where others are among them, and
     such as do not fit.
     """
@@ -205,7 +205,7 @@ class _Parts:
         self.write = self.kept.append
 
 
-def plain_floats(values: list[Any]) -> Values | None:
+def parse_floats(values: list[Any]) -> Values | None:
     """Python floats as 64-bit ones, of any byte order; None where other values are among them."""
     count = len(values)
     if count < FEW_VALUES:

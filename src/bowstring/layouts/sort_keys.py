@@ -12,7 +12,7 @@ _WORD = 8
 _ROUNDS = 8
 
 
-def byte_ranks(data: Values, offsets: Indices) -> Indices:
+def rank_bytes(data: Values, offsets: Indices) -> Indices:
     """For each string between consecutive offsets how many strings are less; equal strings have equal ranks.
 
     Compares bytes, which for UTF-8 is the order of code points. Takes memory in proportion to the number of strings;
@@ -47,10 +47,10 @@ def _refine(ranks: Indices, members: Indices, keys: tuple[Values, ...], goes_on:
     """Tell the members of equal rank apart by `keys`; those that are still alike and go on, in their order."""
     before = ranks[members]
     order = np.lexsort((*reversed(keys), before))
-    apart = differs(before[order])
+    apart = differs_from_previous(before[order])
     finer = apart.copy()
     for key in keys:
-        finer |= differs(key[order])
+        finer |= differs_from_previous(key[order])
     places = np.arange(len(order))
     group, subgroup = (np.maximum.accumulate(np.where(edge, places, 0)) for edge in (apart, finer))
     ranks[members[order]] = before[order] + subgroup - group
@@ -59,7 +59,7 @@ def _refine(ranks: Indices, members: Indices, keys: tuple[Values, ...], goes_on:
     return unsettled
 
 
-def stable_order(keys: Sequence[Values]) -> Indices:
+def stable_argsort(keys: Sequence[Values]) -> Indices:
     """The positions that put rows in order, by NumPy keys, at least one, the most significant first."""
     key = keys[0]
     if len(keys) > 1:
@@ -71,7 +71,7 @@ def stable_order(keys: Sequence[Values]) -> Indices:
     return np.argsort(key, kind="stable")
 
 
-def differs(values: Values) -> Values:
+def differs_from_previous(values: Values) -> Values:
     """Which values are not the one before; the first is not."""
     out = np.ones(len(values), np.bool_)
     np.not_equal(values[1:], values[:-1], out=out[1:])

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bowstring.layouts.gather import lay
+from bowstring.layouts.gather import scatter
 from bowstring.memory.buffer import UINT8, Bytes
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import Indices, Values
     from bowstring.memory.bitmap import Mask
 
-LEAD_BYTES = 2
+HEADER_BYTES = 2
 """What stands before a value: of which kind it is, and its length in one byte."""
 _MOST_BYTES = 255
 _NARROW_BYTES = 64
@@ -36,14 +36,14 @@ _END = np.frombuffer(pickle.LIST + pickle.STOP, UINT8)
 _TEXT, _BYTES, _NONE = np.frombuffer(pickle.SHORT_BINUNICODE + pickle.SHORT_BINBYTES + pickle.NONE, UINT8)
 
 
-def are_many_short(count: int, size_bytes: int, mask: Mask | None) -> bool:
+def is_worthwhile(count: int, size_bytes: int, mask: Mask | None) -> bool:
     """Whether so many values, of so many bytes in all, are best made here: where most are None they are not."""
     if count < _MANY_VALUES or size_bytes > _SHORT_BYTES * count:
         return False
     return mask is None or _MANY_NULLS * int(np.count_nonzero(mask)) >= count
 
 
-def blocks(count: int, size_bytes: int) -> Iterator[slice]:
+def iter_blocks(count: int, size_bytes: int) -> Iterator[slice]:
     """Which of so many values, of so many bytes in all, to take at a time: so many that they stay in the cache."""
     step = min(_BLOCK_VALUES, _BLOCK_BYTES // (2 * size_bytes // max(count, 1) + _NARROW_BYTES))
     for first in range(0, count, step):
@@ -56,7 +56,7 @@ def width_for(lengths: Indices) -> int:
     return min(int(lengths.max()), usual, _MOST_BYTES)
 
 
-def values(
+def decode_strings(
     led: Iterable[tuple[Values, Indices, Mask | None]],
     make: Callable[[Indices], list[Any]],
     extent: tuple[int, int],
@@ -64,12 +64,12 @@ def values(
 ) -> list[Any] | None:
     """So many values, of at most so many bytes in all, as the extent says; None altogether for strings beyond ASCII.
 
-    `led` has `blocks` of values in elements of NumPy's void type, behind `LEAD_BYTES` bytes of anything, which are
+    `led` yields `iter_blocks` of values in elements of NumPy's void type, behind `HEADER_BYTES` bytes that are
     overwritten; their lengths; and the mask of those that are not None, or None where all are. `make` makes those at
     some places, which are longer than their elements.
     """
     (count, size_bytes), kind = extent, _TEXT if is_text else _BYTES
-    most, longest = size_bytes + LEAD_BYTES * count, LEAD_BYTES + _MOST_BYTES
+    most, longest = size_bytes + HEADER_BYTES * count, HEADER_BYTES + _MOST_BYTES
     room = np.empty(len(_BEGIN) + min(most, _ROOM_BYTES + _BLOCK_VALUES * longest) + longest, UINT8)
     room[: len(_BEGIN)] = _BEGIN
     parts: list[list[Any]] = []
@@ -77,7 +77,7 @@ def values(
     done, stop = 0, len(_BEGIN)
     for elements, lengths, mask in led:
         rows, valid = elements.view(UINT8).reshape(len(elements), -1), mask
-        width = rows.shape[1] - LEAD_BYTES
+        width = rows.shape[1] - HEADER_BYTES
         if is_text and int(rows.max()) >= 0x80:
             return None
         if int(lengths.max()) > width:
@@ -89,7 +89,7 @@ def values(
         targets += stop
         done, stop = done + len(rows), int(targets[-1])
         targets -= sizes
-        lay(room, targets, elements)
+        scatter(room, targets, elements)
         if stop > _ROOM_BYTES or done == count:
             parts.append(_loaded(room, stop))
             stop = len(_BEGIN)
@@ -105,9 +105,9 @@ def _lead(rows: Bytes, lengths: Indices, valid: Mask | None, kind: np.uint8) -> 
     rows[:, 1] = lengths
     if valid is None:
         rows[:, 0] = kind
-        return lengths + LEAD_BYTES
+        return lengths + HEADER_BYTES
     rows[:, 0] = np.where(valid, kind, _NONE)
-    return np.where(valid, lengths + LEAD_BYTES, len(pickle.NONE))
+    return np.where(valid, lengths + HEADER_BYTES, len(pickle.NONE))
 
 
 def _loaded(room: Bytes, stop: int) -> list[Any]:

@@ -21,20 +21,20 @@ from bowstring.layouts.base import (
     Indices,
     Layout,
     Values,
-    brief,
+    compact_validity,
+    decode_with_nulls,
+    error_context,
+    fill_nulls,
     is_null_at,
-    place,
-    rebased_validity,
-    shown,
-    split_nulls,
-    taken_validity,
-    validity_of,
-    with_nulls,
+    join_reprs,
+    pack_validity,
+    short_repr,
+    take_validity,
 )
-from bowstring.layouts.concatenation import joined_validity
+from bowstring.layouts.concatenation import concat_validity
 from bowstring.layouts.equality import arrays_equal
-from bowstring.layouts.factorize import identities
-from bowstring.layouts.interleave import Slots
+from bowstring.layouts.factorize import identity_keys
+from bowstring.layouts.interleave import SlotSelection
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import Struct
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _BLOCK_ROWS = 1 << 10
 
 
-def rows_of(names: Sequence[str], columns: Sequence[list[Any]], length: int) -> list[dict[str, Any]]:
+def columns_to_rows(names: Sequence[str], columns: Sequence[list[Any]], length: int) -> list[dict[str, Any]]:
     """So many rows as dictionaries, out of columns; no two names are the same.
 
     Raises `InvalidDataError` where a column is of another length.
@@ -86,7 +86,7 @@ def _fill(rows: list[dict[str, Any]], names: Sequence[str], columns: Sequence[li
                         row[name] = value
 
 
-def columns_of(names: Sequence[str], values: Sequence[Any]) -> list[list[Any]] | None:
+def rows_to_columns(names: Sequence[str], values: Sequence[Any]) -> list[list[Any]] | None:
     """The columns of dictionaries that have just these names, which are distinct; None where other values are among
     them.
     """
@@ -111,7 +111,7 @@ class StructLayout(Layout):
 
     __slots__ = ("names",)
 
-    IS_LOCAL: ClassVar[bool] = True
+    HAS_CHEAP_SLICES: ClassVar[bool] = True
 
     def __init__(self, type: Struct, children: Sequence[Layout]) -> None:
         super().__init__(type, (VALIDITY,), children)
@@ -124,16 +124,16 @@ class StructLayout(Layout):
 
     def of(self, columns: Sequence[Array], length: int, mask: Mask | None = None) -> Array:
         """An array of so many structs over their fields' arrays."""
-        return Array(self, length, (validity_of(mask),), tuple(columns))
+        return Array(self, length, (pack_validity(mask),), tuple(columns))
 
     def build(self, values: Sequence[Any]) -> Array:
-        mask, found = None, columns_of(self.names, values)
+        mask, found = None, rows_to_columns(self.names, values)
         if found is None:
-            values, mask = split_nulls(values, dict.fromkeys(self.names))
-            found = columns_of(self.names, values) or self._columns_of(values)
+            values, mask = fill_nulls(values, dict.fromkeys(self.names))
+            found = rows_to_columns(self.names, values) or self._columns_of(values)
         columns = []
         for name, child, column in zip(self.names, self.children, found, strict=True):
-            with place(f"field {name!r}"):
+            with error_context(f"field {name!r}"):
                 columns.append(child.build(column))
         return self.of(columns, len(values), mask)
 
@@ -147,9 +147,9 @@ class StructLayout(Layout):
         for index, value in enumerate(values):
             if isinstance(value, Mapping):
                 if not known.issuperset(value):
-                    raise DataTypeError(f"value {index} has {shown(set(value) - known)}: no fields of {self.type}")
+                    raise DataTypeError(f"value {index} has {join_reprs(set(value) - known)}: no fields of {self.type}")
             elif not isinstance(value, tuple) or len(value) != len(names):
-                raise DataTypeError(f"value {index}: {brief(value)} is no {self.type}")
+                raise DataTypeError(f"value {index}: {short_repr(value)} is no {self.type}")
         return [[v.get(name) if isinstance(v, Mapping) else v[at] for v in values] for at, name in enumerate(names)]
 
     def value_at(self, array: Array, index: int) -> Any:
@@ -161,29 +161,29 @@ class StructLayout(Layout):
         return dict(zip(self.names, values, strict=True)) if is_distinct else tuple(values)
 
     def to_pylist(self, array: Array) -> list[Any]:
-        return with_nulls(array, self._structs)
+        return decode_with_nulls(array, self._structs)
 
     def _structs(self, array: Array) -> list[Any]:
         columns = [column.to_pylist() for column in self.columns(array)]
         if len(set(self.names)) < len(self.names):
             return list(zip(*columns, strict=True))
-        return rows_of(self.names, columns, array.length)
+        return columns_to_rows(self.names, columns, array.length)
 
-    def rebase(self, array: Array) -> Array:
-        columns = tuple(column.rebased() for column in self.columns(array))
-        return Array(self, array.length, (rebased_validity(array),), columns, null_count=array.null_count)
+    def compact(self, array: Array) -> Array:
+        columns = tuple(column.compact() for column in self.columns(array))
+        return Array(self, array.length, (compact_validity(array),), columns, null_count=array.null_count)
 
     def take(self, array: Array, indices: Indices) -> Array:
         columns = tuple(column.layout.take(column, indices) for column in self.columns(array))
-        return Array(self, len(indices), (taken_validity(array, indices),), columns)
+        return Array(self, len(indices), (take_validity(array, indices),), columns)
 
-    def interleave(self, slots: Slots) -> Array | None:
+    def interleave(self, slots: SlotSelection) -> Array | None:
         for array in slots.arrays:
             self.check(array)
         columns = []
         for index, layout in enumerate(self.children):
             arrays = [array.children[index] for array in slots.arrays]
-            column = layout.interleave(Slots(arrays, slots.numbers, slots.positions))
+            column = layout.interleave(SlotSelection(arrays, slots.array_indices, slots.buffer_slots))
             if column is None:
                 return None
             columns.append(column)
@@ -192,13 +192,13 @@ class StructLayout(Layout):
     def concat(self, arrays: Sequence[Array]) -> Array:
         columns = zip(*(self.columns(array) for array in arrays), strict=True)
         joined = tuple(child.concat(parts) for child, parts in zip(self.children, columns, strict=True))
-        return Array(self, sum(array.length for array in arrays), (joined_validity(arrays),), joined)
+        return Array(self, sum(array.length for array in arrays), (concat_validity(arrays),), joined)
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
         return all(arrays_equal(a, b, nans_equal) for a, b in zip(self.columns(left), self.columns(right), strict=True))
 
-    def identity(self, array: Array) -> tuple[Values, ...]:
-        return tuple(chain.from_iterable(map(identities, self.columns(array))))
+    def identity_keys(self, array: Array) -> tuple[Values, ...]:
+        return tuple(chain.from_iterable(map(identity_keys, self.columns(array))))
 
     def check(self, array: Array) -> None:
         needed = array.offset + array.length

@@ -11,8 +11,8 @@ import numpy as np
 
 from bowstring.errors import InvalidDataError
 from bowstring.layouts import string_pickling
-from bowstring.layouts.base import values_by_blocks
-from bowstring.layouts.gather import heads, spaced
+from bowstring.layouts.base import decode_in_blocks
+from bowstring.layouts.gather import gather_with_gap, prefixes
 from bowstring.layouts.utf8_validation import is_utf8
 from bowstring.memory.buffer import UINT8, Bytes
 
@@ -43,7 +43,7 @@ def is_ascii(data: Values) -> bool:
     return not data.size > whole or int(data[whole:].max()) < 128
 
 
-def slices(data: Bytes, offsets: Values, mask: Mask | None) -> list[str | None]:
+def decode_strings(data: Bytes, offsets: Values, mask: Mask | None) -> list[str | None]:
     """The strings between consecutive offsets, which rise and lie within the data; None where the mask is not True.
 
     Raises `InvalidDataError` naming the first value that is no UTF-8.
@@ -57,20 +57,20 @@ def slices(data: Bytes, offsets: Values, mask: Mask | None) -> list[str | None]:
 
     try:
         found = _short_slices(data, offsets, mask, make, is_text=True)
-        return values_by_blocks(len(offsets) - 1, mask, make, BLOCK_STRINGS) if found is None else found
+        return decode_in_blocks(len(offsets) - 1, mask, make, BLOCK_STRINGS) if found is None else found
     except UnicodeDecodeError:
-        check(data, offsets, mask)
+        check_utf8(data, offsets, mask)
         raise
 
 
-def byte_slices(data: Bytes, offsets: Values, mask: Mask | None) -> list[bytes | None]:
+def decode_binary(data: Bytes, offsets: Values, mask: Mask | None) -> list[bytes | None]:
     """The bytes between consecutive offsets, which rise and lie within the data; None where the mask is not True."""
 
     def make(where: slice | Indices) -> list[bytes]:
-        return long_byte_strings(data, *_spans(offsets, where))
+        return slice_byte_strings(data, *_spans(offsets, where))
 
     found = _short_slices(data, offsets, mask, make, is_text=False)
-    return values_by_blocks(len(offsets) - 1, mask, make, BLOCK_STRINGS) if found is None else found
+    return decode_in_blocks(len(offsets) - 1, mask, make, BLOCK_STRINGS) if found is None else found
 
 
 def _short_slices(
@@ -78,21 +78,21 @@ def _short_slices(
 ) -> list[Any] | None:
     """The values where they are many and short, and strings ASCII; those that are long are made otherwise."""
     count, size_bytes = len(offsets) - 1, int(offsets[-1]) - int(offsets[0])
-    if not string_pickling.are_many_short(count, size_bytes, mask):
+    if not string_pickling.is_worthwhile(count, size_bytes, mask):
         return None
-    return string_pickling.values(_led(data, offsets, mask), make, (count, size_bytes), is_text)
+    return string_pickling.decode_strings(_led(data, offsets, mask), make, (count, size_bytes), is_text)
 
 
 def _led(data: Bytes, offsets: Values, mask: Mask | None) -> Iterator[tuple[Values, Indices, Mask | None]]:
     """The values as `unpickled` wants them."""
-    for own in string_pickling.blocks(len(offsets) - 1, int(offsets[-1]) - int(offsets[0])):
+    for own in string_pickling.iter_blocks(len(offsets) - 1, int(offsets[-1]) - int(offsets[0])):
         starts, lengths = _spans(offsets, own)
         held = data
-        if starts[0] < string_pickling.LEAD_BYTES:
-            held = np.concatenate((np.zeros(string_pickling.LEAD_BYTES, UINT8), data[: starts[-1] + lengths[-1]]))
-            starts += string_pickling.LEAD_BYTES
-        starts -= string_pickling.LEAD_BYTES
-        elements = heads(held, starts, string_pickling.LEAD_BYTES + string_pickling.width_for(lengths))
+        if starts[0] < string_pickling.HEADER_BYTES:
+            held = np.concatenate((np.zeros(string_pickling.HEADER_BYTES, UINT8), data[: starts[-1] + lengths[-1]]))
+            starts += string_pickling.HEADER_BYTES
+        starts -= string_pickling.HEADER_BYTES
+        elements = prefixes(held, starts, string_pickling.HEADER_BYTES + string_pickling.width_for(lengths))
         yield elements, lengths, None if mask is None else mask[own]
 
 
@@ -105,27 +105,27 @@ def _spans(offsets: Values, where: slice | Indices) -> tuple[Indices, Indices]:
 def _strings(data: Bytes, starts: Indices, lengths: Indices) -> list[str]:
     """The strings from each of the rising starts on, of each length in bytes. Raises UnicodeDecodeError."""
     if int(lengths.sum()) > _SHORT_BYTES * len(lengths):
-        return long_strings(data, starts, lengths)
-    return marked_strings(*spaced(data, starts, lengths, 1), lengths)
+        return decode_long_strings(data, starts, lengths)
+    return split_strings(*gather_with_gap(data, starts, lengths, 1), lengths)
 
 
-def marked_strings(room: Bytes, starts: Indices, lengths: Indices) -> list[str]:
+def split_strings(room: Bytes, starts: Indices, lengths: Indices) -> list[str]:
     """The strings that lie end to end in `room` with one byte of anything behind each. Raises UnicodeDecodeError.
 
     Marks are put there: Python splits at them quicker than we can cut. A character that goes on in the next value is
     none, as the mark stands in the middle of it.
     """
     if len(room) > (_SHORT_BYTES + 1) * len(starts):
-        return long_strings(room, starts, lengths)
+        return decode_long_strings(room, starts, lengths)
     for mark in _MARKS:
         room[starts[1:] - 1] = mark
         words = str(room[:-1].data, "utf-8").split(chr(mark))
         if len(words) == len(starts):
             return words
-    return long_strings(room, starts, lengths)
+    return decode_long_strings(room, starts, lengths)
 
 
-def long_strings(data: Bytes, starts: Indices, lengths: Indices) -> list[str]:
+def decode_long_strings(data: Bytes, starts: Indices, lengths: Indices) -> list[str]:
     """The strings from each of the rising starts on, of each length in bytes, one by one. Raises UnicodeDecodeError."""
     found: list[str] = []
     for held, stops in _pieces(data, starts, lengths):
@@ -151,10 +151,10 @@ def _pieces(data: Bytes, starts: Indices, lengths: Indices) -> Iterator[tuple[By
         if own[-1] + sizes[-1] - own[0] == stops[-1]:
             yield data[own[0] : own[0] + stops[-1]], stops
         else:
-            yield spaced(data, own, sizes, 0)[0], stops
+            yield gather_with_gap(data, own, sizes, 0)[0], stops
 
 
-def long_byte_strings(data: Bytes, starts: Indices, lengths: Indices) -> list[bytes]:
+def slice_byte_strings(data: Bytes, starts: Indices, lengths: Indices) -> list[bytes]:
     """The bytes from each of the rising starts on, of each length, one by one."""
     found: list[bytes] = []
     for held, stops in _pieces(data, starts, lengths):
@@ -162,7 +162,7 @@ def long_byte_strings(data: Bytes, starts: Indices, lengths: Indices) -> list[by
     return found
 
 
-def check(data: Values, offsets: Values, mask: Mask | None) -> None:
+def check_utf8(data: Values, offsets: Values, mask: Mask | None) -> None:
     """Check that every valid value between consecutive offsets, which rise and lie within the data, is UTF-8; raises
     `InvalidDataError` naming the first that is not.
     """
@@ -172,13 +172,13 @@ def check(data: Values, offsets: Values, mask: Mask | None) -> None:
         if is_ascii(held):
             continue
         inner = cuts[1 : np.searchsorted(cuts, cuts[-1])] - cuts[0]
-        if fault(held) is None and not continues(held[inner]).any():
+        if find_invalid_byte(held) is None and not is_continuation(held[inner]).any():
             continue
         kept = np.arange(len(cuts) - 1) if mask is None else np.flatnonzero(mask[first : first + len(cuts) - 1])
-        check_ranges(data, cuts[kept], cuts[kept + 1], first + kept)
+        check_utf8_ranges(data, cuts[kept], cuts[kept + 1], first + kept)
 
 
-def check_ranges(data: Values, starts: Indices, stops: Indices, numbers: Indices) -> None:
+def check_utf8_ranges(data: Values, starts: Indices, stops: Indices, numbers: Indices) -> None:
     """Check that the bytes from each start to its stop are UTF-8; raises `InvalidDataError` with the number of one.
 
     Takes time in proportion to the data, however the values overlap, and looks at no byte outside of them. Values that
@@ -194,21 +194,21 @@ def check_ranges(data: Values, starts: Indices, stops: Indices, numbers: Indices
     heads = np.concatenate(([0], np.flatnonzero(starts[1:] > reach[:-1]) + 1))
     ends = np.append(reach[heads[1:] - 1], reach[-1])
     end_of = np.repeat(ends, np.diff(np.append(heads, len(starts))))
-    bad = continues(data[starts])
+    bad = is_continuation(data[starts])
     for first, last in zip(starts[heads].tolist(), ends.tolist(), strict=True):
-        wrong = fault(data[first:last])
+        wrong = find_invalid_byte(data[first:last])
         if wrong is not None:
             bad |= (starts <= first + wrong) & (first + wrong < stops)
             break
     else:
-        bad |= (stops < end_of) & continues(data[np.minimum(stops, len(data) - 1)])
+        bad |= (stops < end_of) & is_continuation(data[np.minimum(stops, len(data) - 1)])
     if bad.any():
         at = np.flatnonzero(bad)[np.argmin(numbers[bad])]
         shown = data[starts[at] : stops[at]][:40].tobytes()
         raise InvalidDataError(f"values[{numbers[at]}] is no UTF-8: {shown!r}")
 
 
-def continues(data: Values) -> Mask:
+def is_continuation(data: Values) -> Mask:
     """Which bytes continue a character."""
     found: Mask = (data & 0xC0) == 0x80
     return found
@@ -220,7 +220,7 @@ def _is_mostly_ascii(data: Values) -> bool:
     return bool(2 * np.count_nonzero(some & 0x80) < len(some))
 
 
-def fault(data: Values) -> int | None:
+def find_invalid_byte(data: Values) -> int | None:
     """The position of the first byte that does not fit UTF-8.
 
     Decodes a block at a time, which takes least where most is ASCII, or little; looks at other data all at once.

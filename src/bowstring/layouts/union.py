@@ -21,13 +21,13 @@ from bowstring.layouts.base import (
     Layout,
     Role,
     Values,
-    brief,
-    buffer_of,
-    first_bad,
-    place,
+    error_context,
+    first_true,
+    short_repr,
+    to_buffer,
 )
 from bowstring.layouts.equality import arrays_equal
-from bowstring.layouts.factorize import numbered
+from bowstring.layouts.factorize import factorize
 from bowstring.memory.bitmap import Mask
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ OFFSETS = BufferSpec(Role.OFFSETS, np.dtype("i4"))
 
 
 class UnionLayout(Layout):
-    """Values of one of several types; `positions` leads from a slot to its place in its child."""
+    """Values of one of several types; `child_slots` leads from a slot to its place in its child."""
 
     __slots__ = ("_child_of", "ids", "is_dense", "names")
 
@@ -50,80 +50,82 @@ class UnionLayout(Layout):
         self._child_of = np.full(256, -1, np.int64)
         self._child_of[list(self.ids)] = range(len(self.ids))
 
-    def members(self, array: Array) -> Indices:
+    def child_indices(self, array: Array) -> Indices:
         """Which child each slot belongs to; raises `InvalidDataError` for an unknown type id."""
         ids = array.values(0)
-        members = self._child_of[ids.view(np.uint8)]
-        if members.size and members.min() < 0:
-            at = first_bad(members < 0)
+        child_indices = self._child_of[ids.view(np.uint8)]
+        if child_indices.size and child_indices.min() < 0:
+            at = first_true(child_indices < 0)
             raise InvalidDataError(f"type_ids[{at}] = {ids[at]} is none of the type's ids {self.ids}")
-        return members
+        return child_indices
 
-    def positions(self, array: Array, members: Indices) -> Indices:
+    def child_slots(self, array: Array, child_indices: Indices) -> Indices:
         """Where each slot's value lies in its child; raises `InvalidDataError` for an offset beyond it."""
         if not self.is_dense:
             return np.arange(array.offset, array.offset + array.length)
         offsets = array.values(1).astype(np.int64)
         lengths = np.array([child.length for child in array.children], np.int64)
         if offsets.size:
-            bad = (offsets < 0) | (offsets >= lengths[members])
+            bad = (offsets < 0) | (offsets >= lengths[child_indices])
             if bad.any():
-                at = first_bad(bad)
-                name = self.names[members[at]]
+                at = first_true(bad)
+                name = self.names[child_indices[at]]
                 raise InvalidDataError(
-                    f"offsets[{at}] = {offsets[at]} is not within child {name!r} of {lengths[members[at]]} values"
+                    f"offsets[{at}] = {offsets[at]} is not within child {name!r} of {lengths[child_indices[at]]} values"
                 )
         return offsets
 
-    def parts(self, array: Array) -> list[tuple[Indices, Array]]:
+    def split_by_child(self, array: Array) -> list[tuple[Indices, Array]]:
         """For each child: the slots that belong to it, and their values."""
-        members = self.members(array)
-        positions = self.positions(array, members)
+        child_indices = self.child_indices(array)
+        child_slots = self.child_slots(array, child_indices)
         parts = []
         for number, child in enumerate(array.children):
-            slots = np.flatnonzero(members == number)
-            parts.append((slots, child.take(positions[slots])))
+            slots = np.flatnonzero(child_indices == number)
+            parts.append((slots, child.take(child_slots[slots])))
         return parts
 
-    def valid(self, array: Array) -> Mask | None:
+    def valid_mask(self, array: Array) -> Mask | None:
         out = np.ones(array.length, np.bool_)
-        for slots, child in self.parts(array):
-            held = child.layout.valid(child)
+        for slots, child in self.split_by_child(array):
+            held = child.layout.valid_mask(child)
             if held is not None:
                 out[slots] = held
         return None if out.all() else out
 
-    def has_identity(self, array: Array) -> Mask | None:
+    def identity_mask(self, array: Array) -> Mask | None:
         return None
 
-    def _assemble(self, members: Indices, parts: Sequence[tuple[Indices, Array]]) -> Array:
-        ids = buffer_of(np.array(self.ids, np.int8)[members])
+    def _assemble(self, child_indices: Indices, parts: Sequence[tuple[Indices, Array]]) -> Array:
+        ids = to_buffer(np.array(self.ids, np.int8)[child_indices])
         if self.is_dense:
-            offsets = np.zeros(len(members), np.int32)
+            offsets = np.zeros(len(child_indices), np.int32)
             for slots, _ in parts:
                 offsets[slots] = np.arange(len(slots))
-            return Array(self, len(members), (ids, buffer_of(offsets)), tuple(child for _, child in parts))
+            return Array(self, len(child_indices), (ids, to_buffer(offsets)), tuple(child for _, child in parts))
         children = []
         for layout, (slots, child) in zip(self.children, parts, strict=True):
-            if not len(members):
+            if not len(child_indices):
                 children.append(child)
                 continue
             padded = layout.concat([child, layout.build([None])])
-            where = np.full(len(members), len(child))
+            where = np.full(len(child_indices), len(child))
             where[slots] = np.arange(len(slots))
             children.append(layout.take(padded, where))
-        return Array(self, len(members), (ids,), tuple(children))
+        return Array(self, len(child_indices), (ids,), tuple(children))
 
-    def child_place(self, index: int) -> str:
+    def child_name(self, index: int) -> str:
         return f"child {self.names[index]!r}"
 
     def build(self, values: Sequence[Any]) -> Array:
-        members = np.fromiter((self._member_for(i, value) for i, value in enumerate(values)), np.int64, len(values))
+        child_indices = np.fromiter(
+            (self._member_for(i, value) for i, value in enumerate(values)), np.int64, len(values)
+        )
         parts = []
         for number, layout in enumerate(self.children):
-            slots = np.flatnonzero(members == number)
+            slots = np.flatnonzero(child_indices == number)
             parts.append((slots, layout.build([values[slot] for slot in slots.tolist()])))
-        return self._assemble(members, parts)
+        return self._assemble(child_indices, parts)
 
     def _member_for(self, index: int, value: Any) -> int:
         """The first child that gives the value back as it is, else the first that does so by its Python type, else the
@@ -143,43 +145,43 @@ class UnionLayout(Layout):
                 alike = number if alike < 0 else alike
             fallback = number if fallback < 0 else fallback
         if fallback < 0:
-            raise DataTypeError(f"value {index}: {brief(value)} is of none of the types of {self.type}")
+            raise DataTypeError(f"value {index}: {short_repr(value)} is of none of the types of {self.type}")
         return alike if alike >= 0 else fallback
 
     def to_pylist(self, array: Array) -> list[Any]:
         out: list[Any] = [None] * array.length
-        for slots, child in self.parts(array):
+        for slots, child in self.split_by_child(array):
             for slot, value in zip(slots.tolist(), child.to_pylist(), strict=True):
                 out[slot] = value
         return out
 
-    def rebase(self, array: Array) -> Array:
+    def compact(self, array: Array) -> Array:
         first, last = array.offset, array.offset + array.length
         ids = array.buffers[0]
         own = ids and ids.slice(first, array.length)
         if not self.is_dense:
             return Array(
-                self, array.length, (own,), tuple(c.slice(first, array.length).rebased() for c in array.children)
+                self, array.length, (own,), tuple(c.slice(first, array.length).compact() for c in array.children)
             )
         offsets = array.buffers[1]
         if first == 0 and offsets is not None and offsets.size == last * 4:
-            return Array(self, array.length, (own, offsets), tuple(child.rebased() for child in array.children))
-        members = self.members(array)
-        positions = self.positions(array, members)
+            return Array(self, array.length, (own, offsets), tuple(child.compact() for child in array.children))
+        child_indices = self.child_indices(array)
+        child_slots = self.child_slots(array, child_indices)
         moved = np.zeros(array.length, np.int32)
         children = []
         for number, child in enumerate(array.children):
-            slots = np.flatnonzero(members == number)
-            used = positions[slots]
+            slots = np.flatnonzero(child_indices == number)
+            used = child_slots[slots]
             low, high = (int(used.min()), int(used.max()) + 1) if used.size else (0, 0)
             moved[slots] = used - low
-            children.append(child.slice(low, high - low).rebased())
-        return Array(self, array.length, (own, buffer_of(moved)), tuple(children))
+            children.append(child.slice(low, high - low).compact())
+        return Array(self, array.length, (own, to_buffer(moved)), tuple(children))
 
     def take(self, array: Array, indices: Indices) -> Array:
-        members = self.members(array)
-        positions = self.positions(array, members)
-        taken, where = members[indices], positions[indices]
+        child_indices = self.child_indices(array)
+        child_slots = self.child_slots(array, child_indices)
+        taken, where = child_indices[indices], child_slots[indices]
         parts = []
         for number, child in enumerate(array.children):
             slots = np.flatnonzero(taken == number)
@@ -188,23 +190,23 @@ class UnionLayout(Layout):
 
     def concat(self, arrays: Sequence[Array]) -> Array:
         bases = np.cumsum([0] + [array.length for array in arrays])
-        split = [self.parts(array) for array in arrays]
+        split = [self.split_by_child(array) for array in arrays]
         parts = []
         for number, layout in enumerate(self.children):
             slots = np.concatenate([part[number][0] + base for part, base in zip(split, bases, strict=False)])
             parts.append((slots, layout.concat([part[number][1] for part in split])))
-        return self._assemble(np.concatenate([self.members(array) for array in arrays]), parts)
+        return self._assemble(np.concatenate([self.child_indices(array) for array in arrays]), parts)
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
-        if not np.array_equal(self.members(left), self.members(right)):
+        if not np.array_equal(self.child_indices(left), self.child_indices(right)):
             return False
-        pairs = zip(self.parts(left), self.parts(right), strict=True)
+        pairs = zip(self.split_by_child(left), self.split_by_child(right), strict=True)
         return all(arrays_equal(mine, theirs, nans_equal) for (_, mine), (_, theirs) in pairs)
 
-    def identity(self, array: Array) -> tuple[Values, ...]:
+    def identity_keys(self, array: Array) -> tuple[Values, ...]:
         codes = np.zeros(array.length, np.int64)
-        for number, (slots, child) in enumerate(self.parts(array)):
-            codes[slots] = numbered(child)[0] * len(self.ids) + number
+        for number, (slots, child) in enumerate(self.split_by_child(array)):
+            codes[slots] = factorize(child)[0] * len(self.ids) + number
         return (codes,)
 
     def check(self, array: Array) -> None:
@@ -216,13 +218,13 @@ class UnionLayout(Layout):
                 raise InvalidDataError(f"child {name!r} has {child.length} values, the sparse union has {needed}")
 
     def check_full(self, array: Array) -> None:
-        members = self.members(array)
-        positions = self.positions(array, members)
+        child_indices = self.child_indices(array)
+        child_slots = self.child_slots(array, child_indices)
         if not self.is_dense:
             return
         for number, name in enumerate(self.names):
-            own: Values = positions[members == number]
+            own: Values = child_slots[child_indices == number]
             if (own[1:] < own[:-1]).any():
-                with place(f"child {name!r}"):
-                    at = first_bad(own[1:] < own[:-1])
+                with error_context(f"child {name!r}"):
+                    at = first_true(own[1:] < own[:-1])
                     raise InvalidDataError(f"the offsets into it fall from {own[at]} to {own[at + 1]}")

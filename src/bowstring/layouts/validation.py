@@ -24,11 +24,11 @@ class Fault(NamedTuple):
 
 def validate(array: Array, full: bool) -> None:
     """Check the structure, and with `full` every value; raises `InvalidDataError` whose message names the place."""
-    for fault in faults(array, full):
+    for fault in find_faults(array, full):
         raise type(fault.problem)(str(fault)) from None
 
 
-def faults(array: Array, full: bool, known: dict[int, Array] | None = None) -> Iterator[Fault]:
+def find_faults(array: Array, full: bool, known: dict[int, Array] | None = None) -> Iterator[Fault]:
     """Every fault of an array, its children and its dictionaries; of the values of one array the first that is wrong.
 
     What is in `known`, by its `id`, has been looked at before; dictionaries are added to it, so that one which several
@@ -48,7 +48,7 @@ def faults(array: Array, full: bool, known: dict[int, Array] | None = None) -> I
         return
     try:
         array.layout.check(array)
-        if full and not (inside and array.layout.CHILD_VALUES_COUNT):
+        if full and not (inside and array.layout.CHECKS_CHILD_VALUES):
             array.layout.check_full(array)
     except InvalidDataError as error:
         yield Fault((), error)
@@ -93,11 +93,11 @@ def _of_children(array: Array, full: bool, known: dict[int, Array] | None) -> It
         yield Fault((), InvalidDataError(problem))
         return
     for index, (wanted, child) in enumerate(zip(layout.children, array.children, strict=True)):
-        place = layout.child_place(index)
+        place = layout.child_name(index)
         if child.type != wanted.type:
             yield Fault((place,), InvalidDataError(f"is {child.type}, not {wanted.type}"))
         else:
-            yield from _inside(place, faults(child, full, known))
+            yield from _inside(place, find_faults(child, full, known))
     values = array.dictionary
     if values is None:
         return
@@ -106,7 +106,7 @@ def _of_children(array: Array, full: bool, known: dict[int, Array] | None) -> It
     elif known is None or id(values) not in known:
         if known is not None:
             known[id(values)] = values
-        yield from _inside("dictionary", faults(values, full, known))
+        yield from _inside("dictionary", find_faults(values, full, known))
 
 
 def _inside(place: str, found: Iterator[Fault]) -> Iterator[Fault]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from bowstring.errors import InvalidDataError
 from bowstring.layouts import text
-from bowstring.layouts.base import first_bad
+from bowstring.layouts.base import first_true
 from bowstring.layouts.binary_view import INLINE_BYTES
 from bowstring.memory.buffer import EMPTY, UINT8
 
@@ -72,7 +72,7 @@ def check_views(array: Array, is_text: bool) -> None:
     if not all(data.is_surely_text() for data in used.values()):
         for first, words, lengths in _blocks(array, array.length):
             for number, own in _long(words, lengths, first).by_buffer():
-                text.check_ranges(buffers[number], own.starts, own.stops, own.slots)
+                text.check_utf8_ranges(buffers[number], own.starts, own.stops, own.slots)
 
 
 def _blocks(array: Array, size: int) -> Iterator[tuple[int, Values, Values]]:
@@ -87,7 +87,7 @@ def _blocks(array: Array, size: int) -> Iterator[tuple[int, Values, Values]]:
             words[np.flatnonzero(~mask[first : first + size])] = 0
         lengths = words.view(_NUMBER)[:, 0].copy()
         if lengths.min() < 0:
-            at = first_bad(lengths < 0)
+            at = first_true(lengths < 0)
             raise InvalidDataError(f"views[{first + at}] has the negative length {lengths[at]}")
         yield first, words, lengths
 
@@ -105,7 +105,7 @@ def _long(words: Values, lengths: Values, first: int) -> _Long:
 def _check_long(long: _Long, data: Bytes) -> None:
     """Check places and prefixes of views that point to a data buffer."""
     if long.starts.min() < 0 or long.stops.max() > data.size:
-        at = first_bad((long.starts < 0) | (long.stops > data.size))
+        at = first_true((long.starts < 0) | (long.stops > data.size))
         raise InvalidDataError(
             f"views[{long.slots[at]}] points to bytes {long.starts[at]} to {long.stops[at]} of a data buffer of "
             f"{data.size} bytes"
@@ -113,7 +113,7 @@ def _check_long(long: _Long, data: Bytes) -> None:
     heads = np.ndarray((data.size - 3,), _PREFIX, data, strides=(1,))[long.starts]
     bad = heads != long.prefixes
     if bad.any():
-        at = first_bad(bad)
+        at = first_true(bad)
         prefix, head = long.prefixes[at].tobytes(), heads[at].tobytes()
         raise InvalidDataError(f"views[{long.slots[at]}] has the prefix {prefix!r}, its data begins with {head!r}")
 
@@ -126,14 +126,14 @@ def _check_inline(words: Values, lengths: Values, first: int, is_text: bool) -> 
     bits = lengths.astype(_WORD) * 8
     stray = (left >> np.minimum(bits + 32, 64)) | (right >> (np.maximum(bits, 32) - 32))  # NumPy shifts out all 64
     if stray.any():
-        raise InvalidDataError(f"views[{first + own[first_bad(stray != 0)]}] is inline, but not padded with zeros")
+        raise InvalidDataError(f"views[{first + own[first_true(stray != 0)]}] is inline, but not padded with zeros")
     seen = int(np.bitwise_or.reduce(left)) >> 32 << 32 | int(np.bitwise_or.reduce(right))
     if not is_text or not seen & _HIGH_BITS:
         return
     inside = words.view(UINT8)[:, 4:].reshape(-1)
-    if text.continues(inside[::INLINE_BYTES]).any() or text.fault(inside) is not None:
+    if text.is_continuation(inside[::INLINE_BYTES]).any() or text.find_invalid_byte(inside) is not None:
         starts = np.arange(len(own)) * INLINE_BYTES
-        text.check_ranges(inside, starts, starts + INLINE_BYTES, first + own)
+        text.check_utf8_ranges(inside, starts, starts + INLINE_BYTES, first + own)
 
 
 def _is_dense_ascii(data: Bytes, long: _Long) -> bool:
@@ -160,7 +160,9 @@ class _Used:
         self.total_bytes += int((stops - starts).sum())
         if not self.has_cuts_in_characters:
             behind = np.minimum(stops, self.data.size - 1)
-            cuts = text.continues(self.data[starts]) | (text.continues(self.data[behind]) & (behind == stops))
+            cuts = text.is_continuation(self.data[starts]) | (
+                text.is_continuation(self.data[behind]) & (behind == stops)
+            )
             self.has_cuts_in_characters = bool(cuts.any())
 
     def is_surely_text(self) -> bool:
@@ -170,4 +172,8 @@ class _Used:
         span = self.data[self.first : self.last]
         if text.is_ascii(span):
             return True
-        return not self.has_cuts_in_characters and span.size <= _SPARSE * self.total_bytes and text.fault(span) is None
+        return (
+            not self.has_cuts_in_characters
+            and span.size <= _SPARSE * self.total_bytes
+            and text.find_invalid_byte(span) is None
+        )

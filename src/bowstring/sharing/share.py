@@ -30,7 +30,7 @@ from bowstring.errors import (
     UsageError,
     translate_os_error,
 )
-from bowstring.layouts.base import brief
+from bowstring.layouts.base import short_repr
 from bowstring.memory.closable import Closing
 from bowstring.memory.region import Region
 from bowstring.sharing.processes import Process
@@ -175,7 +175,7 @@ class Handle(Closing):
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         if not _is_sound(state):
-            raise InvalidDataError(f"a handle was altered on its way: {brief(state)}")
+            raise InvalidDataError(f"a handle was altered on its way: {short_repr(state)}")
         self._regions, self._is_closed = None, False
         self._process, self._places, self._token, self.num_rows = state
 

@@ -151,7 +151,7 @@ def test_bool8_shares_numpys_booleans() -> None:
     array = bs.array(values, bs.bool8())
     assert np.shares_memory(array.to_numpy(), values)
     assert array.to_numpy().dtype == np.bool_
-    odd = bs.array(np.array([2, 0, -1], np.int8), bs.int8()).seen_as(array.layout)
+    odd = bs.array(np.array([2, 0, -1], np.int8), bs.int8()).with_layout(array.layout)
     assert odd.to_pylist() == [True, False, True]
     with pytest.raises(WouldCopyError):
         odd.to_numpy()
@@ -179,7 +179,7 @@ def test_a_permutation_is_that_of_the_specification() -> None:
     stored = np.arange(24).reshape(2, 3, 4)
     type_ = bs.fixed_shape_tensor(bs.int64(), (2, 3, 4), permutation=[2, 0, 1])
     flat = bs.array([stored.reshape(-1).tolist()], type_.storage_type)
-    shown = flat.seen_as(bs.array([], type_).layout)
+    shown = flat.with_layout(bs.array([], type_).layout)
     assert shown[0].shape == shown.to_numpy().shape[1:] == (4, 2, 3)
     assert bs.array([shown[0]], type_).storage.equals(flat)
     ragged = bs.variable_shape_tensor(bs.int64(), 3, permutation=[2, 0, 1])
@@ -198,7 +198,7 @@ def test_a_permutation_is_that_of_the_specification() -> None:
 )
 def test_a_variable_tensor_whose_shape_lies_is_refused(row: dict[str, Any]) -> None:
     type_ = bs.variable_shape_tensor(bs.int8(), 2, uniform_shape=[1, None])
-    bad = bs.array([None, row], type_.storage_type).seen_as(bs.array([], type_).layout)
+    bad = bs.array([None, row], type_.storage_type).with_layout(bs.array([], type_).layout)
     with pytest.raises(InvalidDataError, match=r"value 1: arrow\.variable_shape_tensor: a tensor of shape"):
         bad.validate(full=True)
     with pytest.raises(InvalidDataError, match="a tensor of shape"):
@@ -213,7 +213,7 @@ def test_moments_that_python_cannot_hold_keep_their_nanoseconds() -> None:
     edge = datetime(1, 1, 1, tzinfo=UTC)
     stored = [{"timestamp": edge, "offset_minutes": -60}, {"timestamp": NOON, "offset_minutes": 0}]
     type_ = bs.timestamp_with_offset("us")
-    assert bs.array(stored, type_.storage_type).seen_as(bs.array([], type_).layout).to_pylist() == [
+    assert bs.array(stored, type_.storage_type).with_layout(bs.array([], type_).layout).to_pylist() == [
         bs.OffsetMoment(np.datetime64("0001-01-01", "us"), -60),
         NOON,
     ]
@@ -223,7 +223,7 @@ def test_nulls_inside_a_moment_mean_what_the_specification_says() -> None:
     storage = bs.struct({"timestamp": bs.timestamp("s", "UTC"), "offset_minutes": bs.dictionary(bs.int8(), bs.int16())})
     field = resolve(bs.field("x", storage, metadata={NAME_KEY: b"arrow.timestamp_with_offset"}))
     rows = [{"timestamp": None, "offset_minutes": 3}, {"timestamp": NOON, "offset_minutes": None}, None]
-    array = bs.array(rows, storage).seen_as(bs.array([], field.type).layout)
+    array = bs.array(rows, storage).with_layout(bs.array([], field.type).layout)
     array.validate(full=True)
     assert array.to_pylist() == [None, NOON, None]
 
@@ -231,7 +231,7 @@ def test_nulls_inside_a_moment_mean_what_the_specification_says() -> None:
 def test_an_offset_of_a_day_is_refused() -> None:
     type_ = bs.timestamp_with_offset("s")
     bad = bs.array([{"timestamp": NOON, "offset_minutes": 1440}], type_.storage_type)
-    bad = bad.seen_as(bs.array([], type_).layout)
+    bad = bad.with_layout(bs.array([], type_).layout)
     for use in (lambda: bad.validate(full=True), bad.to_pylist):
         with pytest.raises(InvalidDataError, match="offset of 1440 minutes"):
             use()

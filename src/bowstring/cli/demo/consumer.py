@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from bowstring.cli.demo.summary import batch_facts
-from bowstring.layouts.display import value_text
+from bowstring.layouts.display import format_value
 
 if TYPE_CHECKING:
     from bowstring.arrays.record_batch import RecordBatch
@@ -61,7 +61,7 @@ def _samples(batches: list[RecordBatch]) -> list[list[str]]:
 
 
 def _cell(value: Any) -> str:
-    return value.strip() if isinstance(value, str) and value.isprintable() else value_text(value)
+    return value.strip() if isinstance(value, str) and value.isprintable() else format_value(value)
 
 
 def driver(descriptor: int) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from bowstring.interop import c_data
 from bowstring.interop.pandas import metadata
 from bowstring.interop.pandas.library import as_series, pandas
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import place, validity_of
+from bowstring.layouts.base import error_context, pack_validity
 from bowstring.layouts.dictionary import DictionaryLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.value_codecs.intervals import MonthDayNano
@@ -73,7 +73,7 @@ def table_from_frame(frame: Any, schema: SchemaLike | None = None, preserve_inde
     columns, fields, entries = [], [], []
     for number, (name, values) in enumerate(zip(names, series, strict=True)):
         wanted = None if schema is None else schema.fields[number]
-        with place(f"column {name!r}"):
+        with error_context(f"column {name!r}"):
             column = column_from_series(values, None if wanted is None else wanted.type)
             if wanted is not None and not wanted.nullable and column.null_count:
                 raise DataTypeError(f"has {column.null_count} nulls, its field allows none")
@@ -150,7 +150,7 @@ def _array(series: Any, type_: t.DataType | None) -> Array:
     if isinstance(dtype, pd.DatetimeTZDtype):
         zoned = t.Timestamp(dtype.unit, type_inference.zone_name(dtype.tz))
         plain = series.array.tz_convert(None).to_numpy()
-        return construction.array(plain).seen_as(layout_of(zoned))
+        return construction.array(plain).with_layout(layout_of(zoned))
     if isinstance(dtype, pd.StringDtype):
         return construction.array(_without_missing(series), t.Utf8())
     if isinstance(dtype, np.dtype):
@@ -177,7 +177,7 @@ def _categories(series: Any) -> Array:
     kind = t.Dictionary(t.Int(codes.dtype.itemsize * 8), words.type, bool(values.ordered))
     layout = layout_of(kind)
     assert isinstance(layout, DictionaryLayout)
-    return layout.of(layout.indices.of(codes, codes >= 0), words)
+    return layout.of(layout.index_layout.of(codes, codes >= 0), words)
 
 
 def _rows_of_numpy(items: list[Any]) -> Array | None:
@@ -195,7 +195,7 @@ def _rows_of_numpy(items: list[Any]) -> Array | None:
     small = len(values) < 1 << 31
     kind = t.list_(elements.type) if small else t.large_list(elements.type)
     mask = None if len(rows) == len(items) else np.fromiter((item is not None for item in items), np.bool_, len(items))
-    buffers = [validity_of(mask), offsets.astype(np.int32 if small else np.int64)]
+    buffers = [pack_validity(mask), offsets.astype(np.int32 if small else np.int64)]
     return Array.from_buffers(kind, len(items), buffers, [elements])
 
 

@@ -24,10 +24,10 @@ from bowstring.errors import UsageError, WouldCopyError
 from bowstring.interop.pandas import blocks, metadata
 from bowstring.interop.pandas.library import arrow_backed, pandas, strings_dtype
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import Values, objects
+from bowstring.layouts.base import Values, object_array
 from bowstring.layouts.binary_view import BinaryViewLayout
 from bowstring.layouts.boolean import BooleanLayout
-from bowstring.layouts.dictionary import decode
+from bowstring.layouts.dictionary import decode_dictionary
 from bowstring.layouts.gather import check_length
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.value_codecs.intervals import MonthDayNano
@@ -247,7 +247,7 @@ def _default(array: Array, options: Options) -> Any:
     for kind, make in _MAKERS.items():
         if isinstance(array.type, kind):
             return make(array, options)
-    return objects(array.to_pylist())
+    return object_array(array.to_pylist())
 
 
 def _text(column: ChunkedArray, dtype: Any) -> Any:
@@ -260,13 +260,13 @@ def _text(column: ChunkedArray, dtype: Any) -> Any:
                 chunk.layout.checked_lengths(chunk, chunk.layout.views(chunk))
         made = pd.Series.from_arrow(filled).array
         return made if made.dtype == dtype else made.astype(dtype)
-    return pd.array(objects(column.to_pylist()), dtype=dtype)
+    return pd.array(object_array(column.to_pylist()), dtype=dtype)
 
 
 def _numbers(array: Array, options: Options) -> Any:
     if array.null_count and isinstance(array.type, t.Int):
         if options.integer_object_nulls:
-            return objects(array.to_pylist())
+            return object_array(array.to_pylist())
         _warn_of_rounding(_chunked(array))
     return _numpy(array, options)
 
@@ -314,13 +314,13 @@ def _moments(array: Array, options: Options) -> Any:
 
 def _dates(array: Array, options: Options) -> Any:
     if options.date_as_object:
-        return objects(array.to_pylist())
+        return object_array(array.to_pylist())
     return array.to_numpy(zero_copy_only=False).astype("M8[ms]")
 
 
 def _months(array: Array, _: Options) -> Any:
     offset = pandas().DateOffset
-    return objects(
+    return object_array(
         [
             offset(months=v.months, days=v.days, nanoseconds=v.nanoseconds) if isinstance(v, MonthDayNano) else v
             for v in array.to_pylist()
@@ -332,18 +332,18 @@ def _categories(array: Array, options: Options) -> Any:
     pd = pandas()
     layout = array.layout
     mask = array.mask()
-    keys = layout.keys(array)  # type: ignore[attr-defined]
+    keys = layout.indices(array)  # type: ignore[attr-defined]
     words = array.dictionary
     assert words is not None
     if words.type == t.FloatingPoint(16):  # of which pandas makes no index
-        return _default(decode(array), options)
+        return _default(decode_dictionary(array), options)
     labels = pd.Index(_column(_chunked(words), Options()))
-    if words.layout.valid(words) is not None or not _unique(labels):
-        plain = decode(array)
+    if words.layout.valid_mask(words) is not None or not _unique(labels):
+        plain = decode_dictionary(array)
         array = plain.dictionary_encode(t.Int(32))
-        if array.dictionary is not None and array.dictionary.layout.valid(array.dictionary) is not None:
+        if array.dictionary is not None and array.dictionary.layout.valid_mask(array.dictionary) is not None:
             return _default(plain, options)
-        keys, mask, words = array.layout.keys(array), array.mask(), array.dictionary  # type: ignore[attr-defined]
+        keys, mask, words = array.layout.indices(array), array.mask(), array.dictionary  # type: ignore[attr-defined]
         labels = pd.Index(_column(_chunked(words), Options()))  # type: ignore[arg-type]
         if not _unique(labels):
             return _default(plain, options)
@@ -362,17 +362,17 @@ def _unique(labels: Any) -> bool:
 
 
 def _lists(array: Array, options: Options) -> Any:
-    own = array.rebased()
+    own = array.compact()
     values = _default(own.children[0], options)
     flat = values if isinstance(values, np.ndarray) else np.asarray(values)
-    starts, sizes = own.layout.spans(own)  # type: ignore[attr-defined]
+    starts, sizes = own.layout.list_ranges(own)  # type: ignore[attr-defined]
     size, rows = int(sizes[0]) if sizes.size else 0, []
     if (starts == np.arange(len(starts)) * size).all() and len(flat) == size * len(starts):
         rows = list(flat.reshape(len(starts), size))
     else:
         rows = [flat[start:stop] for start, stop in zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
     mask = own.mask()
-    return objects(
+    return object_array(
         [row if valid else None for row, valid in zip(rows, mask.tolist(), strict=True)] if mask is not None else rows
     )
 
@@ -384,10 +384,10 @@ def _extended(array: Array, options: Options) -> Any:
     kind: Any = type(array.type)
     if kind.decode is ExtensionType.decode and kind.from_storage_numpy is ExtensionType.from_storage_numpy:
         return _default(array.storage, options)
-    values = objects([]) if array.null_count else _numpy(array, options)
+    values = object_array([]) if array.null_count else _numpy(array, options)
     if values.ndim == 1 and values.dtype.kind in "biufmM":
         return values
-    return objects(array.to_pylist())
+    return object_array(array.to_pylist())
 
 
 _MAKERS: dict[type[t.DataType], Callable[[Array, Options], Any]] = {
@@ -400,7 +400,7 @@ _MAKERS: dict[type[t.DataType], Callable[[Array, Options], Any]] = {
     t.Interval: _months,
     t.Dictionary: _categories,
     t.RunEndEncoded: lambda array, options: _column(_chunked(run_end_decode(array)), options),
-    t.Map: lambda array, _: objects(array.to_pylist()),
+    t.Map: lambda array, _: object_array(array.to_pylist()),
     t.List: _lists,
     t.LargeList: _lists,
     t.ListView: _lists,
@@ -436,7 +436,7 @@ def _of_dtype(column: ChunkedArray, dtype: Any, options: Options) -> Any:
         return _masked(column.combine_chunks(), options)
     if isinstance(dtype, np.dtype) or not hasattr(dtype, "construct_array_type"):
         return _own(np.asarray(column, dtype), options)
-    return pd.array(objects(column.to_pylist()), dtype=dtype)
+    return pd.array(object_array(column.to_pylist()), dtype=dtype)
 
 
 def _masked(array: Array, options: Options) -> Any:

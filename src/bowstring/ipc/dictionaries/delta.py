@@ -16,8 +16,8 @@ import numpy as np
 from bowstring.errors import InvalidDataError
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import BufferSpec, Layout, Role
-from bowstring.layouts.binary import checked_offsets
-from bowstring.layouts.gather import check_values, held_bytes
+from bowstring.layouts.binary import check_offsets
+from bowstring.layouts.gather import check_values, total_buffer_size
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes, Memory, allocate
 
 _LEAST_BYTES = 64
@@ -53,11 +53,11 @@ class DeltaDictionary:
             ends = self._ends if grown.length else []
             for part in self.parts[len(ends) : count]:
                 part[0].validate()
-                grown.append(part[0].rebased())
+                grown.append(part[0].compact())
                 ends.append(grown.length)
             self._grown, self._ends = grown, ends
             values = grown.array().slice(0, ends[count - 1])
-            return resolve(values.rebased() if first.layout.children else values)
+            return resolve(values.compact() if first.layout.children else values)
 
 
 def concat_parts(parts: Sequence[Array]) -> Array:
@@ -67,7 +67,7 @@ def concat_parts(parts: Sequence[Array]) -> Array:
     """
     if len(parts) == 1:
         return parts[0]
-    check_values(sum(part.length for part in parts), 8 * sum(map(held_bytes, parts)))
+    check_values(sum(part.length for part in parts), 8 * sum(map(total_buffer_size, parts)))
     return parts[0].layout.concat(parts)
 
 
@@ -96,11 +96,11 @@ class _GrowableArray:
 
     def append(self, array: Array) -> None:
         """Add an array that begins at offset 0; where it is malformed, what is here is of no use any more."""
-        self._held_bytes += held_bytes(array)
+        self._held_bytes += total_buffer_size(array)
         check_values(self.length + array.length, 8 * self._held_bytes)
         offsets = self._offsets(array)
         for child, own in zip(self._children, array.children, strict=True):
-            child.append(own.rebased())
+            child.append(own.compact())
         for number, spec in enumerate(self._layout.buffers):
             if spec.role is Role.VALIDITY:
                 self._append_validity(array)
@@ -124,10 +124,10 @@ class _GrowableArray:
         for number, spec in enumerate(self._layout.buffers):
             if spec.role is Role.OFFSETS:
                 if self._children:
-                    offsets = checked_offsets(array, array.children[0].length, "the child's length of")
+                    offsets = check_offsets(array, array.children[0].length, "the child's length of")
                     base = self._children[0].length
                 else:
-                    offsets = checked_offsets(array, (array.buffers[2] or EMPTY).size, "the data buffer's size of")
+                    offsets = check_offsets(array, (array.buffers[2] or EMPTY).size, "the data buffer's size of")
                     data = self._buffers[2]
                     assert data is not None
                     base = data.size

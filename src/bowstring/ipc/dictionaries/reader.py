@@ -76,7 +76,7 @@ def _resolved(values: Array, node: DictionaryId, lookup: DictionaryLookup) -> Ar
             parts.append(part)
         else:
             assert layout is not None
-            parts.append(moved(part, found if found.layout is layout else found.seen_as(layout), None))
+            parts.append(moved(part, found if found.layout is layout else found.with_layout(layout), None))
     return with_parts(values, iter(parts))
 
 

@@ -24,7 +24,7 @@ from bowstring.ipc.metadata.schema import DictionaryId, WireSchema
 from bowstring.ipc.options import IpcWriteOptions
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Indices
-from bowstring.layouts.equality import begins_with
+from bowstring.layouts.equality import has_prefix
 
 
 @dataclass(slots=True)
@@ -115,12 +115,12 @@ class DictionaryWriter:
         distinct = list({id(use.dictionary): use.dictionary for use in used or uses}.values())
         whole = longest_of(distinct)
         is_fixed = self._options.unify_dictionaries and written is not None
-        if whole is not None and not (is_fixed and written is not None and not begins_with(written, whole)):
+        if whole is not None and not (is_fixed and written is not None and not has_prefix(written, whole)):
             plan.served[node.id] = tuple(distinct)
         else:
             plan.served[node.id] = ()
             if written is not None and not is_fixed:
-                distinct.sort(key=lambda one: not begins_with(one, written))
+                distinct.sort(key=lambda one: not has_prefix(one, written))
             whole, places = self._merged(node.id, written, distinct)
             if is_fixed and written is not None and whole.length > written.length:
                 raise UsageError(
@@ -163,9 +163,9 @@ class DictionaryWriter:
         written = self._held(plan, node)
         may_go_on = False
         if written is not None:
-            if begins_with(written, values):
+            if has_prefix(written, values):
                 return False
-            may_go_on = self._may_be_delta(node) and begins_with(values, written)
+            may_go_on = self._may_be_delta(node) and has_prefix(values, written)
             if not may_go_on and not self._may_replace:
                 raise UsageError(f"{where}: {self._refusal(values, written)}")
         inner = [
@@ -187,7 +187,7 @@ class DictionaryWriter:
         return deltas == "always" or (deltas == "auto" and not (node.inside and self._may_replace))
 
     def _refusal(self, values: Array, written: Array) -> str:
-        if begins_with(values, written):
+        if has_prefix(values, written):
             return (
                 "its dictionary grows between batches, but a file without deltas holds one for all of them: let "
                 "dictionary_deltas be, write a stream, or write a table with unify_dictionaries"

@@ -406,7 +406,7 @@ def _names(words: ByteReader, starts: IntArray, lengths: IntArray) -> list[str]:
     """The strings at these places of a message; raises `InvalidDataError` where one is no UTF-8."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
-    return cast("list[str]", text.slices(gather(words.bytes, starts, lengths), offsets, None))
+    return cast("list[str]", text.decode_strings(gather(words.bytes, starts, lengths), offsets, None))
 
 
 def _dictionary(bit_width: int, is_signed: bool, is_ordered: bool, values: DataType) -> DataType | None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from bowstring.errors import InvalidDataError
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import buffer_of, first_bad, place
+from bowstring.layouts.base import error_context, first_true, to_buffer
 from bowstring.layouts.union import UnionLayout
 from bowstring.memory import bitmap
 from bowstring.memory.buffer import Buffer
@@ -23,12 +23,12 @@ def move_nulls_to_children(union: Array, validity: Buffer) -> Array:
     if union.length and not layout.ids:
         raise InvalidDataError(f"{union.length} slots of a union of no types")
     for name, child in zip(layout.names, union.children, strict=True):
-        with place(f"child {name!r}"):
+        with error_context(f"child {name!r}"):
             child.validate(full=True)
     is_null = ~bitmap.unpack(validity, 0, union.length)
     ids = union.values(0).copy()
     ids[is_null & ~np.isin(ids, layout.ids)] = layout.ids[0] if layout.ids else 0
-    members = layout.members(Array(layout, union.length, (buffer_of(ids),), union.children))
+    members = layout.child_indices(Array(layout, union.length, (to_buffer(ids),), union.children))
     offsets = union.values(1).copy() if layout.is_dense else np.arange(union.length)
     children = []
     for number, child in enumerate(union.children):
@@ -37,12 +37,12 @@ def move_nulls_to_children(union: Array, validity: Buffer) -> Array:
         where = offsets[slots].astype(np.int64)
         bad = ~own & ((where < 0) | (where >= child.length))
         if bad.any():
-            at = first_bad(bad)
+            at = first_true(bad)
             raise InvalidDataError(f"slot {slots[at]} is value {where[at]} of a child of {child.length} values")
         where[own] = child.length
         padded = child.layout.concat([child, child.layout.build([None])]) if own.any() else child
         children.append(child.layout.take(padded, where))
         if layout.is_dense:
             offsets[slots] = np.arange(len(slots))
-    buffers = [buffer_of(ids), buffer_of(offsets)] if layout.is_dense else [buffer_of(ids)]
+    buffers = [to_buffer(ids), to_buffer(offsets)] if layout.is_dense else [to_buffer(ids)]
     return Array(union.layout, union.length, tuple(buffers), tuple(children))

@@ -19,7 +19,7 @@ from bowstring.ipc.record_batch.compression import BodyDecompressor, Decompressi
 from bowstring.ipc.record_batch.legacy_unions import move_nulls_to_children
 from bowstring.ipc.record_batch.plan import ColumnPlan, SchemaPlan
 from bowstring.layouts.array import Array
-from bowstring.layouts.base import Layout, place
+from bowstring.layouts.base import Layout, error_context
 from bowstring.layouts.union import UnionLayout
 from bowstring.memory import bitmap
 from bowstring.memory.buffer import Buffer, Memory
@@ -298,7 +298,7 @@ class _Walk:
         where = f"{_text(self._columns.where)}, column {self._column.name!r}"
         if not isinstance(array.layout.storage, UnionLayout):
             raise UnsupportedError(f"{where}: {array.type} of metadata version 4 with nulls of its own")
-        with place(where):
+        with error_context(where):
             if not self._columns.plan.wire.is_big_endian:
                 return move_nulls_to_children(array, validity)
             native = move_nulls_to_children(swap_byte_order(array, is_native=False), validity)
@@ -311,7 +311,7 @@ class _Walk:
         except InvalidDataError as error:
             raise type(error)(f"{_text(self._columns.where)}, column {self._column.name!r}: {error}") from None
         if found is not None:
-            return found if found.layout is layout else found.seen_as(layout)
+            return found if found.layout is layout else found.with_layout(layout)
         if not may_be_missing:
             raise self._columns._error(self._column, f"dictionary {node.id} has not been defined")
         return layout.build([])

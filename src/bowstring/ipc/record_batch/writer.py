@@ -46,7 +46,7 @@ def encode_body(
     walk = _Collected([], [], [], options.version == V4)
     if options.is_big_endian:
         for array in arrays:
-            walk.add(swap_byte_order(array.layout.rebase(array), is_native=True))
+            walk.add(swap_byte_order(array.layout.compact(array), is_native=True))
     else:
         _collect(arrays, walk)
     buffers = walk.buffers
@@ -80,7 +80,7 @@ def _collect(arrays: Sequence[Array], walk: _Collected) -> None:
             nodes += (array.length, array.null_count)
             buffers += array.buffers
         else:
-            walk.add(layout.rebase(array))
+            walk.add(layout.compact(array))
 
 
 def _parts(buffers: Sequence[Buffer | None], paddings: Sequence[int]) -> list[Any]:

@@ -33,7 +33,7 @@ from bowstring.ipc.tools.merge_dictionaries import DictionaryBatch, DictionaryMe
 from bowstring.ipc.tools.message_writer import DryRunWriter, MessageWriter
 from bowstring.ipc.tools.replace_columns import encode_replaced
 from bowstring.ipc.tools.scan import BatchSpan, FileScan, StreamScan
-from bowstring.layouts.base import place
+from bowstring.layouts.base import error_context
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +299,7 @@ class _MessageCopier:
         assert self._merged is not None
         others = {}
         for index in moving:
-            with place(f"{where}, column {columns.plan[index].name!r}"):
+            with error_context(f"{where}, column {columns.plan[index].name!r}"):
                 others[index] = self._merged.moved(columns[index], self._ours[index])
         body, template = encode_replaced(columns, others, where), columns.header.template
         header = HeaderWriter(template.version, template.compression).write(

@@ -26,7 +26,7 @@ from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
 from bowstring.ipc.tools.scan import BatchSpan
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Indices
-from bowstring.layouts.equality import begins_with
+from bowstring.layouts.equality import has_prefix
 from bowstring.memory.buffer import Buffer
 
 ALIGNMENT_BYTES = 64
@@ -116,7 +116,7 @@ class DictionaryMerger:
         for array in (ours, theirs):
             array.validate(full=True)
         shared = min(ours.length, theirs.length)
-        if not begins_with(*((ours, theirs) if shared == theirs.length else (theirs, ours))):
+        if not has_prefix(*((ours, theirs) if shared == theirs.length else (theirs, ours))):
             return self._replaced(id_, chain, values, _difference(ours, theirs, shared))
         if theirs.length <= ours.length:
             return []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bowstring.datatypes.types import Decimal as DecimalType
-from bowstring.layouts.python_conversion import are_all
+from bowstring.layouts.python_conversion import are_all_of_type
 from bowstring.layouts.value_codecs.base import ValueCodec, as_words, words_not_equal
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class DecimalCodec(ValueCodec):
         )
 
     def try_encode(self, values: list[Any]) -> Values | None:
-        if not are_all(values, Decimal):
+        if not are_all_of_type(values, Decimal):
             return None
         context = self._context
         try:

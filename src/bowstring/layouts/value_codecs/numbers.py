@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bowstring.datatypes.types import FixedSizeBinary, FloatingPoint, Int
-from bowstring.layouts.hashing import byte_identities
-from bowstring.layouts.python_conversion import are_all, few_numbers, packed_numbers, plain_floats
-from bowstring.layouts.sort_keys import byte_ranks
+from bowstring.layouts.hashing import factorize_bytes
+from bowstring.layouts.python_conversion import are_all_of_type, pack_few_numbers, parse_floats, parse_numbers
+from bowstring.layouts.sort_keys import rank_bytes
 from bowstring.layouts.value_codecs.base import ValueCodec, is_bytes, words_not_equal
 
 if TYPE_CHECKING:
@@ -45,13 +45,13 @@ class IntegerCodec(ValueCodec):
         self._code = code if type.is_signed else code.upper()
 
     def try_encode(self, values: list[Any]) -> Values | None:
-        return packed_numbers(values, self.dtype)
+        return parse_numbers(values, self.dtype)
 
     def try_encode_exact(self, values: list[Any]) -> Values | None:
-        return self.try_encode(values) if are_all(values, int) else None
+        return self.try_encode(values) if are_all_of_type(values, int) else None
 
     def try_encode_few(self, values: Sequence[Any]) -> bytes | None:
-        return few_numbers(values, int, self.dtype)
+        return pack_few_numbers(values, int, self.dtype)
 
     def encode(self, values: Sequence[Any]) -> Values:
         number_kinds(values)
@@ -97,14 +97,16 @@ class FloatCodec(ValueCodec):
         self._max_exact_integer = 1 << (np.finfo(self.dtype).nmant + 1)
 
     def try_encode(self, values: list[Any]) -> Values | None:
-        numbers = packed_numbers(values, _DOUBLE)
+        numbers = parse_numbers(values, _DOUBLE)
         if numbers is None:
             return None
         slots = self._round(numbers)
-        return None if (np.abs(slots) >= self._max_exact_integer).any() and not are_all(values, float) else slots
+        return (
+            None if (np.abs(slots) >= self._max_exact_integer).any() and not are_all_of_type(values, float) else slots
+        )
 
     def try_encode_exact(self, values: list[Any]) -> Values | None:
-        numbers = plain_floats(values)
+        numbers = parse_floats(values)
         return None if numbers is None else self._round(numbers)
 
     def _round(self, numbers: Values) -> Values:
@@ -112,7 +114,7 @@ class FloatCodec(ValueCodec):
             return numbers.astype(self.dtype, copy=False)
 
     def try_encode_few(self, values: Sequence[Any]) -> bytes | None:
-        return few_numbers(values, float, self.dtype)
+        return pack_few_numbers(values, float, self.dtype)
 
     def encode(self, values: Sequence[Any]) -> Values:
         kinds = number_kinds(values)
@@ -176,7 +178,7 @@ class FixedSizeBinaryCodec(ValueCodec):
 
     def try_encode(self, values: list[Any]) -> Values | None:
         width = self.dtype.itemsize
-        if not 0 < width <= _MAX_JOINED_BYTES or not are_all(values, bytes):
+        if not 0 < width <= _MAX_JOINED_BYTES or not are_all_of_type(values, bytes):
             return None
         return np.frombuffer(b"".join(values), self.dtype) if {width}.issuperset(map(len, values)) else None
 
@@ -203,10 +205,10 @@ class FixedSizeBinaryCodec(ValueCodec):
         return words_not_equal(left, right)
 
     def sort_keys(self, slots: Values) -> tuple[Values, ...]:
-        return (byte_ranks(*self._bytes_and_offsets(slots)),)
+        return (rank_bytes(*self._bytes_and_offsets(slots)),)
 
     def identity_keys(self, slots: Values) -> tuple[Values, ...]:
-        return (byte_identities(*self._bytes_and_offsets(slots)),)
+        return (factorize_bytes(*self._bytes_and_offsets(slots)),)
 
     def _bytes_and_offsets(self, slots: Values) -> tuple[Values, Values]:
         width = self.dtype.itemsize

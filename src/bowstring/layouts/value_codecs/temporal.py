@@ -21,7 +21,7 @@ import numpy as np
 
 from bowstring.datatypes.types import Date, Duration, Time, Timestamp
 from bowstring.errors import UnsupportedError
-from bowstring.layouts.python_conversion import are_all, attributes
+from bowstring.layouts.python_conversion import are_all_of_type, attribute_arrays
 from bowstring.layouts.value_codecs.base import ValueCodec
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _timedelta_to_units(span: timedelta, unit: str) -> int:
 
 def _timedeltas_to_microseconds(spans: list[timedelta]) -> Values | None:
     """Convert timedeltas to microseconds; None if one is close to or above 64 bits."""
-    days, seconds, microseconds = attributes(spans, "days", "seconds", "microseconds")
+    days, seconds, microseconds = attribute_arrays(spans, "days", "seconds", "microseconds")
     if (np.abs(days) > _MAX_DAYS).any():
         return None
     total: Values = (days * DAY_S + seconds) * 10**6 + microseconds
@@ -220,7 +220,7 @@ class TimestampCodec(_MicrosecondCodec):
         return _timedelta_to_units(utc - _EPOCH, self._unit)
 
     def try_encode(self, values: list[Any]) -> Values | None:
-        if not values or not are_all(values, datetime):
+        if not values or not are_all_of_type(values, datetime):
             return None
         try:
             spans = list(map(sub, values, repeat(_EPOCH if values[0].tzinfo is None else _EPOCH_UTC)))
@@ -263,7 +263,7 @@ class DurationCodec(_MicrosecondCodec):
         return _timedelta_to_units(value, self._unit) + int(getattr(value, "nanoseconds", 0))
 
     def try_encode(self, values: list[Any]) -> Values | None:
-        microseconds = _timedeltas_to_microseconds(values) if are_all(values, timedelta) else None
+        microseconds = _timedeltas_to_microseconds(values) if are_all_of_type(values, timedelta) else None
         return None if microseconds is None else self._from_microseconds(microseconds)
 
     def _to_python(self, microseconds: Values) -> list[Any]:
@@ -285,9 +285,9 @@ class TimeCodec(_MicrosecondCodec):
         return _timedelta_to_units(span, self._unit)
 
     def try_encode(self, values: list[Any]) -> Values | None:
-        if not are_all(values, time) or not are_all([value.tzinfo for value in values], NoneType):
+        if not are_all_of_type(values, time) or not are_all_of_type([value.tzinfo for value in values], NoneType):
             return None
-        hours, minutes, seconds, microseconds = attributes(values, "hour", "minute", "second", "microsecond")
+        hours, minutes, seconds, microseconds = attribute_arrays(values, "hour", "minute", "second", "microsecond")
         return self._from_microseconds(((hours * 60 + minutes) * 60 + seconds) * 10**6 + microseconds)
 
     def _to_python(self, microseconds: Values) -> list[Any]:
@@ -312,7 +312,7 @@ class DateCodec(_TemporalCodec):
         return (value.toordinal() - _EPOCH_DAY) * self._per_day
 
     def try_encode(self, values: list[Any]) -> Values | None:
-        if not are_all(values, date):
+        if not are_all_of_type(values, date):
             return None
         days = np.fromiter(map(date.toordinal, values), np.int64, len(values)) - _EPOCH_DAY
         return (days * self._per_day).astype(self.dtype)
