@@ -3,7 +3,8 @@
 Spark ends a batch at a number of rows (``maxRecordsPerBatch``) or of bytes (``maxBytesPerBatch``). For the second limit
 the JVM computes the size of each column's vector after each row, unless the value is exactly 2147483647. That is cheap
 for wide rows, but not for narrow ones. `publish` therefore skips the check where the row limit also limits the bytes:
-of frames with columns of fixed width, and of those with strings after `pad_wide_rows`.
+of frames with columns of fixed width, and of those with strings after `pad_wide_rows`. The sink skips it for frames
+with columns of fixed width (`skip_check_of_writes`).
 
 In a padded frame, a row of k times the average size of a full batch's rows is followed by k - 1 padding rows, which
 Python drops. The reason for padding is the CPU time of a publish, in the JVM and Python:
@@ -17,9 +18,10 @@ Python drops. The reason for padding is the CPU time of a publish, in the JVM an
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ def pad_wide_rows(frame: DataFrame) -> DataFrame | None:
     max_records = _unchecked_rows(frame)
     if not 0 < max_records <= MAX_BATCH_BYTES // _MIN_ROW_BYTES:
         return None
-    strings = [field.name for field in frame.schema.fields if type(field.dataType).__name__ == "StringType"]
+    strings = _string_columns(frame)
     widths = [_fixed_bytes(field.dataType) for field in frame.schema.fields if field.name not in strings]
     row_bytes = MAX_BATCH_BYTES // max_records - sum(width or 0 for width in widths)
     if None in widths or row_bytes < _MIN_ROW_BYTES // 2 or (strings and len(widths) + len(strings) > _MAX_COLUMNS):
@@ -78,24 +80,62 @@ def drop_padding(batch: Any) -> Any:
     return batch.select(range(batch.num_columns - 1))
 
 
+def skip_check_of_writes() -> None:
+    """Make ``df.write.format("arrow").save(path)`` skip Spark's check of each row if all columns have a fixed width.
+
+    Spark calls a Python sink in a process that cannot set a property of the job, so `DataFrameWriter.save` sets it.
+    """
+    from pyspark.sql.readwriter import DataFrameWriter
+
+    set_format, save = DataFrameWriter.format, DataFrameWriter.save
+    if hasattr(save, "__wrapped__"):
+        return
+
+    @functools.wraps(set_format)
+    def format_and_remember(self: Any, source: str) -> Any:
+        self._is_arrow = str(source).lower() == "arrow"
+        return set_format(self, source)
+
+    @functools.wraps(save)
+    def save_without_check(
+        self: Any, path: str | None = None, format: str | None = None, *args: Any, **options: Any
+    ) -> None:
+        if format is not None:
+            self.format(format)
+        is_unchecked = getattr(self, "_is_arrow", False) and _has_fixed_width(self._df)
+        with without_size_check(self._df, python_nodes=0) if is_unchecked else nullcontext():
+            save(self, path, None, *args, **options)
+
+    DataFrameWriter.format, DataFrameWriter.save = format_and_remember, save_without_check  # type: ignore[method-assign]
+
+
 @contextmanager
-def without_size_check(job: DataFrame) -> Iterator[None]:
-    """Skip Spark's check of each row in jobs that the current thread starts for `job`, whose plan has a single Python
-    node at its top.
+def without_size_check(frame: DataFrame, *, python_nodes: int = 1) -> Iterator[None]:
+    """Skip Spark's check of each row in jobs that the current thread starts for `frame`, if its plan has no more than
+    `python_nodes` Python nodes: by default the one at its top that a publish adds.
 
     With other Python nodes nothing changes: their batches need the check.
     """
-    plan = job._jdf.queryExecution().executedPlan().toString()
-    if len(_PYTHON_NODE.findall(plan)) > 1:
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    if len(_PYTHON_NODE.findall(plan)) > python_nodes:
         yield
         return
-    context: Any = job.sparkSession.sparkContext
+    context: Any = frame.sparkSession.sparkContext
     before = context.getLocalProperty(_MAX_BYTES)
     context.setLocalProperty(_MAX_BYTES, _UNCHECKED)
     try:
         yield
     finally:
         context.setLocalProperty(_MAX_BYTES, before)
+
+
+def _has_fixed_width(frame: DataFrame) -> bool:
+    """Whether the row limit also limits the bytes of a batch of `frame` as it is."""
+    return not _string_columns(frame) and pad_wide_rows(frame) is not None
+
+
+def _string_columns(frame: DataFrame) -> list[str]:
+    return [field.name for field in frame.schema.fields if type(field.dataType).__name__ == "StringType"]
 
 
 def _unchecked_rows(frame: DataFrame) -> int:

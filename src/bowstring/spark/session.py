@@ -104,11 +104,13 @@ def register(spark: SparkSession) -> SparkSession:
     The package has to be importable where the session's Python workers run. A thread of the caller's own calls this
     before it writes: Spark looks a data source up in the session that is active in the thread, and a new one has none.
     """
+    from bowstring.spark.batch_size import skip_check_of_writes
     from bowstring.spark.source import ArrowDataSource
     from bowstring.spark.streaming import reject_streams
 
     spark.dataSource.register(ArrowDataSource)
     reject_streams(spark)
+    skip_check_of_writes()
     jvm = getattr(spark, "_jvm", None)  # a Connect session has none, and needs nothing more
     if jvm is not None:
         type(spark)._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)
