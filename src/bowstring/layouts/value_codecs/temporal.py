@@ -214,9 +214,8 @@ class TimestampCodec(_MicrosecondCodec):
         if nanoseconds:
             if self._unit != "ns":
                 raise ValueError(f"finer than the unit {self._unit}")
-            return _timedelta_to_units(datetime(*utc.timetuple()[:6], utc.microsecond) - _EPOCH, "ns") + int(
-                nanoseconds
-            )
+            whole = datetime(*utc.timetuple()[:6], utc.microsecond)
+            return _timedelta_to_units(whole - _EPOCH, "ns") + int(nanoseconds)
         return _timedelta_to_units(utc - _EPOCH, self._unit)
 
     def try_encode(self, values: list[Any]) -> Values | None:
