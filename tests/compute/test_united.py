@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import bowstring as bs
-from bowstring.compute.unify_dictionaries import dictionary_of, united
+from bowstring.compute.unify_dictionaries import concat_unified, dictionary_of
 from bowstring.errors import DataTypeError, InvalidDataError
 
 CODED = bs.dictionary(bs.int8(), bs.string())
@@ -28,7 +28,7 @@ def test_values_stay_and_each_word_is_there_once(
         values = [words, None, words[::-1]] if is_nested else words
         arrays.append(bs.array(values, nest(CODED)).slice(offset, length))
         expected += values[offset : offset + length]
-    joined = united(arrays * times)
+    joined = concat_unified(arrays * times)
     joined.validate(full=True)
     assert joined.to_pylist() == expected * times
     if not is_nested:
@@ -38,7 +38,7 @@ def test_values_stay_and_each_word_is_there_once(
 
 def test_one_dictionary_of_all_is_not_copied() -> None:
     whole = bs.array(["a", None, "b", "a"], CODED)
-    joined = united([whole.slice(2), whole.slice(0, 2)])
+    joined = concat_unified([whole.slice(2), whole.slice(0, 2)])
     assert joined.dictionary is whole.dictionary
     assert joined.to_pylist() == ["b", "a", "a", None]
 
@@ -49,9 +49,9 @@ def test_keys_beyond_the_own_dictionary_are_refused(count: int) -> None:
     for keys, valid in (([0, 2], None), ([-1, 0], None), ([0, 2], b"\x02")):
         bad = bs.Array.from_buffers(CODED, 2, [valid, np.array(keys, np.int8)], dictionary=good.dictionary)
         with pytest.raises(InvalidDataError, match="is not within the dictionary of 2 values"):
-            united([good] * count + [bad])
+            concat_unified([good] * count + [bad])
     under_null = bs.Array.from_buffers(CODED, 2, [b"\x01", np.array([1, 9], np.int8)], dictionary=good.dictionary)
-    assert united([good] * count + [under_null]).to_pylist() == ["a", "b"] * count + ["b", None]
+    assert concat_unified([good] * count + [under_null]).to_pylist() == ["a", "b"] * count + ["b", None]
 
 
 @pytest.mark.parametrize("count", [2, 100])
@@ -60,10 +60,10 @@ def test_a_missing_dictionary_is_refused(count: int) -> None:
     bare = good.slice(0, 1).take([0])
     bare.dictionary = None
     with pytest.raises(InvalidDataError, match="no dictionary"):
-        united([good] * count + [bare])
+        concat_unified([good] * count + [bare])
 
 
 def test_too_many_words_for_the_keys_are_refused() -> None:
     arrays = [bs.array([f"{part}-{number}" for number in range(100)], CODED) for part in range(2)]
     with pytest.raises(DataTypeError, match="a dictionary of 200 values is too large for the indices of"):
-        united(arrays)
+        concat_unified(arrays)

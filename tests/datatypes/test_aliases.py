@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
-from bowstring.datatypes.aliases import type_for_alias
+from bowstring.datatypes.aliases import parse_alias
 from bowstring.errors import UsageError
 
 PYARROWS = """null bool boolean i1 int8 i2 int16 i4 int32 i8 int64 u1 uint8 u2 uint16 u4 uint32 u8 uint64 f2 halffloat
@@ -17,7 +17,7 @@ timestamp[ms] timestamp[us] timestamp[ns] duration[s] duration[ms] duration[us] 
 
 @pytest.mark.parametrize("name", PYARROWS.split())
 def test_pyarrows_aliases_name_the_types_that_they_name_there(name: str) -> None:
-    assert type_for_alias(name) == bs.field("", pa.type_for_alias(name)).type
+    assert parse_alias(name) == bs.field("", pa.type_for_alias(name)).type
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_pyarrows_aliases_name_the_types_that_they_name_there(name: str) -> None
     ids=str,
 )
 def test_the_string_of_a_type_names_it(type_: bs.DataType) -> None:
-    assert type_for_alias(str(type_)) == type_
+    assert parse_alias(str(type_)) == type_
 
 
 @pytest.mark.parametrize(
@@ -52,4 +52,4 @@ def test_the_string_of_a_type_names_it(type_: bs.DataType) -> None:
 )
 def test_other_names_are_refused(name: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        type_for_alias(name)
+        parse_alias(name)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import bowstring as bs
-from bowstring.compute.unify_dictionaries import united
+from bowstring.compute.unify_dictionaries import concat_unified
 from bowstring.errors import InvalidDataError
 from bowstring.layouts.array_batcher import MIN_ARRAYS, ArrayBatcher, append_arrays, batch_arrays
 from bowstring.layouts.registry import layout_of
@@ -42,7 +42,7 @@ def test_packed_arrays_are_what_they_were(name: str, data: st.DataObject) -> Non
     joined = bs.concat_arrays(arrays)
     joined.validate(full=True)
     assert joined.to_pylist() == [value for some in rows for value in some]
-    assert united(columns[0]).equals(joined)
+    assert concat_unified(columns[0]).equals(joined)
 
 
 def test_how_many_bytes_were_packed_is_told_and_a_dictionary_counts_once() -> None:

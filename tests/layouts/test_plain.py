@@ -105,9 +105,9 @@ def test_values_and_nulls_come_back_exactly(kind: str, length: int, nulls: str) 
     made.validate(full=True)
     assert made.equals(bs.array(values, type_), nans_equal=True)
     if made.null_count < length:
-        inferred = bs.array(values)
-        assert inferred.type == type_
-        assert all(map(same, inferred.to_pylist(), values))
+        infer_array = bs.array(values)
+        assert infer_array.type == type_
+        assert all(map(same, infer_array.to_pylist(), values))
     assert all(mine is theirs for mine, theirs in zip(values, kept, strict=True)), "the caller's list was changed"
 
 

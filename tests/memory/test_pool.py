@@ -48,23 +48,23 @@ def test_what_was_let_go_is_used_again() -> None:
     pool = Pool()
     array = pool.take(3 * PAGE)
     first = address(array)
-    assert pool.kept_bytes == 0
+    assert pool.unused_bytes == 0
     del array
-    assert pool.kept_bytes == 3 * PAGE
+    assert pool.unused_bytes == 3 * PAGE
     array = pool.take(3 * PAGE - 5)
     assert address(array) == first
-    assert pool.kept_bytes == 0
+    assert pool.unused_bytes == 0
 
 
 def test_a_stretch_that_is_much_too_long_waits_for_somebody_else() -> None:
     pool = Pool()
     for pages in (8, 9, 20):
         pool.take(pages * PAGE)
-    assert pool.kept_bytes == 37 * PAGE
+    assert pool.unused_bytes == 37 * PAGE
     held = [pool.take(7 * PAGE)]
-    assert pool.kept_bytes == 29 * PAGE
+    assert pool.unused_bytes == 29 * PAGE
     held.append(pool.take(7 * PAGE))
-    assert pool.kept_bytes == 29 * PAGE
+    assert pool.unused_bytes == 29 * PAGE
 
 
 class Exports(ctypes.Structure):
@@ -115,12 +115,12 @@ def test_memory_stays_as_it_is_while_anything_looks_at_it(kind: str) -> None:
     view = VIEWS[kind](array)
     del array
     gc.collect()
-    assert pool.kept_bytes == 0
+    assert pool.unused_bytes == 0
     others = [filled(pool, PAGE, 9) for _ in range(3)]
     assert bytes(place) == b"\7" * PAGE
     del view
     gc.collect()
-    assert pool.kept_bytes == PAGE
+    assert pool.unused_bytes == PAGE
     del others
 
 
@@ -141,12 +141,12 @@ def test_memory_stays_as_it_is_for_what_comes_back_to_life() -> None:
     del bird
     gc.collect()
     assert len(saved) == 1
-    assert pool.kept_bytes == 0
+    assert pool.unused_bytes == 0
     other = filled(pool, PAGE, 9)
     assert (saved[0] == 7).all()
     saved.clear()
     gc.collect()
-    assert pool.kept_bytes == PAGE
+    assert pool.unused_bytes == PAGE
     assert (other == 9).all()
 
 
@@ -155,13 +155,13 @@ def test_no_more_is_kept_than_the_pool_may_and_the_oldest_goes_first() -> None:
     held = [pool.take(pages * PAGE) for pages in (2, 3, 4)]
     while held:
         del held[0]
-    assert pool.kept_bytes == 9 * PAGE
+    assert pool.unused_bytes == 9 * PAGE
     pool.take(11 * PAGE)
-    assert pool.kept_bytes == 9 * PAGE
+    assert pool.unused_bytes == 9 * PAGE
     pool.take(6 * PAGE)
-    assert pool.kept_bytes == 10 * PAGE
+    assert pool.unused_bytes == 10 * PAGE
     assert pool.release() == 10 * PAGE
-    assert pool.kept_bytes == pool.release() == 0
+    assert pool.unused_bytes == pool.release() == 0
 
 
 def test_memory_that_ends_while_the_pool_is_at_work_is_let_go() -> None:
@@ -169,7 +169,7 @@ def test_memory_that_ends_while_the_pool_is_at_work_is_let_go() -> None:
     array = pool.take(PAGE)
     with pool._lock:
         del array
-    assert pool.kept_bytes == 0
+    assert pool.unused_bytes == 0
     assert pool.take(PAGE).size == PAGE
 
 
@@ -190,7 +190,7 @@ def test_threads_never_get_the_same_bytes() -> None:
 
     with ThreadPoolExecutor(4) as workers:
         list(workers.map(work, range(4)))
-    assert 0 < pool.kept_bytes <= 20 * PAGE
+    assert 0 < pool.unused_bytes <= 20 * PAGE
 
 
 def test_a_forked_child_keeps_nothing_and_writes_to_copies() -> None:
@@ -201,19 +201,19 @@ from bowstring.memory.pool import LARGE_PAGE_BYTES as PAGE, POOL
 seen = POOL.take(PAGE)
 seen[:] = 7
 POOL.take(PAGE)
-assert POOL.kept_bytes == PAGE
+assert POOL.unused_bytes == PAGE
 POOL._lock.acquire()
 child = os.fork()
 if not child:
-    assert POOL.kept_bytes == 0 and (seen == 7).all()
+    assert POOL.unused_bytes == 0 and (seen == 7).all()
     seen[:] = 8
     del seen
-    assert POOL.kept_bytes == PAGE
+    assert POOL.unused_bytes == PAGE
     POOL.take(PAGE)[:] = 9
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 POOL._lock.release()
-assert POOL.kept_bytes == PAGE and (seen == 7).all()
+assert POOL.unused_bytes == PAGE and (seen == 7).all()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -229,9 +229,9 @@ used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 100 * PAGE, used + 100 * PAGE))
 held = [pool.take(20 * PAGE) for _ in range(3)]
 held.clear()
-assert pool.kept_bytes == 60 * PAGE
+assert pool.unused_bytes == 60 * PAGE
 assert pool.take(80 * PAGE).size == 80 * PAGE
-assert pool.kept_bytes == 80 * PAGE
+assert pool.unused_bytes == 80 * PAGE
 for size_bytes in (200 * PAGE, 1 << 62, 2**63 - 1, 1 << 70):
     try:
         pool.take(size_bytes)
@@ -274,7 +274,7 @@ def test_columns_that_somebody_holds_survive_whatever_is_read_after_them(codec: 
     for turn in range(24):
         table, data = sources[turn % 4]
         batches = [batch.columns for batch in bs.open_file(data)]
-        assert POOL.kept_bytes <= 256 << 20
+        assert POOL.unused_bytes <= 256 << 20
         column = turn % 3
         kind = turn % 5
         held: Any = batches[0][column]
@@ -311,6 +311,6 @@ def test_memory_comes_back_where_a_column_could_not_be_decompressed(codec: str) 
         with pytest.raises(bs.errors.InvalidDataError, match="c1"):
             _ = bs.open_file(bytes(damaged)).get_batch(0).columns
         gc.collect()
-    assert soon(lambda: POOL.kept_bytes > 0)  # another thread may have had some of it still
-    assert POOL.kept_bytes < 3 * len(data)
+    assert soon(lambda: POOL.unused_bytes > 0)  # another thread may have had some of it still
+    assert POOL.unused_bytes < 3 * len(data)
     assert pa.table(bs.open_file(data).read_all()).equals(table)

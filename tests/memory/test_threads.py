@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from bowstring.memory.threads import in_threads
+from bowstring.memory.threads import map_in_threads
 
 MANY = range(64)
 LARGE = [1 << 20] * len(MANY)
@@ -18,16 +18,16 @@ def test_results_come_in_the_order_of_the_jobs() -> None:
         time.sleep(0.001 * (job % 3))
         return job * job
 
-    assert in_threads(work, MANY, LARGE) == [job * job for job in MANY]
+    assert map_in_threads(work, MANY, LARGE) == [job * job for job in MANY]
 
 
 def test_work_may_share_out_its_own_work() -> None:
     found: list[list[int]] = []
 
     def outer(job: int) -> int:
-        return sum(in_threads(lambda inner: job * inner, MANY, LARGE))
+        return sum(map_in_threads(lambda inner: job * inner, MANY, LARGE))
 
-    caller = threading.Thread(target=lambda: found.append(in_threads(outer, MANY, LARGE)), daemon=True)
+    caller = threading.Thread(target=lambda: found.append(map_in_threads(outer, MANY, LARGE)), daemon=True)
     caller.start()
     caller.join(60)
     assert found == [[job * sum(MANY) for job in MANY]]
@@ -43,7 +43,7 @@ def test_the_error_of_the_first_job_that_has_one_is_raised_and_few_more_are_begu
             raise ValueError(f"job {job}")
 
     with pytest.raises(ValueError, match="job 5"):
-        in_threads(work, MANY, LARGE)
+        map_in_threads(work, MANY, LARGE)
     assert len(begun) < len(MANY)
 
 
@@ -52,9 +52,9 @@ def test_an_index_error_of_the_work_is_an_error() -> None:
         raise IndexError(job)
 
     with pytest.raises(IndexError, match="0"):
-        in_threads(work, MANY, LARGE)
+        map_in_threads(work, MANY, LARGE)
 
 
 def test_small_work_stays_with_its_caller() -> None:
-    threads = in_threads(lambda _: threading.get_ident(), MANY, [1] * len(MANY))
+    threads = map_in_threads(lambda _: threading.get_ident(), MANY, [1] * len(MANY))
     assert set(threads) == {threading.get_ident()}

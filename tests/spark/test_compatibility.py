@@ -47,12 +47,12 @@ def test_repeated_names_are_refused_only_where_they_are_read() -> None:
 
 
 def test_a_column_or_type_that_the_first_file_lacks_is_named() -> None:
-    inferred = struct(("x", LONG))
-    check_inferred(B, struct(("x", LONG)), inferred)
+    infer_array = struct(("x", LONG))
+    check_inferred(B, struct(("x", LONG)), infer_array)
     with pytest.raises(UsageError, match=r"/b\.arrow: column y is not in the first file"):
-        check_inferred(B, struct(("x", LONG), ("y", LONG)), inferred)
+        check_inferred(B, struct(("x", LONG), ("y", LONG)), infer_array)
     with pytest.raises(UsageError, match=r"/b\.arrow: column x is int, but bigint in the first file"):
-        check_inferred(B, struct(("x", INT)), inferred)
+        check_inferred(B, struct(("x", INT)), infer_array)
 
 
 def test_a_column_that_a_file_lacks_is_allowed_only_when_merging() -> None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from bowstring.arrays.record_batch import one_array
-from bowstring.compute.filter import MaskLike, selected
+from bowstring.arrays.record_batch import combine_if_chunked
+from bowstring.compute.filter import MaskLike, mask_to_indices
 from bowstring.compute.sort import NullPlacement, Order
-from bowstring.compute.unify_dictionaries import unified, united
+from bowstring.compute.unify_dictionaries import concat_unified, unify_dictionaries
 from bowstring.datatypes.base import TypeLike, as_type
 from bowstring.datatypes.field import field
 from bowstring.datatypes.types import Dictionary, bool_, int64
@@ -79,7 +79,7 @@ class ChunkedArray:
             return self.chunks[0].to_numpy(zero_copy_only)
         if zero_copy_only:
             raise WouldCopyError(f"{len(self.chunks)} chunks do not make one NumPy array without copying")
-        return joined(self).to_numpy(zero_copy_only=False)
+        return combine_chunks_widened(self).to_numpy(zero_copy_only=False)
 
     def to_pandas(self, **options: Unpack[ToPandasOptions]) -> Any:
         """The values as a pandas series, as `Array.to_pandas`; several chunks are joined."""
@@ -105,7 +105,7 @@ class ChunkedArray:
         """
         if len(self.chunks) == 1:
             return self.chunks[0]
-        return united(self.chunks) if self.chunks else layout_of(self.type).build([])
+        return concat_unified(self.chunks) if self.chunks else layout_of(self.type).build([])
 
     def slice(self, offset: int = 0, length: int | None = None) -> ChunkedArray:
         """The `length` values from value `offset` on, without copying."""
@@ -115,7 +115,7 @@ class ChunkedArray:
 
     def take(self, indices: Sequence[int] | Values | Array) -> ChunkedArray:
         """The values at `indices`, copied into one chunk, as `Array.take`."""
-        chosen = check_indices(one_array(indices), len(self))
+        chosen = check_indices(combine_if_chunked(indices), len(self))
         return ChunkedArray([self._interleave(*resolve_chunks(self._starts, chosen))], self.type)
 
     def _interleave(self, used: Sequence[int], numbers: Indices, indices: Indices) -> Array:
@@ -131,14 +131,14 @@ class ChunkedArray:
         order = np.argsort(numbers, kind="stable")
         cuts = np.searchsorted(numbers[order], np.arange(len(chunks) + 1)).tolist()
         spans = zip(chunks, pairwise(cuts), strict=True)
-        joined = united([layout.take(chunk, indices[order[first:last]]) for chunk, (first, last) in spans])
+        joined = concat_unified([layout.take(chunk, indices[order[first:last]]) for chunk, (first, last) in spans])
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         return layout.take(joined, back)
 
     def filter(self, mask: MaskLike | ChunkedArray) -> ChunkedArray:
         """The values at which `mask` is true, copied chunk by chunk, as `Array.filter`."""
-        chosen = selected(one_array(mask), len(self))
+        chosen = mask_to_indices(combine_if_chunked(mask), len(self))
         cuts = np.searchsorted(chosen, self._starts).tolist()
         parts = [
             chunk.layout.take(chunk, chosen[first:last] - start)
@@ -166,11 +166,11 @@ class ChunkedArray:
         """The distinct values in one array, as `Array.unique`; with wider indices where the union of the chunks'
         dictionaries is too large for theirs.
         """
-        return joined(self).unique()
+        return combine_chunks_widened(self).unique()
 
     def unify_dictionaries(self) -> ChunkedArray:
         """The chunks over one dictionary, the union of theirs; raises `DataTypeError` where it is too large."""
-        return ChunkedArray(unified(self.chunks), self.type)
+        return ChunkedArray(unify_dictionaries(self.chunks), self.type)
 
     def cast(self, target_type: TypeLike, safe: bool = True) -> ChunkedArray:
         """The values as those of another type, as `Array.cast`."""
@@ -183,7 +183,7 @@ class ChunkedArray:
 
     def sort_indices(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> Array:
         """The uint64 indices that put the column in order, as `Array.sort_indices`; several chunks are joined first."""
-        return joined(self).sort_indices(order, null_placement)
+        return combine_chunks_widened(self).sort_indices(order, null_placement)
 
     def sort(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> ChunkedArray:
         """The values in order, copied, as `sort_indices`."""
@@ -284,7 +284,7 @@ class ChunkedArray:
         return f"<bowstring.ChunkedArray {self.type}[{size}] in {cut}>\n{format_array_values(self, size)}"
 
 
-def joined(column: ChunkedArray) -> Array:
+def combine_chunks_widened(column: ChunkedArray) -> Array:
     """All values in one array, as `combine_chunks`, for reading them: where the union of the chunks' dictionaries might
     be too large for their indices, these are wider.
     """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 import numpy as np
 
-from bowstring.datatypes.field import Field, Schema, check_name, imported_field
+from bowstring.datatypes.field import Field, Schema, check_name, coerce_field
 from bowstring.errors import NotFoundError, UsageError, WouldCopyError
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Values, object_array
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from bowstring.interop.pandas.to_pandas import ToPandasOptions
 
 
-class Columns(ABC):
-    """Columns of one length, with a schema."""
+class ColumnContainer(ABC):
+    """ColumnContainer of one length, with a schema."""
 
     __slots__ = ()
 
@@ -147,7 +147,7 @@ class Columns(ABC):
         from bowstring.arrays.chunked_array import ChunkedArray
         from bowstring.arrays.construction import array
 
-        field_ = imported_field(field_)
+        field_ = coerce_field(field_)
         wanted = field_.type if isinstance(field_, Field) else None
         made = column if isinstance(column, (Array, ChunkedArray)) else array(column, wanted)
         if not isinstance(field_, Field):

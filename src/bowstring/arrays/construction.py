@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from bowstring.arrays.chunked_array import ChunkedArray
-from bowstring.arrays.record_batch import RecordBatch, fitting_schema
+from bowstring.arrays.record_batch import RecordBatch, resolve_schema
 from bowstring.arrays.table import Table
-from bowstring.arrays.type_inference import inferred, numpy_type
+from bowstring.arrays.type_inference import infer_array, type_of_numpy
 from bowstring.datatypes import types
 from bowstring.datatypes.base import TypeLike, as_type
 from bowstring.datatypes.field import MetadataLike, Schema, SchemaLike, as_schema, field
@@ -74,7 +74,7 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
     if mask is None and values.__class__ in (list, tuple):
         return _of_items(values, wanted)
     if mask is None and values.__class__ is np.ndarray:
-        return _from_numpy(values, layout_of(wanted or numpy_type(values)), None)
+        return _from_numpy(values, layout_of(wanted or type_of_numpy(values)), None)
     if isinstance(values, ChunkedArray):
         values = values.combine_chunks()
     elif _is_pandas(values):
@@ -101,7 +101,7 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
         valid = own_valid if mask is None else ~np.asarray(mask, np.bool_)
         if mask is not None and valid is not None and valid.shape != values.shape[:1]:
             raise UsageError(f"a mask of shape {valid.shape} does not fit values of shape {values.shape}")
-        return _from_numpy(values, layout_of(wanted or numpy_type(values)), valid)
+        return _from_numpy(values, layout_of(wanted or type_of_numpy(values)), valid)
     if mask is not None:
         raise UsageError("a mask goes with a NumPy array; among Python objects None is null")
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
@@ -111,7 +111,7 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
 
 def _of_items(items: Sequence[Any], type: DataType | None) -> Array:
     try:
-        return inferred(items) if type is None else layout_of(type).build(items)
+        return infer_array(items) if type is None else layout_of(type).build(items)
     except RecursionError:
         raise DataTypeError("the values are nested too deep") from None
 
@@ -186,7 +186,7 @@ def _columns(data: Any, schema: SchemaLike | None, names: Sequence[str] | None) 
         raise UsageError(f"a schema of {len(schema)} fields does not fit {len(data)} columns")
     wanted = [None] * len(data) if schema is None else schema.types
     made = [v if isinstance(v, ChunkedArray) else array(v, t) for v, t in zip(data, wanted, strict=True)]
-    return made, fitting_schema(made, names, schema)
+    return made, resolve_schema(made, names, schema)
 
 
 def record_batch(

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from bowstring.arrays import display
-from bowstring.arrays.column_container import Columns
-from bowstring.compute.filter import MaskLike, selected
-from bowstring.compute.nulls import refuse_nulls
-from bowstring.compute.sort import NullPlacement, Order, sorted_positions
+from bowstring.arrays.column_container import ColumnContainer
+from bowstring.compute.filter import MaskLike, mask_to_indices
+from bowstring.compute.nulls import check_no_nulls
+from bowstring.compute.sort import NullPlacement, Order, sort_rows
 from bowstring.datatypes.field import (
     Field,
     Metadata,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bowstring.arrays.chunked_array import ChunkedArray
 
 
-class RecordBatch(Columns):
+class RecordBatch(ColumnContainer):
     """Columns of one length, with a schema; immutable.
 
     `columns` may be any sequence: a reader hands in one that makes an array when it is asked for. `pairs` is the custom
@@ -57,7 +57,7 @@ class RecordBatch(Columns):
         Raises `UsageError` where lengths, number or types do not agree.
         """
         arrays = [as_array(array) for array in arrays]
-        schema = fitting_schema(arrays, names, schema)
+        schema = resolve_schema(arrays, names, schema)
         return cls(schema, arrays[0].length if arrays else 0, tuple(arrays))
 
     @classmethod
@@ -133,7 +133,7 @@ class RecordBatch(Columns):
 
     def filter(self, mask: MaskLike | ChunkedArray) -> RecordBatch:
         """The rows at which `mask` is true, copied, as `Array.filter`."""
-        return self._taken(selected(one_array(mask), self.num_rows))
+        return self._taken(mask_to_indices(combine_if_chunked(mask), self.num_rows))
 
     def sort_by(
         self, sorting: str | Sequence[tuple[str, Order]], null_placement: NullPlacement = "at_end"
@@ -142,21 +142,21 @@ class RecordBatch(Columns):
 
         Raises `NotFoundError` for an unknown column, `DataTypeError` for one whose type has no order.
         """
-        keys = [(self.column(name), order) for name, order in sorting_of(sorting)]
-        return self._taken(sorted_positions(keys, null_placement))
+        keys = [(self.column(name), order) for name, order in parse_sorting(sorting)]
+        return self._taken(sort_rows(keys, null_placement))
 
     def cast(self, target_schema: SchemaLike, safe: bool = True) -> RecordBatch:
         """The columns as those of another schema with the same names, as `Array.cast`; the error names the column.
 
         Raises `UsageError` where the names differ.
         """
-        target_schema = target_of(self.schema, target_schema)
+        target_schema = check_target_schema(self.schema, target_schema)
         columns = []
         for field, column in zip(target_schema, self.source, strict=True):
             with error_context(f"column {field.name!r}"):
                 columns.append(column.cast(field.type, safe))
                 if not field.nullable:
-                    refuse_nulls(columns[-1])
+                    check_no_nulls(columns[-1])
         return RecordBatch(target_schema, self.num_rows, columns, self.pairs)
 
     def _taken(self, indices: Indices) -> RecordBatch:
@@ -167,7 +167,7 @@ class RecordBatch(Columns):
         return RecordBatch(schema, self.num_rows, self.source, self.pairs)
 
     def _spliced(self, schema: Schema, at: int, dropped: int, column: Array | ChunkedArray) -> RecordBatch:
-        columns = _Spliced(self.source, at, dropped, one_array(column))
+        columns = _Spliced(self.source, at, dropped, combine_if_chunked(column))
         return RecordBatch(schema, len(column), columns, self.pairs)
 
     def to_pydict(self) -> dict[str, list[Any]]:
@@ -248,14 +248,14 @@ class RecordBatch(Columns):
         return RecordBatch, (self.schema, self.num_rows, self.columns, self.pairs)
 
 
-def one_array(values: Any) -> Any:
+def combine_if_chunked(values: Any) -> Any:
     """A chunked array as one array; anything else as it is."""
     from bowstring.arrays.chunked_array import ChunkedArray
 
     return values.combine_chunks() if isinstance(values, ChunkedArray) else values
 
 
-def sorting_of(sorting: str | Sequence[tuple[str, Order]]) -> Sequence[tuple[str, Order]]:
+def parse_sorting(sorting: str | Sequence[tuple[str, Order]]) -> Sequence[tuple[str, Order]]:
     """Columns with their orders; the one column of a name rises. Raises `UsageError` for what is neither."""
     try:
         return [(sorting, "ascending")] if isinstance(sorting, str) else [(name, order) for name, order in sorting]
@@ -263,7 +263,7 @@ def sorting_of(sorting: str | Sequence[tuple[str, Order]]) -> Sequence[tuple[str
         raise UsageError(f"sort_by: a column's name, or pairs of names and orders, not {sorting!r:.100}") from None
 
 
-def target_of(schema: Schema, target: SchemaLike) -> Schema:
+def check_target_schema(schema: Schema, target: SchemaLike) -> Schema:
     """The schema that columns are cast to; raises `UsageError` where their names differ, or it is none."""
     target = as_schema(target, "cast")
     if schema.names != target.names:
@@ -280,7 +280,7 @@ def distinct_names(schema: Schema) -> list[str]:
     return names
 
 
-def fitting_schema(
+def resolve_schema(
     columns: Sequence[Array | ChunkedArray], names: Sequence[str] | None, schema: SchemaLike | None
 ) -> Schema:
     """The schema for columns, which is given or made of names; raises `UsageError` where it does not fit them, or they

@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bowstring.arrays import display
-from bowstring.arrays.chunked_array import ChunkedArray, joined
-from bowstring.arrays.column_container import Columns
-from bowstring.arrays.record_batch import RecordBatch, distinct_names, fitting_schema, one_array, sorting_of, target_of
-from bowstring.compute.filter import MaskLike, selected
-from bowstring.compute.sort import NullPlacement, Order, sorted_positions
-from bowstring.compute.unify_dictionaries import has_dictionary, unified, united
+from bowstring.arrays.chunked_array import ChunkedArray, combine_chunks_widened
+from bowstring.arrays.column_container import ColumnContainer
+from bowstring.arrays.record_batch import (
+    RecordBatch,
+    check_target_schema,
+    combine_if_chunked,
+    distinct_names,
+    parse_sorting,
+    resolve_schema,
+)
+from bowstring.compute.filter import MaskLike, mask_to_indices
+from bowstring.compute.sort import NullPlacement, Order, sort_rows
+from bowstring.compute.unify_dictionaries import concat_unified, has_dictionary, unify_dictionaries
 from bowstring.datatypes.field import Schema, SchemaLike, as_schema
 from bowstring.errors import DataTypeError, UsageError
 from bowstring.layouts.array import Array, as_array
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
     from bowstring.datatypes.field import MetadataLike
 
 
-class Table(Columns):
+class Table(ColumnContainer):
     """Record batches of one schema; immutable. A column is a `ChunkedArray` with one chunk for each batch."""
 
     __slots__ = ("_batches", "_columns", "_starts", "num_rows", "schema")
@@ -71,7 +78,7 @@ class Table(Columns):
         """
         own = [a if isinstance(a, ChunkedArray) else _column(a) for a in arrays]
         columns = [ChunkedArray([a], a.type) if isinstance(a, Array) else a for a in own]
-        schema = fitting_schema(columns, names, schema)
+        schema = resolve_schema(columns, names, schema)
         edges = np.unique(np.concatenate([column._starts for column in columns])).tolist() if columns else [0]
         spans = list(pairwise(edges))
         if not spans and columns and all(column.chunks for column in columns):
@@ -142,7 +149,7 @@ class Table(Columns):
         Columns whose dictionaries differ are copied. Raises `UsageError`, naming the column, where the union is too
         large for its indices.
         """
-        return Table(self.schema, list(unified_batches(self.schema, self._batches)))
+        return Table(self.schema, list(unify_batches(self.schema, self._batches)))
 
     def select(self, keys: str | int | Iterable[str | int]) -> Table:
         """The table of some of the columns, in the order given; nothing is copied."""
@@ -158,16 +165,16 @@ class Table(Columns):
 
     def take(self, indices: Sequence[int] | Values | Array | ChunkedArray) -> Table:
         """The rows at `indices`, copied into one batch, as `Array.take`."""
-        return self._taken(check_indices(one_array(indices), self.num_rows))
+        return self._taken(check_indices(combine_if_chunked(indices), self.num_rows))
 
     def sort_by(self, sorting: str | Sequence[tuple[str, Order]], null_placement: NullPlacement = "at_end") -> Table:
         """The rows in the order of some columns, copied into one batch, as `RecordBatch.sort_by`."""
-        keys = [(joined(self.column(name)), order) for name, order in sorting_of(sorting)]
-        return self._taken(sorted_positions(keys, null_placement))
+        keys = [(combine_chunks_widened(self.column(name)), order) for name, order in parse_sorting(sorting)]
+        return self._taken(sort_rows(keys, null_placement))
 
     def cast(self, target_schema: SchemaLike, safe: bool = True) -> Table:
         """The columns as those of another schema with the same names, as `RecordBatch.cast`."""
-        target_schema = target_of(self.schema, target_schema)
+        target_schema = check_target_schema(self.schema, target_schema)
         batches = []
         for number, batch in enumerate(self._batches):
             with error_context(f"record batch {number}"):
@@ -183,7 +190,7 @@ class Table(Columns):
         """The rows at which `mask` is true, copied batch by batch, as `Array.filter`; batches without any are left
         out, but for an empty one where all are.
         """
-        chosen = selected(one_array(mask), self.num_rows)
+        chosen = mask_to_indices(combine_if_chunked(mask), self.num_rows)
         starts = self._starts
         cuts = np.searchsorted(chosen, starts).tolist()
         parts = [
@@ -287,12 +294,12 @@ class Table(Columns):
         return Table, (self.schema, self._batches)
 
 
-def has_dictionaries(schema: Schema) -> bool:
+def schema_has_dictionaries(schema: Schema) -> bool:
     """Whether there is a dictionary-encoded type anywhere in the columns of a schema."""
     return any(has_dictionary(layout_of(field.type)) for field in schema.fields)
 
 
-def unified_batches(schema: Schema, batches: Sequence[RecordBatch]) -> Iterator[RecordBatch]:
+def unify_batches(schema: Schema, batches: Sequence[RecordBatch]) -> Iterator[RecordBatch]:
     """Batches of the same values in which each column has the same dictionaries throughout; columns without
     dictionaries are taken when their batch is. Raises `UsageError`, naming the column, where a union is too large.
     """
@@ -300,7 +307,7 @@ def unified_batches(schema: Schema, batches: Sequence[RecordBatch]) -> Iterator[
     for index, field in enumerate(schema.fields):
         if batches and has_dictionary(layout_of(field.type)):
             try:
-                columns[index] = unified([batch.column(index) for batch in batches])
+                columns[index] = unify_dictionaries([batch.column(index) for batch in batches])
             except DataTypeError as error:
                 raise UsageError(f"column {field.name!r}: {error}") from None
     for number, batch in enumerate(batches):
@@ -345,4 +352,4 @@ def concat_arrays(arrays: Iterable[Array]) -> Array:
         if array.type != held[0].type:
             raise UsageError(f"arrays of {held[0].type} and {array.type} do not make one array")
     chunk_starts([array.length for array in held])
-    return united(held)
+    return concat_unified(held)

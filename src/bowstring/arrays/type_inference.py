@@ -24,7 +24,7 @@ from bowstring.layouts.value_codecs.intervals import DayTime, MonthDayNano
 from bowstring.layouts.value_codecs.temporal import find_timezone
 
 
-def inferred(values: Sequence[Any]) -> Array:
+def infer_array(values: Sequence[Any]) -> Array:
     """An array of Python values, of the data type that `infer_type` says: in the quickest way where they are all of
     the type of the first, or None.
     """
@@ -57,7 +57,7 @@ def _inferred_lists(values: Sequence[Any]) -> Array | None:
     filled, mask = fill_nulls(values, [])
     if not {list}.issuperset(map(type, filled)):
         return None
-    child = inferred(list(chain.from_iterable(filled)))
+    child = infer_array(list(chain.from_iterable(filled)))
     layout = layout_of(types.list_(child.type))
     assert isinstance(layout, ListLayout)
     return layout.of(np.fromiter(map(len, filled), np.int64, len(filled)), child, pack_validity(mask))
@@ -78,17 +78,17 @@ def _inferred_structs(values: Sequence[Any]) -> Array | None:
         found = [[value.get(name) for value in filled] for name in names]
     if not {str}.issuperset(map(type, names)):
         return None
-    columns = [inferred(column) for column in found]
+    columns = [infer_array(column) for column in found]
     made = types.struct([(name, column.type) for name, column in zip(names, columns, strict=True)])
     layout = layout_of(made)
     assert isinstance(layout, StructLayout)
     return layout.of(columns, len(filled), mask)
 
 
-def numpy_type(values: Values) -> DataType:
+def type_of_numpy(values: Values) -> DataType:
     """The data type for a NumPy array: its elements', in fixed-size lists for each dimension beyond the first."""
     if values.ndim > 1:
-        return types.list_(numpy_type(values[:, 0] if values.shape[1] else values.reshape(-1)), values.shape[1])
+        return types.list_(type_of_numpy(values[:, 0] if values.shape[1] else values.reshape(-1)), values.shape[1])
     if values.dtype.kind == "O":
         return infer_type(values.tolist())
     return _dtype_type(values.dtype)
@@ -197,10 +197,10 @@ def _datetimes(values: list[datetime]) -> DataType:
     if len(zones) > 1:
         raise DataTypeError("datetimes with and without a zone have no common data type: give one")
     zone = values[0].tzinfo
-    return types.timestamp("us", None if zone is None else zone_name(zone))
+    return types.timestamp("us", None if zone is None else timezone_name(zone))
 
 
-def zone_name(zone: tzinfo) -> str:
+def timezone_name(zone: tzinfo) -> str:
     """The name of a zone that leads back to it, else UTC: the moments are the same."""
     name = getattr(zone, "key", None) or getattr(zone, "zone", None) or zone.tzname(None) or "UTC"
     if name.startswith(("UTC+", "UTC-")):

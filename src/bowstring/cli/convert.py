@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.arrays.table import Table, has_dictionaries, unified_batches
+from bowstring.arrays.table import Table, schema_has_dictionaries, unify_batches
 from bowstring.cli import csv, json, parquet
 from bowstring.cli.input_output import (
     PATH,
@@ -378,10 +378,10 @@ def _prepared(read: _Input, kind: str, options: dict[str, Any]) -> _Input:
         schema, batches = _decoded(schema, batches)
     if options["batch_rows"]:
         batches, is_steady = _recut(schema, batches, options["batch_rows"]), False
-    if has_dictionaries(schema) and (
+    if schema_has_dictionaries(schema) and (
         options["unify_dictionaries"] or (kind == "file" and not is_steady)
     ):  # a file replaces none
-        batches = unified_batches(schema, list(batches))
+        batches = unify_batches(schema, list(batches))
     return _Input(schema, batches, is_steady, read.footer)
 
 

@@ -15,7 +15,7 @@ import click
 
 from bowstring import integration_json as exchange
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.arrays.table import has_dictionaries, unified_batches
+from bowstring.arrays.table import schema_has_dictionaries, unify_batches
 from bowstring.cli.input_output import SinkFile, binary_output, given, sink_to
 from bowstring.cli.settings import FAILED
 from bowstring.datatypes.types import DataType, Date, Decimal, Dictionary, Time
@@ -224,7 +224,7 @@ def _stream_to_file(stream_path: str, file_path: str) -> int:
         new_file(sink, reader.schema) as writer,
     ):
         # A file holds one dictionary for all batches, a stream may change it.
-        for batch in unified_batches(reader.schema, list(reader)) if has_dictionaries(reader.schema) else reader:
+        for batch in unify_batches(reader.schema, list(reader)) if schema_has_dictionaries(reader.schema) else reader:
             writer.write_batch(batch)
     return 0
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from bowstring.compute import cast_numeric, cast_string, cast_temporal
 from bowstring.compute.cast_string import spread
-from bowstring.compute.encode import in_runs, in_words, run_end_decode
-from bowstring.compute.nulls import refuse_nulls
+from bowstring.compute.encode import encode_as_dictionary, encode_as_runs, run_end_decode
+from bowstring.compute.nulls import check_no_nulls
 from bowstring.datatypes import types as t
 from bowstring.datatypes.base import TypeLike, as_type
 from bowstring.datatypes.extension import ExtensionType
@@ -99,7 +99,7 @@ def _children(array: Array, target: t.DataType, safe: bool) -> Array:
             held = child if is_named_alike else child.with_layout(layout_of(_named_as(old.type, new.type)))
             children.append(cast(held, new.type, safe))
             if not (isinstance(target, t.Union) or new.nullable):
-                refuse_nulls(children[-1])
+                check_no_nulls(children[-1])
     return spread(Array(layout_of(target), own.length, own.buffers, tuple(children), None, own.null_count), array)
 
 
@@ -127,7 +127,7 @@ def _lists(array: Array, target: Any, safe: bool) -> Array:
     with error_context(f"field {array.type.fields[0].name!r}"):
         elements = cast(child, target.value_type, safe)
         if not target.value_field.nullable:
-            refuse_nulls(elements)
+            check_no_nulls(elements)
     layout = layout_of(target)
     if isinstance(layout, (ListLayout, ListViewLayout)):
         return spread(layout.of(sizes, elements, None), array)
@@ -191,11 +191,11 @@ def _from_runs(array: Array, target: t.DataType, safe: bool) -> Array:
 
 
 def _to_words(array: Array, target: t.Dictionary, safe: bool) -> Array:
-    return in_words(cast(array, target.value_type, safe), target.index_type).with_layout(layout_of(target))
+    return encode_as_dictionary(cast(array, target.value_type, safe), target.index_type).with_layout(layout_of(target))
 
 
 def _to_runs(array: Array, target: t.RunEndEncoded, safe: bool) -> Array:
-    return in_runs(cast(array, target.value_type, safe), target.run_end_type).with_layout(layout_of(target))
+    return encode_as_runs(cast(array, target.value_type, safe), target.run_end_type).with_layout(layout_of(target))
 
 
 _OPENED: dict[type[t.DataType], Cast] = {

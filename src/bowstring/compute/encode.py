@@ -19,7 +19,7 @@ from bowstring.layouts.registry import layout_of
 from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
 
 
-def in_words(array: Array, index_type: Int) -> Array:
+def encode_as_dictionary(array: Array, index_type: Int) -> Array:
     """The array as indices into its distinct values, whatever its type; errors as `dictionary_encode`."""
     layout = layout_of(dictionary(index_type, array.type))
     assert isinstance(layout, DictionaryLayout)
@@ -43,7 +43,7 @@ def dictionary_encode(array: Array, index_type: TypeLike | None = None) -> Array
     if isinstance(array.type, Dictionary):
         return array
     indices = Int(32) if index_type is None else as_type(index_type, "dictionary_encode")
-    return in_words(array, indices)  # type: ignore[arg-type]  # the dictionary's type checks it
+    return encode_as_dictionary(array, indices)  # type: ignore[arg-type]  # the dictionary's type checks it
 
 
 def unique(array: Array) -> Array:
@@ -58,10 +58,10 @@ def run_end_encode(array: Array, run_end_type: TypeLike | None = None) -> Array:
     """
     if isinstance(array.type, RunEndEncoded):
         return array
-    return in_runs(array, Int(32) if run_end_type is None else as_type(run_end_type, "run_end_encode"))
+    return encode_as_runs(array, Int(32) if run_end_type is None else as_type(run_end_type, "run_end_encode"))
 
 
-def in_runs(array: Array, run_end_type: DataType) -> Array:
+def encode_as_runs(array: Array, run_end_type: DataType) -> Array:
     """The array as runs of the same value, whatever its type; errors as `run_end_encode`."""
     layout = layout_of(run_end_encoded(run_end_type, array.type))
     assert isinstance(layout, RunEndEncodedLayout)

@@ -15,7 +15,7 @@ from bowstring.layouts.boolean import BooleanLayout
 MaskLike: TypeAlias = Sequence[bool | None] | Values | Array
 
 
-def selected(mask: MaskLike, length: int) -> Indices:
+def mask_to_indices(mask: MaskLike, length: int) -> Indices:
     """Which of `length` slots a mask selects, rising; null selects nothing.
 
     Raises `UsageError` where the mask is not boolean or has another length.
@@ -48,5 +48,5 @@ def _truths(mask: Any) -> Values:
 
 
 def filter_array(array: Array, mask: MaskLike) -> Array:
-    """The slots at which `mask` is true, copied; errors as `selected`."""
-    return array.layout.take(array, selected(mask, array.length))
+    """The slots at which `mask` is true, copied; errors as `mask_to_indices`."""
+    return array.layout.take(array, mask_to_indices(mask, array.length))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bowstring.compute.encode import run_end_decode
-from bowstring.compute.unify_dictionaries import has_dictionary, united
+from bowstring.compute.unify_dictionaries import concat_unified, has_dictionary
 from bowstring.datatypes.types import Bool
 from bowstring.errors import DataTypeError
 from bowstring.layouts.array import Array
@@ -32,7 +32,7 @@ def booleans(values: Values, valid: Values | None = None) -> Array:
     return layout.of(values, valid)
 
 
-def refuse_nulls(array: Array) -> None:
+def check_no_nulls(array: Array) -> None:
     """Raise `DataTypeError` where a slot shows no value, for a field that allows no nulls."""
     valid = array.layout.valid_mask(array)
     if valid is not None and not valid.all():
@@ -90,5 +90,5 @@ def fill_null(array: Array, fill_value: Any) -> Array:
         return array
     if not has_dictionary(array.layout):
         return array.layout.fill(array, valid, filler)
-    joined = united([array, filler])
+    joined = concat_unified([array, filler])
     return joined.layout.take(joined, np.where(valid, np.arange(array.length), array.length))

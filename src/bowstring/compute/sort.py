@@ -29,10 +29,10 @@ def sort_indices(array: Array, order: Order = "ascending", null_placement: NullP
 
     Nulls, and NaN next to them, come last or first, whatever the order. Raises `DataTypeError` where a type has none.
     """
-    return primitive_layout(Int(64, False)).of(sorted_positions([(array, order)], null_placement).astype(np.uint64))
+    return primitive_layout(Int(64, False)).of(sort_rows([(array, order)], null_placement).astype(np.uint64))
 
 
-def sorted_positions(columns: Sequence[tuple[Array, Order]], null_placement: NullPlacement = "at_end") -> Indices:
+def sort_rows(columns: Sequence[tuple[Array, Order]], null_placement: NullPlacement = "at_end") -> Indices:
     """The positions that put rows in order, by columns of one length, the most significant first; stable."""
     if null_placement not in ("at_start", "at_end"):
         raise UsageError(f"null_placement is at_start or at_end, not {null_placement!r}")

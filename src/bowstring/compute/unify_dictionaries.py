@@ -22,12 +22,12 @@ def has_dictionary(layout: Layout) -> bool:
     return layout.dictionary is not None or any(map(has_dictionary, layout.children))
 
 
-def encoded_parts(array: Array) -> Iterator[Array]:
+def dictionary_arrays(array: Array) -> Iterator[Array]:
     """The dictionary-encoded arrays that a walk over an array meets, in order; not those inside dictionaries."""
     if array.layout.dictionary is not None:
         yield array
     for child in array.children:
-        yield from encoded_parts(child)
+        yield from dictionary_arrays(child)
 
 
 def dictionary_of(part: Array) -> Array:
@@ -37,26 +37,26 @@ def dictionary_of(part: Array) -> Array:
     return part.dictionary
 
 
-def with_parts(array: Array, parts: Iterator[Array]) -> Array:
-    """The array with others in the place of its `encoded_parts`, in the same order."""
+def replace_dictionary_arrays(array: Array, parts: Iterator[Array]) -> Array:
+    """The array with others in the place of its `dictionary_arrays`, in the same order."""
     if array.layout.dictionary is not None:
         return next(parts)
     if not array.children:
         return array
-    children = tuple([with_parts(child, parts) for child in array.children])
+    children = tuple([replace_dictionary_arrays(child, parts) for child in array.children])
     return Array(array.layout, array.length, array.buffers, children, None, array._null_count, array.offset)
 
 
-def merged(dictionaries: Sequence[Array]) -> tuple[Array, list[Indices]]:
+def merge_dictionaries(dictionaries: Sequence[Array]) -> tuple[Array, list[Indices]]:
     """A dictionary with the values of all, those of the first one first and as they are, every other value once; and
     for each dictionary where its values are in it. Copies.
     """
-    whole, places = _merged(dictionaries)
+    whole, places = _merge(dictionaries)
     return whole, np.split(places, np.cumsum([one.length for one in dictionaries])[:-1])
 
 
-def _merged(dictionaries: Sequence[Array]) -> tuple[Array, Indices]:
-    """As `merged`, the places end to end."""
+def _merge(dictionaries: Sequence[Array]) -> tuple[Array, Indices]:
+    """As `merge_dictionaries`, the places end to end."""
     first = dictionaries[0]
     joined = first.layout.concat(dictionaries)
     numbers, firsts = factorize(joined)
@@ -68,7 +68,7 @@ def _merged(dictionaries: Sequence[Array]) -> tuple[Array, Indices]:
     return whole, places
 
 
-def moved(part: Array, dictionary: Array, places: Indices | None) -> Array:
+def with_dictionary(part: Array, dictionary: Array, places: Indices | None) -> Array:
     """A dictionary-encoded array with another dictionary, where each of its values is at one of the `places`, or where
     it is (None).
 
@@ -88,14 +88,14 @@ def moved(part: Array, dictionary: Array, places: Indices | None) -> Array:
     return layout.of(indices, dictionary).with_layout(part.layout)
 
 
-def longest_of(dictionaries: Iterable[Array]) -> Array | None:
+def find_longest_dictionary(dictionaries: Iterable[Array]) -> Array | None:
     """The dictionary of which all others are a beginning, if there is one."""
     held = list(dictionaries)
     longest = max(held, key=len)
     return longest if all(has_prefix(longest, one) for one in held) else None
 
 
-def unified(arrays: Sequence[Array]) -> list[Array]:
+def unify_dictionaries(arrays: Sequence[Array]) -> list[Array]:
     """Arrays of one layout and the same values in which each dictionary is the same for all, inner ones too.
 
     Where one dictionary begins as all others do, no index changes. Raises `DataTypeError` where the union of
@@ -104,39 +104,39 @@ def unified(arrays: Sequence[Array]) -> list[Array]:
     if not arrays or not has_dictionary(arrays[0].layout):
         return list(arrays)
     held = [array if array.layout.dictionary is not None else array.compact() for array in arrays]
-    columns = zip(*map(encoded_parts, held), strict=True)
-    parts = zip(*map(_unified_parts, columns), strict=True)
-    return [with_parts(array, iter(own)) for array, own in zip(held, parts, strict=True)]
+    columns = zip(*map(dictionary_arrays, held), strict=True)
+    parts = zip(*map(_unify_arrays, columns), strict=True)
+    return [replace_dictionary_arrays(array, iter(own)) for array, own in zip(held, parts, strict=True)]
 
 
-def _unified_parts(parts: Sequence[Array]) -> list[Array]:
+def _unify_arrays(parts: Sequence[Array]) -> list[Array]:
     distinct = {id(own): own for own in map(dictionary_of, parts)}
     if len(distinct) == 1:
         return list(parts)
-    dictionaries = unified(list(distinct.values()))
-    whole = longest_of(dictionaries)
+    dictionaries = unify_dictionaries(list(distinct.values()))
+    whole = find_longest_dictionary(dictionaries)
     places: list[Indices] | list[None] = [None] * len(dictionaries)
     if whole is None:
-        whole, places = merged(dictionaries)
+        whole, places = merge_dictionaries(dictionaries)
     place_of = dict(zip(distinct, places, strict=True))
-    return [moved(part, whole, place_of[id(part.dictionary)]) for part in parts]
+    return [with_dictionary(part, whole, place_of[id(part.dictionary)]) for part in parts]
 
 
-def united(arrays: Sequence[Array]) -> Array:
-    """Arrays of one layout, at least one, end to end, their dictionaries as `unified` makes one of them; copies.
+def concat_unified(arrays: Sequence[Array]) -> Array:
+    """Concatenate one or more arrays of one layout and unify their dictionaries; copies.
 
     Raises `DataTypeError` where the union of dictionaries is too large for their indices.
     """
     layout = arrays[0].layout
     coded = layout.storage
     if not isinstance(coded, DictionaryLayout) or has_dictionary(coded.dictionary):
-        return layout.concat(unified(arrays))
+        return layout.concat(unify_dictionaries(arrays))
     arrays = batch_arrays(arrays)
     dictionaries, numbers = distinct_dictionaries(arrays)
     keys, validity = coded.concat_indices(arrays)
     whole = dictionaries[0]
     if len(dictionaries) > 1:
-        whole, places = _merged(dictionaries)
+        whole, places = _merge(dictionaries)
         lengths = array_lengths(dictionaries)
         keys += np.repeat((np.cumsum(lengths) - lengths)[numbers], array_lengths(arrays))
         keys = places.take(keys, mode="clip") if len(places) else keys  # a null has no place in an empty dictionary

@@ -39,7 +39,7 @@ _PARAMETERS: tuple[tuple[str, Callable[[re.Match[str]], DataType]], ...] = (
 )
 
 
-def type_for_alias(name: str) -> DataType:
+def parse_alias(name: str) -> DataType:
     """The data type of a name such as "int64", "float32", "timestamp[us, tz=UTC]" or "decimal128(10, 2)".
 
     Raises `UsageError` for any other name.

@@ -37,12 +37,12 @@ class DataType:
             other = as_type(other)
         if not isinstance(other, DataType) or self != other:
             return False
-        return not check_metadata or self.metadata_within() == other.metadata_within()
+        return not check_metadata or self.nested_metadata() == other.nested_metadata()
 
-    def metadata_within(self) -> tuple[object, ...]:
+    def nested_metadata(self) -> tuple[object, ...]:
         """The custom metadata of the fields at every level, which `==` and hashes leave out; hashable."""
         fields = self.fields
-        return tuple((frozenset(f.pairs), f.type.metadata_within()) for f in fields) if fields else ()
+        return tuple((frozenset(f.pairs), f.type.nested_metadata()) for f in fields) if fields else ()
 
     def __str__(self) -> str:
         return self.NAME
@@ -103,9 +103,9 @@ def as_type(value: object, what: str = "a data type") -> DataType:
     if isinstance(value, DataType):
         return value
     if isinstance(value, str):
-        from bowstring.datatypes.aliases import type_for_alias
+        from bowstring.datatypes.aliases import parse_alias
 
-        return type_for_alias(value)
+        return parse_alias(value)
     if hasattr(value, "__arrow_c_schema__"):
         from bowstring.interop import c_data
 

@@ -41,9 +41,9 @@ class ExtensionType(DataType):
         """The child fields of the storage type."""
         return self.storage_type.fields
 
-    def metadata_within(self) -> tuple[object, ...]:
+    def nested_metadata(self) -> tuple[object, ...]:
         """That of the storage type."""
-        return self.storage_type.metadata_within()
+        return self.storage_type.nested_metadata()
 
     def serialize(self) -> bytes:
         """The type's parameters, as they travel in the field's custom metadata."""

@@ -82,7 +82,7 @@ class Field:
 
         The other may be a field of another library.
         """
-        other = imported_field(other)
+        other = coerce_field(other)
         if self != other:
             return False
         return not check_metadata or (
@@ -107,7 +107,7 @@ class Field:
 _SETTERS = [Field.__dict__[name].__set__ for name in ("name", "type", "nullable", "pairs")]
 
 
-def many_fields(
+def make_fields(
     names: Sequence[str], types: Sequence[DataType], nullable: Sequence[bool], pairs: Sequence[Metadata]
 ) -> list[Field]:
     """As many fields as there are names; several times quicker than one after the other."""
@@ -144,7 +144,7 @@ FieldsLike: TypeAlias = (
 )
 
 
-def imported_field(value: Any) -> Any:
+def coerce_field(value: Any) -> Any:
     """A field of another library as one of ours; anything else as it is."""
     if isinstance(value, Field) or not hasattr(value, "__arrow_c_schema__"):
         return value
@@ -161,17 +161,17 @@ def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
     if isinstance(fields, Schema):
         return fields.fields
     if hasattr(fields, "__arrow_c_schema__"):
-        return imported_field(fields).type.fields  # type: ignore[no-any-return]
+        return coerce_field(fields).type.fields  # type: ignore[no-any-return]
     items: Iterable[Any] = fields.items() if isinstance(fields, Mapping) else fields
     try:
-        return tuple(f if isinstance(f, Field) else field(*f) for f in map(imported_field, items))
+        return tuple(f if isinstance(f, Field) else field(*f) for f in map(coerce_field, items))
     except DataTypeError:
         raise
     except TypeError:
         raise DataTypeError(f"expected fields or (name, type) pairs, not {fields!r:.80}") from None
 
 
-class LateFields(ABC):
+class LazyFields(ABC):
     """The fields of a schema that are made when they are asked for, one by one or all at once.
 
     What is wrong with a field is told where it is asked for, or all are.
@@ -208,7 +208,7 @@ class Schema:
     Equality and hash leave the custom metadata out; `equals` can take it in. Iterating gives the fields.
     """
 
-    source: tuple[Field, ...] | LateFields
+    source: tuple[Field, ...] | LazyFields
     """The fields as they were handed in: a reader's are made when they are asked for."""
     pairs: Metadata = ()
     _indices: dict[str, int] = _slot(default_factory=dict, init=False)
@@ -218,13 +218,13 @@ class Schema:
     def fields(self) -> tuple[Field, ...]:
         """All fields, in order."""
         source = self.source
-        return source.all() if isinstance(source, LateFields) else source
+        return source.all() if isinstance(source, LazyFields) else source
 
     @property
     def names(self) -> list[str]:
         """The names of the fields, in order."""
         source = self.source
-        return list(source.names) if isinstance(source, LateFields) else [f.name for f in source]
+        return list(source.names) if isinstance(source, LazyFields) else [f.name for f in source]
 
     @property
     def types(self) -> list[DataType]:
@@ -261,13 +261,13 @@ class Schema:
 
     def _named(self, name: str) -> list[int]:
         source = self.source
-        if isinstance(source, LateFields):
+        if isinstance(source, LazyFields):
             return source.named(name)
         return [i for i, f in enumerate(source) if f.name == name]
 
     def _at(self, index: int) -> Field:
         source = self.source
-        return source.one(index) if isinstance(source, LateFields) else source[index]
+        return source.one(index) if isinstance(source, LazyFields) else source[index]
 
     def indices(self, keys: str | int | Iterable[str | int]) -> list[int]:
         """The positions of several fields, or of the one whose name or index is given; errors as `index`."""

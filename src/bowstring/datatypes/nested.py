@@ -156,9 +156,9 @@ class Dictionary(DataType):
             raise UsageError(f"dictionary indices are integers, not {self.index_type}")
         check_type("a dictionary's values", self.value_type)
 
-    def metadata_within(self) -> tuple[object, ...]:
+    def nested_metadata(self) -> tuple[object, ...]:
         """That of the dictionary's type."""
-        return self.value_type.metadata_within()
+        return self.value_type.nested_metadata()
 
     def __str__(self) -> str:
         return f"dictionary<values={self.value_type}, indices={self.index_type}, ordered={int(self.ordered)}>"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from bowstring.datatypes.base import DataType as DataType, TypeLike, as_type, check_one_of
-from bowstring.datatypes.field import Field, FieldsLike as FieldsLike, as_fields as as_fields, field, imported_field
+from bowstring.datatypes.field import Field, FieldsLike as FieldsLike, as_fields as as_fields, coerce_field, field
 from bowstring.datatypes.nested import (
     Dictionary as Dictionary,
     FixedSizeList as FixedSizeList,
@@ -57,7 +57,7 @@ def as_field(value: TypeLike, name: str) -> Field:
     """
     if isinstance(value, Field | DataType | str):
         return value if isinstance(value, Field) else field(name, value)
-    foreign = imported_field(value)
+    foreign = coerce_field(value)
     if isinstance(foreign, Field):
         return foreign if foreign.name or foreign.pairs or not foreign.nullable else field(name, foreign.type)
     return field(name, value)

@@ -19,7 +19,7 @@ from bowstring.ipc.stream import StreamReader
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import error_context
 from bowstring.layouts.validation import find_faults
-from bowstring.memory.closable import closed_on_failure
+from bowstring.memory.closable import close_on_error
 
 _MAX_KNOWN, _MAX_MESSAGES = 256, 4096
 
@@ -146,7 +146,7 @@ class Validator:
 
     def _open(self) -> FileReader | _PatientReader:
         opened = near_or_far(self._source)
-        with closed_on_failure(opened):
+        with close_on_error(opened):
             is_file, ready = recognised(opened, self._max_piped_bytes)
             if is_file:
                 return file_reader(ready, None, self._limits)

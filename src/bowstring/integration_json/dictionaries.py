@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bowstring.compute.unify_dictionaries import unified
+from bowstring.compute.unify_dictionaries import unify_dictionaries
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import Layout
 
 
 def with_common_dictionaries(layout: Layout, columns: Sequence[Array]) -> tuple[list[Array], list[Array]]:
     """The columns, and the dictionaries that serve all of them, in the order of the schema's walk."""
-    shown = unified(columns) or [layout.build([])]
+    shown = unify_dictionaries(columns) or [layout.build([])]
     return shown[: len(columns)], list(_dictionaries(shown[0]))
 
 

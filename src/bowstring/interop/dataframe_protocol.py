@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bowstring.arrays.chunked_array import joined
+from bowstring.arrays.chunked_array import combine_chunks_widened
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
 from bowstring.compute.encode import run_end_decode
@@ -255,7 +255,7 @@ class InterchangeFrame:
             raise WouldCopyError(
                 f"column {key!r} has {column.num_chunks} chunks: take them one by one, or allow the copy"
             )
-        return InterchangeColumn(joined(column), self._allow_copy)
+        return InterchangeColumn(combine_chunks_widened(column), self._allow_copy)
 
     def get_columns(self) -> list[InterchangeColumn]:
         """All columns."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from bowstring.arrays.construction import array, as_batch, record_batch
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.compute.unify_dictionaries import has_dictionary, united
+from bowstring.compute.unify_dictionaries import concat_unified, has_dictionary
 from bowstring.datatypes.field import Schema
 from bowstring.errors import ClosedError, DataTypeError, UsageError
 from bowstring.ipc.writers import BatchWriter, FileWriter, StreamWriter
@@ -200,7 +200,8 @@ class CoalescingWriter(BatchWriter):
             return
         try:
             columns = [
-                united(column) if has_dictionary(column.layout) else column.layout.concat(column) for column in packed
+                concat_unified(column) if has_dictionary(column.layout) else column.layout.concat(column)
+                for column in packed
             ]
         except DataTypeError:
             self._held += [RecordBatch(self._schema, row[0].length, row) for row in zip(*packed, strict=True)]
@@ -221,7 +222,7 @@ class CoalescingWriter(BatchWriter):
     def _joined(self, held: Sequence[RecordBatch]) -> list[Array]:
         arrays, width = self._columns(held), len(self._layouts)
         return [
-            united(arrays[at::width]) if has_dictionary(layout) else layout.concat(arrays[at::width])
+            concat_unified(arrays[at::width]) if has_dictionary(layout) else layout.concat(arrays[at::width])
             for at, layout in enumerate(self._layouts)
         ]
 

@@ -31,14 +31,14 @@ from bowstring.ipc.statistics import FileStatistics, check_batch, read_statistic
 from bowstring.ipc.stream import make_batch
 from bowstring.layouts.array import Array
 from bowstring.memory.buffer import Buffer, Memory
-from bowstring.memory.closable import Closing
+from bowstring.memory.closable import Closable
 
 _BLOCK = struct.Struct("<qi4xq")
 _LENGTH = struct.Struct("<i")
 _READ_AT_ONCE = 256
 
 
-class FileReader(Closing):
+class FileReader(Closable):
     """Reads a file at random: `reader[i]`, `get_batch(i)`, or iterate.
 
     Opening reads the footer and nothing else; a batch reads its header, a column its buffers, and nothing is copied

@@ -31,7 +31,7 @@ from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
 from bowstring.ipc.schema_cache import CachedSchema, load_schema
 from bowstring.layouts.array import Array
 from bowstring.memory.buffer import EMPTY, Buffer
-from bowstring.memory.closable import Closing
+from bowstring.memory.closable import Closable
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,7 @@ class ByteSource(Protocol):
         """Let go of what belongs to the source."""
 
 
-class StreamReader(Closing):
+class StreamReader(Closable):
     """Reads a stream: iterate over it, or take one batch after the other.
 
     The schema is read at once. A stream ends with its end marker, or where the source ends between two messages. Raises

@@ -11,7 +11,7 @@ import numpy as np
 
 from bowstring.arrays.construction import as_batch, as_table
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.arrays.table import Table, unified_batches
+from bowstring.arrays.table import Table, unify_batches
 from bowstring.datatypes.field import Metadata, MetadataLike, Schema, as_metadata
 from bowstring.errors import ClosedError, UsageError
 from bowstring.flatbuf.tables import BLOCK, SPECS
@@ -23,7 +23,7 @@ from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.schema import write_pairs
 from bowstring.ipc.statistics import Collector, with_statistics
 from bowstring.ipc.stream import EncodedMessage, Encoder
-from bowstring.memory.closable import Completing, warn_unclosed
+from bowstring.memory.closable import Transactional, warn_unclosed
 
 Block: TypeAlias = tuple[int, int, int, int]
 """Where a message is in a file: its offset, the length of its framed metadata, 0, and the length of its body."""
@@ -50,7 +50,7 @@ def footer_parts(
     return [footer, TRAILER.pack(len(footer), framing.MAGIC)]
 
 
-class BatchWriter(Completing):
+class BatchWriter(Transactional):
     """Takes record batches and tables. A context manager: what is written is whole when no error is raised inside."""
 
     def write(self, data: RecordBatch | Table) -> None:
@@ -107,7 +107,7 @@ class _Writer(BatchWriter):
         table = as_table(table)
         batches: Iterable[RecordBatch] = table.to_batches()
         if self._encoder.options.unify_dictionaries and table.schema == self.schema:
-            batches = unified_batches(self.schema, table.to_batches())
+            batches = unify_batches(self.schema, table.to_batches())
         for batch in batches:
             self.write_batch(batch)
 

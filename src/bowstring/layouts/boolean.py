@@ -62,7 +62,7 @@ class BooleanLayout(Layout):
         if len(values) <= FEW_VALUES:
             filled, validity = fill_few_nulls(values, False)
             if {bool}.issuperset(map(type, filled)):
-                return Array(self, len(values), (validity, bitmap.pack_few(filled)))
+                return Array(self, len(values), (validity, bitmap.pack_bools(filled)))
         truths, mask = np.empty(len(values), np.bool_), np.empty(len(values), np.bool_)
         for where, some in iter_blocks(values):
             found = parse_booleans(some)

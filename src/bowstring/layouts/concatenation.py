@@ -13,7 +13,7 @@ from bowstring.layouts.array_batcher import MIN_ARRAYS, ArrayBatcher
 from bowstring.layouts.gather import copy_ranges
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
-from bowstring.memory.buffer import UINT8, Buffer, Bytes, allocate, bytes_between
+from bowstring.memory.buffer import UINT8, Buffer, Bytes, allocate, memory_between
 
 if TYPE_CHECKING:
     from bowstring.layouts.array import Array
@@ -189,6 +189,6 @@ def _together(buffers: Sequence[Buffer | None], starts: Indices, sizes: Indices)
     out = allocate(int(ends[-1]), is_zeroed=False)
     addresses += starts
     first = int(addresses.min())
-    around = bytes_between(first, int((addresses + sizes).max()))
+    around = memory_between(first, int((addresses + sizes).max()))
     copy_ranges(out, ends - sizes, around, addresses - first, sizes)
     return out

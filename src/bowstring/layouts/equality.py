@@ -14,7 +14,7 @@ import numpy as np
 from bowstring.datatypes.types import FloatingPoint
 from bowstring.layouts.factorize import factorize
 from bowstring.memory import bitmap
-from bowstring.memory.threads import in_threads
+from bowstring.memory.threads import map_in_threads
 
 if TYPE_CHECKING:
     from bowstring.layouts.array import Array
@@ -100,7 +100,7 @@ def all_blocks(holds: Callable[[int, int], bool], length: int, width_bytes: int)
         if not failed and not holds(first, min(first + step, length)):
             failed.append(first)
 
-    in_threads(look, firsts, [step * width_bytes] * len(firsts))
+    map_in_threads(look, firsts, [step * width_bytes] * len(firsts))
     return not failed
 
 

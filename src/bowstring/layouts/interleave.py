@@ -16,7 +16,7 @@ from bowstring.errors import InvalidDataError
 from bowstring.layouts import gather
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
-from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes, allocate, bytes_between
+from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes, allocate, memory_between
 
 if TYPE_CHECKING:
     from bowstring.layouts.array import Array
@@ -174,4 +174,4 @@ def _around(buffers: Sequence[Buffer]) -> tuple[Indices, Bytes]:
         return np.array([own.offset for own in buffers], np.int64), memory.bytes
     first = min(own.address for own in buffers)
     end = max(own.address + own.size for own in buffers)
-    return np.array([own.address - first for own in buffers], np.int64), bytes_between(first, end)
+    return np.array([own.address - first for own in buffers], np.int64), memory_between(first, end)

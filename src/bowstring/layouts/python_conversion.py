@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from bowstring.memory.bitmap import pack_few
+from bowstring.memory.bitmap import pack_bools
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import Indices, Values
@@ -137,7 +137,7 @@ def fill_few_nulls(values: Sequence[Any], fill: Any) -> tuple[Sequence[Any], Buf
     """As `fill_nulls_in_place` for few values, none of which is changed, with a bitmap for the mask."""
     if NoneType not in set(map(type, values)):
         return values, None
-    return [fill if value is None else value for value in values], pack_few([value is not None for value in values])
+    return [fill if value is None else value for value in values], pack_bools([value is not None for value in values])
 
 
 def parse_booleans(values: list[Any]) -> tuple[Mask, Mask] | None:

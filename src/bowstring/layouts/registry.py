@@ -67,7 +67,7 @@ def layout_of(type: DataType) -> Layout:
         return met[1]
     if not isinstance(type, DataType):
         raise UsageError(f"{type!r} is no data type of the columnar format")
-    layout = _layout_of(type, type.metadata_within())
+    layout = _layout_of(type, type.nested_metadata())
     if layout.type is type:  # one of many equal ones is kept
         if len(_met) >= _MOST_KEPT:
             _met.clear()

@@ -39,7 +39,7 @@ def pack(mask: npt.NDArray[np.bool_]) -> Buffer:
     return Buffer.of(np.packbits(mask, bitorder="little"))
 
 
-def pack_few(truths: Sequence[bool]) -> Buffer:
+def pack_bools(truths: Sequence[bool]) -> Buffer:
     """As `pack`, quicker for few of Python's booleans."""
     return Buffer.of(sum(map(lshift, truths, count_up())).to_bytes(size_bytes(len(truths)), "little"))
 

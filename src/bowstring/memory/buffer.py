@@ -255,7 +255,7 @@ class _Stretch:
         self.__array_interface__ = {"data": (first, True), "shape": (size_bytes,), "typestr": "|u1", "version": 3}
 
 
-def bytes_between(first: int, end: int) -> Bytes:
+def memory_between(first: int, end: int) -> Bytes:
     """The memory from address `first` to before `end`, read-only, whosever it is: for the one call that reads those
     parts of it whose buffers the caller holds. Reading any other part may end the process.
     """

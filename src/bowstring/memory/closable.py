@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 
-class Closable(Protocol):
+class SupportsClose(Protocol):
     """Anything with `close`: sources, regions, sockets."""
 
     def close(self) -> None:
@@ -18,7 +18,7 @@ class Closable(Protocol):
 
 
 @contextmanager
-def closed_on_failure(held: Closable) -> Iterator[None]:
+def close_on_error(held: SupportsClose) -> Iterator[None]:
     """Close what was opened where the block that puts it to use fails; else it stays open."""
     try:
         yield
@@ -32,7 +32,7 @@ def warn_unclosed(owner: object, message: str) -> None:
     warnings.warn(message, ResourceWarning, stacklevel=3, source=owner)
 
 
-class Closing:
+class Closable:
     """A context manager that closes itself."""
 
     __slots__ = ()
@@ -50,7 +50,7 @@ class Closing:
         self.close()
 
 
-class Completing(Closing):
+class Transactional(Closable):
     """A context manager that closes itself where its block ends well, and else leaves nothing of what was begun."""
 
     __slots__ = ()

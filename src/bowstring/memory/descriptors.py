@@ -85,11 +85,11 @@ def is_sealed(descriptor: int) -> bool:
     return (seals_of(descriptor) or 0) & _NEEDED_SEALS == _NEEDED_SEALS
 
 
-def checked_size(descriptor: int, promised_bytes: int | None, accept_files: bool, name: str) -> int:
+def check_received(descriptor: int, promised_bytes: int | None, accept_files: bool, name: str) -> int:
     """The size of a received descriptor, after all that `Region.attach` promises to check."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        raise InvalidDataError(f"region {name!r}: expected a sealed memfd, received {kind_of(status)}")
+        raise InvalidDataError(f"region {name!r}: expected a sealed memfd, received {describe_file_type(status)}")
     seals = seals_of(descriptor)
     sealed = is_sealed(descriptor)
     if not sealed and not (accept_files and seals is None):
@@ -170,7 +170,7 @@ def _mmap() -> Any:
     return call
 
 
-def refuse_what_does_not_fit(size_bytes: int, name: str) -> None:
+def check_available(size_bytes: int, name: str) -> None:
     """Raise `ResourceError` for more than there is, where the kernel might kill a process instead of refusing."""
     if size_bytes < CAREFUL_BYTES:
         return
@@ -219,7 +219,7 @@ def _memory_answers() -> Iterator[int]:
         return
 
 
-def kind_of(status: os.stat_result) -> str:
+def describe_file_type(status: os.stat_result) -> str:
     """What lies behind a descriptor, in words."""
     kinds = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device"}
     return kinds.get(stat.S_IFMT(status.st_mode), "something that is not a regular file")

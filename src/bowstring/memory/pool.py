@@ -21,7 +21,7 @@ from bowstring.memory.buffer import UINT8, Bytes
 
 LARGE_PAGE_BYTES = 1 << 21
 """Stretches begin at multiples of this, so that the system can give them in large pages."""
-MOST_KEPT_BYTES = 256 << 20
+MAX_UNUSED_BYTES = 256 << 20
 """How much a process keeps of what it does not use."""
 
 _FLAGS = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
@@ -77,10 +77,10 @@ class _Lease:
 
 
 class Pool:
-    """Keeps up to `most_kept_bytes` that nobody uses; threads may share it, and a forked child begins with nothing."""
+    """Keeps up to `max_unused_bytes` that nobody uses; threads may share it, and a forked child begins with nothing."""
 
-    def __init__(self, most_kept_bytes: int = MOST_KEPT_BYTES) -> None:
-        self._most_kept_bytes = most_kept_bytes
+    def __init__(self, max_unused_bytes: int = MAX_UNUSED_BYTES) -> None:
+        self._most_kept_bytes = max_unused_bytes
         self._forget()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget)
@@ -90,7 +90,7 @@ class Pool:
         self._kept: list[_Stretch] = []
 
     @property
-    def kept_bytes(self) -> int:
+    def unused_bytes(self) -> int:
         """How much is kept that nobody uses."""
         return sum(stretch.size_bytes for stretch in self._kept.copy())
 
@@ -126,7 +126,7 @@ class Pool:
         try:
             stretch.advise(_MAY_BE_TAKEN)
             self._kept.append(stretch)
-            held = self.kept_bytes
+            held = self.unused_bytes
             while held > self._most_kept_bytes:
                 held -= self._kept.pop(0).size_bytes
         finally:

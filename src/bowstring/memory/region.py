@@ -35,16 +35,16 @@ from bowstring.errors import (
     UsageError,
     translate_os_error,
 )
-from bowstring.memory.closable import Closing, warn_unclosed
+from bowstring.memory.closable import Closable, warn_unclosed
 from bowstring.memory.descriptors import (
     CAREFUL_BYTES,
     IOV_MAX,
-    checked_size,
+    check_available,
+    check_received,
+    describe_file_type,
     is_sealed,
-    kind_of,
     map_read_only,
     new_memfd,
-    refuse_what_does_not_fit,
     seal,
     shortage,
 )
@@ -85,7 +85,7 @@ class _Path:
         return status
 
 
-class Region(Closing):
+class Region(Closable):
     """Read-only bytes behind a descriptor, mapped on first use.
 
     Made by `RegionWriter.seal`, `Region.from_file` or `Region.attach`. `view` gives memoryviews without copying; they
@@ -146,7 +146,7 @@ class Region(Closing):
             if stat.S_ISDIR(status.st_mode):
                 raise IsDirectoryError(f"{source}: is a directory", filename=source)
             if not stat.S_ISREG(status.st_mode):
-                raise UsageError(f"{source}: expected a regular file, found {kind_of(status)}")
+                raise UsageError(f"{source}: expected a regular file, found {describe_file_type(status)}")
             region = cls(descriptor, status.st_size, str(source), is_sealed=is_sealed(descriptor))
         except BaseException:
             os.close(descriptor)
@@ -165,7 +165,7 @@ class Region(Closing):
         with `accept_files`, a regular file), and `TruncatedError` where its size is another one.
         """
         try:
-            found_bytes = checked_size(descriptor, size_bytes, accept_files, name)
+            found_bytes = check_received(descriptor, size_bytes, accept_files, name)
             return cls(descriptor, found_bytes, name, is_sealed=is_sealed(descriptor))
         except BaseException:
             os.close(descriptor)
@@ -276,7 +276,7 @@ class Region(Closing):
         return f"<Region {self.name!r}: {self.size_bytes} bytes, {state}>"
 
 
-class RegionWriter(Closing):
+class RegionWriter(Closable):
     """A memfd that grows as it is written: a file object as far as writers need one (`write`, `tell`, `fileno`, …).
 
     `seal` makes the `Region`; `close`, or leaving the context before, throws it away.
@@ -308,7 +308,7 @@ class RegionWriter(Closing):
         total = sum(view.nbytes for view in views)
         self._unchecked_bytes += total
         if self._unchecked_bytes >= CAREFUL_BYTES:
-            refuse_what_does_not_fit(self._unchecked_bytes, self.name)
+            check_available(self._unchecked_bytes, self.name)
             self._unchecked_bytes = 0
         with shortage(f"write {total} bytes to", self.name):
             first = 0
@@ -367,7 +367,7 @@ class RegionWriter(Closing):
         return f"<RegionWriter {self.name!r}: {self._length_bytes} bytes, {'closed' if self.closed else 'open'}>"
 
 
-class RegionBuilder(Closing):
+class RegionBuilder(Closable):
     """Memory of a size known beforehand, written in place through `memory` and then sealed.
 
     All of it is reserved at the beginning: a shortage is a `ResourceError` here and never a signal while writing.
@@ -382,7 +382,7 @@ class RegionBuilder(Closing):
         self._descriptor = -1
         if size_bytes < 0:
             raise UsageError(f"region {name!r}: a size of {size_bytes} bytes makes no sense")
-        refuse_what_does_not_fit(size_bytes, name)
+        check_available(size_bytes, name)
         self._descriptor = new_memfd(name)
         try:
             if size_bytes:

@@ -20,14 +20,16 @@ _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
 
 
-def in_threads(work: Callable[[_Job], _Result], jobs: Sequence[_Job], sizes_bytes: Sequence[int]) -> list[_Result]:
+def map_in_threads(work: Callable[[_Job], _Result], jobs: Sequence[_Job], sizes_bytes: Sequence[int]) -> list[_Result]:
     """`work` done on each of the jobs, by several threads where there is enough of it; raises the error of the first
     job that has one.
 
     The caller's thread works too and waits for no other but those that are at work, so that work may come here again.
     """
     groups = (
-        in_groups(jobs, sizes_bytes, _CHUNK_BYTES) if len(jobs) > 1 and sum(sizes_bytes) >= _WORTH_THREADS_BYTES else []
+        group_by_size(jobs, sizes_bytes, _CHUNK_BYTES)
+        if len(jobs) > 1 and sum(sizes_bytes) >= _WORTH_THREADS_BYTES
+        else []
     )
     pool = _threads.pool() if len(groups) > 1 else None
     if pool is None:
@@ -63,7 +65,7 @@ def in_threads(work: Callable[[_Job], _Result], jobs: Sequence[_Job], sizes_byte
     return [result for group in done for result in group]
 
 
-def in_groups(jobs: Sequence[_Job], sizes_bytes: Sequence[int], least_bytes: int) -> list[list[_Job]]:
+def group_by_size(jobs: Sequence[_Job], sizes_bytes: Sequence[int], least_bytes: int) -> list[list[_Job]]:
     """Jobs in groups, in their order, of at least so many bytes each but the last."""
     groups: list[list[_Job]] = [[]]
     held = 0

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from bowstring.errors import ConnectionLostError, ProtocolError, ResourceError, translate_os_error
-from bowstring.memory.closable import Closing, closed_on_failure
+from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import Region
 from bowstring.sharing.processes import Process, java_above
 from bowstring.sharing.uris import decode_error
@@ -65,7 +65,7 @@ class KeeperKey:
         return self.owner if self.owner.is_local else java_above() or Process.current()
 
 
-class Keeper(Closing):
+class Keeper(Closable):
     """A connection to the keeper of this host. A context manager."""
 
     def __init__(self, transport: UnixTransport, *, needs_commit: bool = True) -> None:
@@ -83,7 +83,7 @@ class Keeper(Closing):
         while True:
             try:
                 made = cls(_connected(key, deadline), needs_commit=key.owner.is_local)
-                with closed_on_failure(made):
+                with close_on_error(made):
                     made._ask({"op": "hello", "owner": _as_json(key.owner_here())})
                 return made
             except ConnectionLostError:

@@ -22,7 +22,7 @@ from bowstring.errors import (
     NotFoundError,
     UsageError,
 )
-from bowstring.memory.closable import Closing
+from bowstring.memory.closable import Closable
 from bowstring.sharing.connection import Link, Stream
 from bowstring.sharing.uris import Ticket, max_tickets, parse, server_of
 
@@ -88,7 +88,7 @@ def _joined(requests: Sequence[Request]) -> Request:
     )
 
 
-class Dataset(Closing):
+class Dataset(Closable):
     """Record batches that a server has; made by `connect`. A context manager; can be read again and again.
 
     Arrays can't be written, and stay valid whatever becomes of the data set or the server. The server's memory is

@@ -36,8 +36,8 @@ from bowstring.errors import (
 from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import EMPTY, Buffer, Memory, allocate
-from bowstring.memory.closable import closed_on_failure
-from bowstring.memory.descriptors import refuse_what_does_not_fit
+from bowstring.memory.closable import close_on_error
+from bowstring.memory.descriptors import check_available
 from bowstring.sharing.processes import let_go_of
 from bowstring.sharing.uris import Ticket, decode_error, error_tag
 from bowstring.transports.base import TransportOptions
@@ -79,7 +79,7 @@ class Link:
         """
         self._is_streaming = True
         stream = Stream(self, ticket)
-        with closed_on_failure(self):
+        with close_on_error(self):
             with self.lock:
                 self.transport.send_message(stream.connection.request(ticket.encode()), timeout_s=self.timeout_s)
             stream.read_schema()
@@ -273,7 +273,7 @@ class Stream:
             raise LimitError(f"{body.total_bytes} bytes at addresses, more than all regions have")
         padded = (body.lengths.astype(np.int64) + 63) & -64
         ends = np.cumsum(padded)
-        refuse_what_does_not_fit(int(ends[-1]), self._name)
+        check_available(int(ends[-1]), self._name)
         held = allocate(int(ends[-1]))
         starts = ends - padded
         for start, view in zip(starts.tolist(), regions.resolve_all(body.addresses, body.lengths), strict=True):

@@ -31,7 +31,7 @@ from bowstring.errors import (
     NotFoundError,
     UsageError,
 )
-from bowstring.memory.closable import Closing, closed_on_failure
+from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import Region
 from bowstring.sharing.processes import let_go_of
 from bowstring.sharing.share import Handle
@@ -70,7 +70,7 @@ class ServerOptions:
     """Connections without a request, at the same time; the next one replaces the oldest."""
 
 
-class Server(Closing):
+class Server(Closable):
     """Serves data sets to processes of this machine and user; made by `serve`. A context manager.
 
     `close` ends it: clients keep what they have attached, memory that nobody attached goes. A server lives in threads
@@ -87,7 +87,7 @@ class Server(Closing):
         self._silent: dict[_Session, None] = {}
         self._clients: dict[_Session, None] = {}
         self._is_closed = False
-        with closed_on_failure(self._listener):
+        with close_on_error(self._listener):
             self._loop = EventLoop("bowstring-serve")
         self._loop.add(_Acceptor(self, self._listener))
         _SERVERS.add(self)
@@ -437,7 +437,7 @@ def serve(sources: Mapping[str, Source], address: str | None = None, options: Se
     if not isinstance(sources, Mapping):
         raise UsageError(f"serve: expected {{name: source}}, not {type(sources).__name__}")
     server = Server(address, options)
-    with closed_on_failure(server):
+    with close_on_error(server):
         for name, source in sources.items():
             server.add(name, source)
     return server

@@ -31,7 +31,7 @@ from bowstring.errors import (
     translate_os_error,
 )
 from bowstring.layouts.base import short_repr
-from bowstring.memory.closable import Closing
+from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
 from bowstring.sharing.processes import Process
 from bowstring.sharing.stored_dataset import Batches, open_region, store_in_parts
@@ -61,7 +61,7 @@ class _Place:
         return cls(region.descriptor, status.st_dev, status.st_ino, region.size_bytes)
 
 
-class Handle(Closing):
+class Handle(Closable):
     """Leads any process of this machine and user to a table; made by `share`.
 
     Small when it is pickled. Where `share` made it, it holds the memory: keep it until the others have attached, then

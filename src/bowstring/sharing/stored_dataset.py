@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from bowstring.arrays.construction import as_batch, table
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.arrays.table import Table, has_dictionaries
+from bowstring.arrays.table import Table, schema_has_dictionaries
 from bowstring.datatypes.field import Schema
 from bowstring.dissociated.wire import AddressBody
 from bowstring.errors import InvalidDataError, TruncatedError, UsageError
@@ -33,7 +33,7 @@ from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.ipc.writers import FileWriter, StreamWriter
 from bowstring.memory.buffer import ALIGNMENT_BYTES, Memory
-from bowstring.memory.descriptors import refuse_what_does_not_fit
+from bowstring.memory.descriptors import check_available
 from bowstring.memory.region import Region
 from bowstring.transports.regions import addresses_of
 
@@ -60,14 +60,14 @@ def store(source: Batches, name: str = "table") -> tuple[Region, int]:
     """
     schema, batches = as_batches(source)
     if isinstance(source, RecordBatch | Table):
-        refuse_what_does_not_fit(source.nbytes, name)
+        check_available(source.nbytes, name)
         try:
             return _write(FileWriter, schema, batches, name)
         except UsageError:
-            if not has_dictionaries(schema):
+            if not schema_has_dictionaries(schema):
                 raise
             batches = as_batches(source)[1]
-    kind = StreamWriter if has_dictionaries(schema) else FileWriter
+    kind = StreamWriter if schema_has_dictionaries(schema) else FileWriter
     return _write(kind, schema, batches, name)
 
 
@@ -83,7 +83,7 @@ def store_in_parts(source: Batches, name: str = "table") -> tuple[tuple[Region, 
         return (region,), rows
     from concurrent.futures import ThreadPoolExecutor  # it is only loaded where there is work for it
 
-    refuse_what_does_not_fit(source.nbytes, name)
+    check_available(source.nbytes, name)
     schema = source.schema
     with ThreadPoolExecutor(len(shares), "bowstring-copy") as pool:
         written = [pool.submit(_write, FileWriter, schema, share, name) for share in shares]
@@ -98,7 +98,7 @@ def store_in_parts(source: Batches, name: str = "table") -> tuple[tuple[Region, 
 
 def _shares(whole: Table) -> list[list[RecordBatch]]:
     """A table's batches in runs of about the same size, one for each processor where there is enough to copy."""
-    if has_dictionaries(whole.schema):
+    if schema_has_dictionaries(whole.schema):
         return []
     batches = whole.to_batches()
     sizes = np.array([batch.nbytes for batch in batches], np.int64)
@@ -209,7 +209,7 @@ def pack(datasets: Sequence[Stored], name: str) -> list[Stored]:
     Raises `ResourceError` if memory is short; then nothing is left behind.
     """
     offsets = []
-    refuse_what_does_not_fit(sum(dataset.size_bytes for dataset in datasets), name)
+    check_available(sum(dataset.size_bytes for dataset in datasets), name)
     with Region.writer(name) as memory:
         for dataset in datasets:
             offsets.append(memory.tell())

@@ -63,9 +63,9 @@ def check_names(path: Path, schema: StructType, names: Iterable[str]) -> None:
         )
 
 
-def check_inferred(path: Path, schema: StructType, inferred: StructType) -> None:
+def check_inferred(path: Path, schema: StructType, infer_array: StructType) -> None:
     """Raise `UsageError` if the file at `path` has a column, or a type, that the schema inferred from others lacks."""
-    types = {field.name: field.dataType for field in inferred.fields}
+    types = {field.name: field.dataType for field in infer_array.fields}
     for field in schema.fields:
         if field.name not in types:
             raise UsageError(

@@ -23,7 +23,7 @@ from bowstring.errors import (
     NotFoundError,
     UsageError,
 )
-from bowstring.memory.closable import Closing
+from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
 from bowstring.sharing.agent_client import DEFAULT_TTL_S, Keeper, KeeperKey
 from bowstring.sharing.processes import Process
@@ -58,7 +58,7 @@ class Partition:
     nbytes: int
 
 
-class Published(Closing):
+class Published(Closable):
     """A data set in the memory of the hosts that computed it; made by `publish`. A context manager; can be pickled.
 
     `bowstring.connect` takes it, or any of its `uris`, in any process of the host (and user) where they are. `close`

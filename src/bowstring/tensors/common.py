@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.arrays.type_inference import numpy_type
+from bowstring.arrays.type_inference import type_of_numpy
 from bowstring.datatypes.base import check_text
 from bowstring.datatypes.types import DataType, Int
 from bowstring.errors import DataTypeError, InvalidDataError, LimitError, UnsupportedTypeError, UsageError
@@ -72,7 +72,7 @@ def element_dtype(type_: DataType) -> np.dtype[Any]:
 def element_type(dtype: np.dtype[Any]) -> DataType:
     """The data type for a NumPy type of elements; errors as `element_dtype`."""
     try:
-        type_ = numpy_type(np.empty(0, dtype)) if dtype.kind != "O" else None
+        type_ = type_of_numpy(np.empty(0, dtype)) if dtype.kind != "O" else None
     except DataTypeError:
         type_ = None
     if type_ is None:

@@ -16,14 +16,14 @@ from bowstring.io.sinks import sink_for
 from bowstring.io.sources import in_order
 from bowstring.ipc import message as framing
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.memory.closable import Closing, Completing, warn_unclosed
+from bowstring.memory.closable import Closable, Transactional, warn_unclosed
 from bowstring.tensors.messages import AnyTensor, encode, read_body, read_header
 
 TENSOR_ALIGNMENT = 64
 """«When writing a standalone encapsulated tensor message»: where messages and bodies begin."""
 
 
-class TensorReader(Closing):
+class TensorReader(Closable):
     """Reads a stream of tensors: iterate over it. Made by `open_tensors`.
 
     Raises `TruncatedError` where the source ends within a message, other `InvalidDataError`s for malformed ones; after
@@ -116,7 +116,7 @@ class TensorReader(Closing):
         return self.read_next_tensor()
 
 
-class TensorWriter(Completing):
+class TensorWriter(Transactional):
     """Writes a stream of tensors; use it in a `with` block. Made by `new_tensors`.
 
     The stream ends with the end marker where the block ends without an error.

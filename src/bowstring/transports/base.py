@@ -28,7 +28,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from bowstring.dissociated.wire import BytesLike, Message
 from bowstring.errors import DeadlineError, UsageError
-from bowstring.memory.closable import Closing
+from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
 from bowstring.transports.regions import MAX_REGIONS, RegionTable
 
@@ -123,7 +123,7 @@ class RegionIndexes:
             raise UsageError(f"region {index}: this end passed {self.count} regions")
 
 
-class Transport(Closing, ABC):
+class Transport(Closable, ABC):
     """One end of a connection; see the module for what it promises."""
 
     scheme: ClassVar[str]

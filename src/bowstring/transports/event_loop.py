@@ -14,7 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from bowstring.errors import translate_os_error
-from bowstring.memory.closable import Closing
+from bowstring.memory.closable import Closable
 
 _JOIN_S = 5.0
 _RESOLUTION_S = 0.05
@@ -44,7 +44,7 @@ class Handler(Protocol):
         """The loop ends, or `handle` failed in an unexpected way."""
 
 
-class EventLoop(Closing):
+class EventLoop(Closable):
     """A thread that waits for the descriptors of its handlers. Raises `ResourceError` where descriptors are short.
 
     Handlers are added and removed in the thread itself, or before `start`; other threads use `call`.

@@ -10,7 +10,7 @@ from typing import ClassVar, TypeAlias
 
 from bowstring.dissociated.wire import BytesLike
 from bowstring.errors import BowstringError, ClosedError, ConnectionLostError, LimitError, ProtocolError
-from bowstring.memory.closable import closed_on_failure
+from bowstring.memory.closable import close_on_error
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
     DEFAULT_OPTIONS,
@@ -191,7 +191,7 @@ class LoopbackTransport(Transport):
 
     def _take_region(self, item: _Passed) -> None:
         region = item.region
-        with closed_on_failure(region):
+        with close_on_error(region):
             if not region.is_sealed and not self.options.accept_files:
                 raise ProtocolError(f"region {item.index}: expected sealed memory, received an ordinary file")
             self.regions.add(item.index, region)

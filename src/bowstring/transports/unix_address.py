@@ -9,7 +9,7 @@ import struct
 import time
 
 from bowstring.errors import ConnectionLostError, ResourceError, UsageError, translate_os_error
-from bowstring.memory.closable import closed_on_failure
+from bowstring.memory.closable import close_on_error
 from bowstring.transports.base import Deadline
 
 MAX_ADDRESS_BYTES = 107
@@ -44,7 +44,7 @@ def connect_socket(address: str, deadline: Deadline) -> socket.socket:
         connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     except OSError as error:
         raise translate_os_error(error, f"unix socket: {error.strerror}") from error
-    with closed_on_failure(connected):
+    with close_on_error(connected):
         connected.setblocking(False)
         while True:
             try:

@@ -29,8 +29,8 @@ from bowstring.errors import (
     ResourceError,
     translate_os_error,
 )
-from bowstring.memory.closable import Closing, closed_on_failure
-from bowstring.memory.descriptors import IOV_MAX, refuse_what_does_not_fit
+from bowstring.memory.closable import Closable, close_on_error
+from bowstring.memory.descriptors import IOV_MAX, check_available
 from bowstring.memory.region import Region
 from bowstring.transports.base import DEFAULT_OPTIONS, Allocate, Received, RegionIndexes, TransportOptions, allocated
 from bowstring.transports.regions import RegionTable
@@ -87,7 +87,7 @@ class _Inbound:
             os.close(self.descriptors.pop())
 
 
-class UnixChannel(Closing):
+class UnixChannel(Closable):
     """One end of a connection; nothing here waits.
 
     After an error of `receive` nothing more is received, but what was submitted can still be sent.
@@ -108,7 +108,7 @@ class UnixChannel(Closing):
         self._outbound: deque[tuple[memoryview, Region | None]] = deque()
         self.is_closed = False
         connected.setblocking(False)
-        with closed_on_failure(self):
+        with close_on_error(self):
             uid = peer_uid(connected)
             if uid not in (os.getuid(), 0) and not options.allow_other_users:
                 raise ConnectionLostError(f"unix socket: refused a peer of user {uid}; we are {os.getuid()}")
@@ -316,7 +316,7 @@ class UnixChannel(Closing):
                 return given
         if length_bytes < _LAZY_BYTES:
             return memoryview(bytearray(length_bytes))
-        refuse_what_does_not_fit(length_bytes, "unix socket: a message")
+        check_available(length_bytes, "unix socket: a message")
         try:
             # Its pages come into being as bytes arrive, whatever length the peer announced.
             mapping = mmap.mmap(-1, length_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -335,7 +335,7 @@ class UnixChannel(Closing):
         descriptor = frame.descriptors.pop()
         name = f"region {frame.tag}"
         region = Region.attach(descriptor, size_bytes, accept_files=self.options.accept_files, name=name)
-        with closed_on_failure(region):
+        with close_on_error(region):
             if flags > 1 or region.is_sealed != bool(flags):
                 raise ProtocolError(f"unix socket: region {frame.tag} has flags {flags}, its descriptor says otherwise")
             self.regions.add(frame.tag, region)

@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 
 from bowstring.errors import ClosedError, ConnectionLostError, UsageError, translate_os_error
-from bowstring.memory.closable import Closing
+from bowstring.memory.closable import Closable
 from bowstring.transports.base import DEFAULT_OPTIONS, TransportOptions
 from bowstring.transports.unix import UnixTransport
 from bowstring.transports.unix_address import new_abstract_address, socket_name
@@ -20,7 +20,7 @@ _BACKLOG = 128
 _SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 
 
-class UnixListener(Closing):
+class UnixListener(Closable):
     """Waits for connections at an address; a new abstract one, where none is given."""
 
     __slots__ = ("_inode", "_is_closed", "_socket", "address", "options")

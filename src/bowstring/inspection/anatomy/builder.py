@@ -26,7 +26,7 @@ from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.schema import V4, V5, WireSchema, read_fields
 from bowstring.ipc.tools.scan import BatchSpan, Overhead
 from bowstring.memory.buffer import Memory
-from bowstring.memory.closable import closed_on_failure
+from bowstring.memory.closable import close_on_error
 
 MAX_PARTS = 100_000
 _TOLD_EVERY = 500
@@ -59,7 +59,7 @@ def anatomy(
 def open_whole(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[RandomAccess, bool]:
     """A source whose every byte can be read at any time, from its position on, and whether it is a file."""
     opened = near_or_far(source)
-    with closed_on_failure(opened):
+    with close_on_error(opened):
         is_file, ready = recognised(opened, max_piped_bytes)
         if isinstance(ready, MemorySource) and ready.position:
             return MemorySource(Memory(ready.memory.bytes[ready.position :]), ready.name), is_file

@@ -23,7 +23,7 @@ from bowstring.io.byte_ranges import Span
 from bowstring.io.range_source import ROUND_BYTES, RangeSource
 from bowstring.io.sources import RandomAccess
 from bowstring.ipc.record_batch.compression import decompress_prefix
-from bowstring.memory.threads import in_groups
+from bowstring.memory.threads import group_by_size
 
 _ALIGNMENT = 8
 _NAME_CHARACTERS = 120
@@ -252,7 +252,7 @@ def _put_opened(
                 left -= wanted[-1][2][1]
         first += len(leaves)
     numbers, held = [], []
-    for group in in_groups(wanted, [size for _, _, (_, size) in wanted], ROUND_BYTES):
+    for group in group_by_size(wanted, [size for _, _, (_, size) in wanted], ROUND_BYTES):
         found = source.fetch([span for _, _, span in group], _GAP_BYTES)
         for number, codec, span in group:
             try:

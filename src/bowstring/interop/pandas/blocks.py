@@ -14,7 +14,7 @@ from bowstring.arrays.chunked_array import ChunkedArray
 from bowstring.interop.pandas.library import pandas
 from bowstring.layouts.base import Values
 from bowstring.layouts.primitive import PrimitiveLayout
-from bowstring.memory.threads import in_threads
+from bowstring.memory.threads import map_in_threads
 
 Source: TypeAlias = Any
 """What a column of a frame is made of: chunks of numbers or moments, a NumPy array, or one of pandas' arrays."""
@@ -40,7 +40,7 @@ def frame_of(columns: Sequence[tuple[Source, np.dtype[Any] | None]], num_rows: i
         block = np.empty((len(rows), num_rows), dtype)
         jobs += [(source, row) for (_, source), row in zip(rows, block, strict=True)]
         blocks.append((block, np.array([number for number, _ in rows])))
-    in_threads(lambda job: write(*job), jobs, [row.nbytes for _, row in jobs])
+    map_in_threads(lambda job: write(*job), jobs, [row.nbytes for _, row in jobs])
     axes = {"index": pd.RangeIndex(num_rows), "columns": pd.RangeIndex(len(columns))}
     if hasattr(pd.api, "internals"):
         return pd.api.internals.create_dataframe_from_blocks(blocks, **axes)

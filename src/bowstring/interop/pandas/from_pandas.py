@@ -148,7 +148,7 @@ def _array(series: Any, type_: t.DataType | None) -> Array:
     if isinstance(dtype, pd.CategoricalDtype):
         return _categories(series)
     if isinstance(dtype, pd.DatetimeTZDtype):
-        zoned = t.Timestamp(dtype.unit, type_inference.zone_name(dtype.tz))
+        zoned = t.Timestamp(dtype.unit, type_inference.timezone_name(dtype.tz))
         plain = series.array.tz_convert(None).to_numpy()
         return construction.array(plain).with_layout(layout_of(zoned))
     if isinstance(dtype, pd.StringDtype):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
-from bowstring.arrays.type_inference import zone_name
+from bowstring.arrays.type_inference import timezone_name
 from bowstring.datatypes import types as t
 from bowstring.datatypes.field import Schema
 from bowstring.errors import InvalidDataError
@@ -114,7 +114,7 @@ def _dtype_of(values: Any) -> tuple[str, dict[str, Any] | None]:
         }
     zone = getattr(dtype, "tz", None)
     if zone is not None:
-        return f"datetime64[{dtype.unit}]", {"timezone": zone_name(zone)}
+        return f"datetime64[{dtype.unit}]", {"timezone": timezone_name(zone)}
     return str(dtype), None
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 import numpy as np
 
-from bowstring.arrays.chunked_array import ChunkedArray, joined
+from bowstring.arrays.chunked_array import ChunkedArray, combine_chunks_widened
 from bowstring.compute.encode import run_end_decode
 from bowstring.datatypes import types as t
 from bowstring.datatypes.extension import ExtensionType
@@ -210,7 +210,7 @@ def _column(column: ChunkedArray, options: Options, stored: Any = None) -> Any:
         return _of_dtype(column, dtype, options)
     if isinstance(type_, _TEXTS) and strings_dtype() is not None:
         return _text(column, strings_dtype())
-    return _default(joined(column), options)
+    return _default(combine_chunks_widened(column), options)
 
 
 _TEXTS = (t.Utf8, t.LargeUtf8, t.Utf8View)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from bowstring.compute.unify_dictionaries import encoded_parts, moved, with_parts
+from bowstring.compute.unify_dictionaries import dictionary_arrays, replace_dictionary_arrays, with_dictionary
 from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import InvalidDataError
 from bowstring.ipc.dictionaries.delta import DeltaDictionary, concat_parts
@@ -66,7 +66,7 @@ class Entry:
 
 def _resolved(values: Array, node: DictionaryId, lookup: DictionaryLookup) -> Array:
     parts = []
-    for inside, part in zip(node.inside, encoded_parts(values), strict=True):
+    for inside, part in zip(node.inside, dictionary_arrays(values), strict=True):
         found, layout = lookup(inside), part.layout.dictionary
         if found is None:
             if part.null_count < part.length:
@@ -76,8 +76,8 @@ def _resolved(values: Array, node: DictionaryId, lookup: DictionaryLookup) -> Ar
             parts.append(part)
         else:
             assert layout is not None
-            parts.append(moved(part, found if found.layout is layout else found.with_layout(layout), None))
-    return with_parts(values, iter(parts))
+            parts.append(with_dictionary(part, found if found.layout is layout else found.with_layout(layout), None))
+    return replace_dictionary_arrays(values, iter(parts))
 
 
 def _not_yet(node: DictionaryId) -> Array:

@@ -17,7 +17,14 @@ from itertools import count
 
 import numpy as np
 
-from bowstring.compute.unify_dictionaries import dictionary_of, encoded_parts, longest_of, merged, moved, with_parts
+from bowstring.compute.unify_dictionaries import (
+    dictionary_arrays,
+    dictionary_of,
+    find_longest_dictionary,
+    merge_dictionaries,
+    replace_dictionary_arrays,
+    with_dictionary,
+)
 from bowstring.errors import DataTypeError, UsageError
 from bowstring.ipc.metadata.header import DictionaryHeader
 from bowstring.ipc.metadata.schema import DictionaryId, WireSchema
@@ -81,7 +88,7 @@ class DictionaryWriter:
                 served = self._served.get(first)
                 if served and served[0] is column.dictionary:
                     continue
-            for number, (node, part) in enumerate(zip(nodes, encoded_parts(column), strict=True)):
+            for number, (node, part) in enumerate(zip(nodes, dictionary_arrays(column), strict=True)):
                 uses.setdefault(node.id, []).append(_Use(position, name, number, part, dictionary_of(part).storage))
         changed: dict[int, dict[int, Array]] = {}
         for id_, own in uses.items():
@@ -91,8 +98,8 @@ class DictionaryWriter:
                     changed.setdefault(use.column, {})[use.number] = part
         for position, parts in changed.items():
             column = columns[position]
-            own_parts = (parts.get(number, part) for number, part in enumerate(encoded_parts(column)))
-            plan.columns[position] = with_parts(column, own_parts)
+            own_parts = (parts.get(number, part) for number, part in enumerate(dictionary_arrays(column)))
+            plan.columns[position] = replace_dictionary_arrays(column, own_parts)
         return plan
 
     def mark_written(self, dictionaries: Mapping[int, Array]) -> None:
@@ -113,7 +120,7 @@ class DictionaryWriter:
         names = list(dict.fromkeys(repr(use.name) for use in uses))
         where = f"column{'s' if len(names) > 1 else ''} {' and '.join(names)}"
         distinct = list({id(use.dictionary): use.dictionary for use in used or uses}.values())
-        whole = longest_of(distinct)
+        whole = find_longest_dictionary(distinct)
         is_fixed = self._options.unify_dictionaries and written is not None
         if whole is not None and not (is_fixed and written is not None and not has_prefix(written, whole)):
             plan.served[node.id] = tuple(distinct)
@@ -135,11 +142,11 @@ class DictionaryWriter:
         """A dictionary for all that a batch has; in a file it goes on where the one that is written ends."""
         may_go_on = written is not None and (not self._may_replace or self._options.unify_dictionaries)
         if written is None or not may_go_on:
-            return merged(distinct)
+            return merge_dictionaries(distinct)
         known = self._moves.get(id_)
         if len(distinct) == 1 and known is not None and known[0] is distinct[0] and known[1] is written:
             return written, known[2]
-        whole, (_, *places) = merged([written, *distinct])
+        whole, (_, *places) = merge_dictionaries([written, *distinct])
         if len(distinct) == 1 and whole is written:
             self._moves[id_] = distinct[0], written, places
         return whole, places
@@ -151,7 +158,7 @@ class DictionaryWriter:
             place = places[id(use.dictionary)]
             stays = np.array_equal(place, np.arange(len(place)))
             try:
-                yield use, moved(use.part, whole, None if stays else place)
+                yield use, with_dictionary(use.part, whole, None if stays else place)
             except DataTypeError as error:
                 raise UsageError(
                     f"{where}: they had one dictionary in the first batch and share its id, but not any more, and "
@@ -170,7 +177,7 @@ class DictionaryWriter:
                 raise UsageError(f"{where}: {self._refusal(values, written)}")
         inner = [
             self._visit(plan, inside, dictionary_of(part).storage, where)
-            for inside, part in zip(node.inside, encoded_parts(values), strict=True)
+            for inside, part in zip(node.inside, dictionary_arrays(values), strict=True)
         ]
         is_delta = written is not None and may_go_on and not any(inner)
         new = values.slice(written.length) if is_delta and written is not None else values
@@ -207,7 +214,7 @@ def assign_shared_ids(wire: WireSchema, columns: Sequence[Array]) -> list[int]:
     out: list[int] = []
     for nodes, column in zip(wire.dictionaries, columns, strict=True):
         if nodes:
-            for node, part in zip(nodes, encoded_parts(column), strict=True):
+            for node, part in zip(nodes, dictionary_arrays(column), strict=True):
                 held = part.dictionary
                 place = object() if held is None or held.length == 0 else (node.value_type, _place(held))
                 ids = given.get(place)

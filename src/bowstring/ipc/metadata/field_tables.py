@@ -17,7 +17,7 @@ import numpy.typing as npt
 from bowstring.datatypes import types
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.extension import NAME_KEY
-from bowstring.datatypes.field import Field, Metadata, many_fields
+from bowstring.datatypes.field import Field, Metadata, make_fields
 from bowstring.errors import BowstringError, InvalidDataError
 from bowstring.flatbuf.reader import Message, Scalar, Slot, Table, TableSpec, Text
 from bowstring.flatbuf.tables import SPECS, TYPES
@@ -217,7 +217,7 @@ class FieldTables:
         message.text_left -= text_bytes
         places = rows.tolist()
         metadata = [pairs.get(row, ()) for row in places] if pairs else [()] * len(places)
-        made = many_fields(names, known.types[rows].tolist(), nullable, metadata)
+        made = make_fields(names, known.types[rows].tolist(), nullable, metadata)
         if len(made) == len(out):
             return list(made), nodes
         for row, field in zip(places, made, strict=True):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import cast
 
-from bowstring.datatypes.field import Field, LateFields, Metadata, Schema
+from bowstring.datatypes.field import Field, LazyFields, Metadata, Schema
 from bowstring.flatbuf.reader import Table
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.metadata.field_tables import Counts, FieldTables, Nodes
@@ -103,7 +103,7 @@ class LazySchema:
         return Schema(_Fields(self), self.pairs)
 
 
-class _Fields(LateFields):
+class _Fields(LazyFields):
     """The fields of a deferred schema."""
 
     __slots__ = ("_wire",)

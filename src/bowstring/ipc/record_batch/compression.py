@@ -19,7 +19,7 @@ from bowstring.ipc.codecs import Compress
 from bowstring.ipc.limits import ReadLimits
 from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer, Memory, allocate
 from bowstring.memory.pool import POOL
-from bowstring.memory.threads import in_groups, in_threads
+from bowstring.memory.threads import group_by_size, map_in_threads
 
 PREFIX = struct.Struct("<q")
 RAW = -1
@@ -145,9 +145,9 @@ def decompress_buffers(jobs: Sequence[DecompressionJob]) -> list[Buffer]:
 
 
 def _largest_first(work: Callable[[_Job], _Result], jobs: Sequence[_Job], sizes_bytes: Sequence[int]) -> list[_Result]:
-    """As `in_threads`, in such an order that no thread is left with a large buffer when the others have done."""
+    """As `map_in_threads`, in such an order that no thread is left with a large buffer when the others have done."""
     order = sorted(range(len(jobs)), key=sizes_bytes.__getitem__, reverse=True)
-    done = in_threads(work, [jobs[place] for place in order], [sizes_bytes[place] for place in order])
+    done = map_in_threads(work, [jobs[place] for place in order], [sizes_bytes[place] for place in order])
     results = dict(zip(order, done, strict=True))
     return [results[place] for place in range(len(jobs))]
 
@@ -155,7 +155,7 @@ def _largest_first(work: Callable[[_Job], _Result], jobs: Sequence[_Job], sizes_
 def _rooms(sizes_bytes: Sequence[int]) -> list[Buffer]:
     """Memory of each of the sizes, not filled, cut out of stretches that are used again where they are large."""
     rooms: list[Buffer] = []
-    for group in in_groups(sizes_bytes, sizes_bytes, _ROOM_BYTES):
+    for group in group_by_size(sizes_bytes, sizes_bytes, _ROOM_BYTES):
         *starts, total = accumulate((-(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES for size in group), initial=0)
         try:
             memory = Memory(POOL.take(total) if total >= _WORTH_POOL_BYTES else allocate(total, is_zeroed=False))

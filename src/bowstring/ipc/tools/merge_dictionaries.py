@@ -14,7 +14,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bowstring.compute.unify_dictionaries import encoded_parts, merged, moved, with_parts
+from bowstring.compute.unify_dictionaries import (
+    dictionary_arrays,
+    merge_dictionaries,
+    replace_dictionary_arrays,
+    with_dictionary,
+)
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.types import DataType, Dictionary
 from bowstring.errors import DataTypeError, UsageError
@@ -147,7 +152,7 @@ class DictionaryMerger:
 
     def _united(self, id_: int, held: _Held, values: Values) -> list[DictionaryBatch]:
         ours = held.values()
-        whole, (_, self._moves[id_]) = merged([ours, values()])
+        whole, (_, self._moves[id_]) = merge_dictionaries([ours, values()])
         if whole.length == ours.length:
             return []
         self._held[id_] = _Held([*held.chain, None], lambda: whole)
@@ -178,13 +183,13 @@ class DictionaryMerger:
         Raises `UsageError` where the indices have no room for them, `InvalidDataError` for indices without a value.
         """
         parts = []
-        for node, part in zip(nodes, encoded_parts(column), strict=True):
+        for node, part in zip(nodes, dictionary_arrays(column), strict=True):
             places = self._moves.get(node.id)
             try:
-                parts.append(part if places is None else moved(part, self._held[node.id].values(), places))
+                parts.append(part if places is None else with_dictionary(part, self._held[node.id].values(), places))
             except DataTypeError as error:
                 raise self._refusal(node.id, f"dictionaries differ, and with the values of all {error}") from None
-        return with_parts(column, iter(parts))
+        return replace_dictionary_arrays(column, iter(parts))
 
     def message(self, due: DictionaryBatch, version: int) -> tuple[bytes, EncodedBody, str | None]:
         """The flatbuffer, the body and its codec, for what can't be passed on as it is."""
