@@ -78,10 +78,10 @@ def write_rows(sink: Path | int, batches: Iterator[Any], schema: Schema | None =
             if batch.num_rows == 0:
                 continue
             if writer is None:
-                encode_schema = _written_schema(import_schema(batch.schema), schema)
-                writer = new_file(sink, encode_schema, alignment=64)
+                written_schema = _written_schema(import_schema(batch.schema), schema)
+                writer = new_file(sink, written_schema, alignment=64)
             _, array = batch.__arrow_c_array__()
-            writer.write_batch(import_batch((export_schema(encode_schema), array)))
+            writer.write_batch(import_batch((export_schema(written_schema), array)))
             rows += batch.num_rows
             count += 1
         if writer is not None:
