@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.tables import BLOCK, HEADERS
-from bowstring.ipc import message as framing
+from bowstring.ipc.message import CONTINUATION, END_OF_STREAM, FILE_START, MAGIC, frame_message, is_file_start
 from fuzz.records import Node, cut, freeze, thaw
 
 _TRAILER_BYTES = 10
@@ -63,7 +63,7 @@ class Piece:
         """The message as it lies from byte `position` on, and how long it is up to its body."""
         if self.body or "bodyLength" in self.message.slots or "body" in self.lies:
             self.message.slots["bodyLength"] = self.lies.get("body", len(self.body))
-        framed = framing.framed(freeze(self.message), position, self.alignment, self.is_legacy)
+        framed = frame_message(freeze(self.message), position, self.alignment, self.is_legacy)
         if "metadata" in self.lies:
             at = 0 if self.is_legacy else 4
             framed = framed[:at] + struct.pack("<i", cut("i", self.lies["metadata"])) + framed[at + 4 :]
@@ -86,7 +86,7 @@ class Anatomy:
 
     def render(self) -> bytes:
         """The bytes."""
-        out = bytearray(b"" if self.footer is None else framing.FILE_START)
+        out = bytearray(b"" if self.footer is None else FILE_START)
         blocks: dict[str, list[tuple[int, int, int, int]]] = {"DictionaryBatch": [], "RecordBatch": []}
         for piece in self.pieces:
             start = len(out)
@@ -96,25 +96,25 @@ class Anatomy:
                 blocks[piece.kind].append((start, framed_bytes, 0, len(piece.body)))
         if self.footer is None:
             return bytes(out + self.tail)
-        out += framing.END_OF_STREAM
+        out += END_OF_STREAM
         for name, kind in (("dictionaries", "DictionaryBatch"), ("recordBatches", "RecordBatch")):
             made = np.array(blocks[kind], BLOCK)
             self.footer.slots[name] = self.edits[name](made) if name in self.edits else made
         footer = freeze(self.footer)
-        return bytes(out + footer + struct.pack("<i", len(footer)) + framing.MAGIC)
+        return bytes(out + footer + struct.pack("<i", len(footer)) + MAGIC)
 
 
 def dissect(data: bytes) -> Anatomy | None:
     """The pieces of a stream, a file or a tensor stream; None where there is not even one."""
     try:
-        if not framing.is_file(data):
+        if not is_file_start(data):
             pieces, end = _pieces(data, 0)
             return Anatomy(pieces, None, data[end:][:64]) if pieces else None
         length = struct.unpack_from("<i", data, len(data) - _TRAILER_BYTES)[0]
         footer_at = len(data) - _TRAILER_BYTES - length
-        if length <= 0 or footer_at < len(framing.FILE_START):
+        if length <= 0 or footer_at < len(FILE_START):
             return None
-        pieces, _ = _pieces(data[:footer_at], len(framing.FILE_START))
+        pieces, _ = _pieces(data[:footer_at], len(FILE_START))
         footer = thaw(data[footer_at : footer_at + length], "Footer")
         if pieces and pieces[0].kind == "Schema" and pieces[0].header is not None:
             footer.slots["schema"] = pieces[0].header  # one tree: what changes here changes there
@@ -126,7 +126,7 @@ def dissect(data: bytes) -> Anatomy | None:
 def _pieces(data: bytes, at: int) -> tuple[list[Piece], int]:
     pieces: list[Piece] = []
     while at + 8 <= len(data) and len(pieces) < _MAX_PIECES:
-        is_legacy = data[at : at + 4] != framing.CONTINUATION
+        is_legacy = data[at : at + 4] != CONTINUATION
         start = at + (4 if is_legacy else 8)
         length = struct.unpack_from("<i", data, start - 4)[0]
         if length <= 0 or start + length > len(data):

@@ -22,7 +22,7 @@ from bowstring.flatbuf.reader import Message, Table
 from bowstring.flatbuf.tables import SPECS
 from bowstring.inspection.validation import Validator
 from bowstring.interop import c_data
-from bowstring.ipc import message
+from bowstring.ipc.message import CONTINUATION, is_file_start
 from bowstring.ipc.metadata import field_tables
 from bowstring.ipc.metadata.schema import read_fields
 from bowstring.layouts import gather
@@ -87,11 +87,11 @@ def _check_batches(opened: Callable[..., Any], data: bytes) -> bool:
 
 
 def _schema_table(data: bytes) -> Table:
-    if message.is_file(data):
+    if is_file_start(data):
         length = int.from_bytes(data[-10:-6], "little")
         held = Message(data[len(data) - 10 - length : -10], SPECS, "footer").root("Footer")["schema"]
     else:
-        start = 8 if data[:4] == message.CONTINUATION else 4
+        start = 8 if data[:4] == CONTINUATION else 4
         held = Message(data[start:], SPECS, "message").root("Message").union("header", "Schema")
     assert isinstance(held, Table)
     return held
@@ -102,9 +102,7 @@ def _inspect(data: bytes, problem: str | None) -> None:
     found = list(islice(Validator(data, True, LIMITS).faults(), 20))
     faults = [fault.message for fault in found]
     promise(bool(faults) or problem is None, f"no fault, but reading says: {problem}")
-    idle = message.is_file(data) or all(
-        fault.record_batch is None for fault in found
-    )  # no batch needs what is at fault
+    idle = is_file_start(data) or all(fault.record_batch is None for fault in found)  # no batch needs what is at fault
     promise(not faults or problem is not None or idle, f"it can be read, but has faults: {faults}")
     try:
         bs.inspect(data, LIMITS)

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import bowstring as bs
 from bowstring.errors import InvalidDataError
-from bowstring.ipc import message
+from bowstring.ipc.message import is_file_start
 from fuzz.promises import LIMITS, MOST_ROWS, TOO_MUCH, promise
 
 
@@ -43,7 +43,7 @@ class _Far(io.BytesIO):
 
 def check_pieces(data: bytes) -> bool:
     """The oracle of files and streams that come in pieces."""
-    if message.is_file(data):
+    if is_file_start(data):
         return _by_ranges(data)
     near = read(lambda: bs.open_stream(data, limits=LIMITS))
     far = read(lambda: bs.open_stream(_Trickle(data, 1 + crc32(data) % 97), limits=LIMITS))

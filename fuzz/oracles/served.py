@@ -23,7 +23,7 @@ from bowstring.errors import BowstringError, InvalidDataError, UsageError
 from bowstring.flatbuf.reader import Message
 from bowstring.flatbuf.tables import SPECS
 from bowstring.inspection.validation import Validator
-from bowstring.ipc import message as framing
+from bowstring.ipc.message import CONTINUATION, is_file_start
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.memory.region import Region
 from bowstring.sharing.connection import Link, Stream
@@ -40,7 +40,7 @@ _MOST_MESSAGES = 200
 
 def check_served(data: bytes) -> bool:
     """The oracle of streams that are served."""
-    if framing.is_file(data):
+    if is_file_start(data):
         return False
     near = read(lambda: bs.open_stream(data, limits=LIMITS))
     chosen = crc32(data)
@@ -144,7 +144,7 @@ def _messages(data: bytes) -> Iterator[tuple[bytes, int, int]]:
     """The metadata of each message, where its body begins, and its length."""
     at = 0
     for _ in range(_MOST_MESSAGES):
-        at += 4 * (data[at : at + 4] == framing.CONTINUATION)
+        at += 4 * (data[at : at + 4] == CONTINUATION)
         if at + 4 > len(data):
             return
         length = struct.unpack_from("<i", data, at)[0]

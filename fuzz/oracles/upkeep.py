@@ -14,8 +14,8 @@ from zlib import crc32
 import bowstring as bs
 from bowstring.errors import BowstringError, InvalidDataError, UsageError
 from bowstring.inspection.validation import Validator
-from bowstring.ipc import message
 from bowstring.ipc.format_detection import open_any
+from bowstring.ipc.message import is_file_start
 from bowstring.ipc.statistics import KEY
 from fuzz.anatomy import dissect
 from fuzz.places import put
@@ -28,7 +28,7 @@ def check_upkeep(data: bytes) -> bool:
     _recover(data, sound)
     if crc32(data) % 2:
         _concat(data, sound)
-    elif message.is_file(data):
+    elif is_file_start(data):
         _append(data, sound)
     return sound is not None
 

@@ -31,7 +31,7 @@ from bowstring.flatbuf.tables import SPECS
 from bowstring.flatbuf.writer import build
 from bowstring.inspection import sizes as added_up
 from bowstring.inspection.report import Inspection
-from bowstring.ipc import message as framing
+from bowstring.ipc.message import END_OF_STREAM, PREFIX_BYTES, frame_message, parse_prefix
 from bowstring.ipc.metadata.header import BatchNumbers, HeaderWriter
 from bowstring.ipc.metadata.schema import write_schema
 from bowstring.layouts.array import Array
@@ -127,7 +127,7 @@ def test_the_alignment_counts_from_the_start_of_the_stream_not_of_the_body() -> 
     seen = set()
     for name in ("a", "a name that makes the schema longer by some bytes", "a name longer by some more, about eight"):
         raw = written_by_pyarrow(pa.table({name: pa.array([1, 2, 3, 4], pa.int64())}), "stream")
-        body_at = len(raw) - len(framing.END_OF_STREAM) - 4 * 8  # the body is this one buffer
+        body_at = len(raw) - len(END_OF_STREAM) - 4 * 8  # the body is this one buffer
         expected = min(64, body_at & -body_at)
         assert bowstring.inspect(raw).encoding.alignment_bytes == expected
         seen.add(expected)
@@ -146,7 +146,7 @@ def test_messages_are_counted_as_pyarrow_counts_them() -> None:
     bodies = sum(m.body.size for m in messages if m.body is not None)
     found = bowstring.inspect(raw)
     assert found.bytes.buffers + found.bytes.padding == bodies
-    assert found.bytes.schema + found.bytes.headers == len(raw) - bodies - len(framing.END_OF_STREAM)
+    assert found.bytes.schema + found.bytes.headers == len(raw) - bodies - len(END_OF_STREAM)
     assert found.batches.count == sum(m.type == "record batch" for m in messages) == 4
     assert found.dictionary_batches == sum(m.type == "dictionary" for m in messages) == 1
     assert (found.batches.rows_min, found.batches.rows_median, found.batches.rows_max) == (10, 30.0, 30)
@@ -173,7 +173,7 @@ def test_bytes_after_the_end_of_a_stream_are_told() -> None:
 
 def test_a_stream_without_end_marker_is_told_apart() -> None:
     raw = written_by_pyarrow(pa.table({"a": [1]}), "stream")
-    assert bowstring.inspect(raw[: -len(framing.END_OF_STREAM)]).encoding.end_marker is False
+    assert bowstring.inspect(raw[: -len(END_OF_STREAM)]).encoding.end_marker is False
 
 
 def test_a_dictionary_counts_for_every_column_that_uses_it() -> None:
@@ -307,11 +307,11 @@ def test_the_data_is_never_read(tmp_path: Path) -> None:
     rows = 64 << 30
     schema = bowstring.schema({"a": bowstring.int8()})
     head = written_by_bowstring(bowstring.table({"a": bowstring.array([], bowstring.int8())}), "stream")
-    message = framing.metadata_length(head[:8], "head", 1 << 20)[0] + framing.PREFIX_BYTES
+    message = parse_prefix(head[:8], "head", 1 << 20)[0] + PREFIX_BYTES
     numbers = BatchNumbers(rows, np.array([[rows, 0]]), np.array([[0, 0], [0, rows]]), np.array([], np.int64))
     path = tmp_path / "hole.arrows"
     with path.open("wb") as sink:
-        sink.write(head[:message] + framing.framed(HeaderWriter().write(numbers, rows)))
+        sink.write(head[:message] + frame_message(HeaderWriter().write(numbers, rows)))
         try:
             sink.truncate(sink.tell() + rows)
         except OSError:

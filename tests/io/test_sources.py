@@ -19,8 +19,8 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
-from bowstring.ipc import message
 from bowstring.ipc.format_detection import open_any
+from bowstring.ipc.message import CONTINUATION, FILE_START
 from bowstring.testing.descriptors import no_descriptor_left
 from tests.ipc import samples
 
@@ -183,7 +183,7 @@ class Endless:
 
 
 def test_of_an_endless_source_that_is_no_file_only_the_beginning_is_read() -> None:
-    for source, told in ((Endless(b""), "other bytes"), (Endless(message.CONTINUATION), "an Arrow stream")):
+    for source, told in ((Endless(b""), "other bytes"), (Endless(CONTINUATION), "an Arrow stream")):
         with pytest.raises(errors.FormatMismatchError, match=told):
             bs.open_file(source)
         assert source.taken <= 64
@@ -192,7 +192,7 @@ def test_of_an_endless_source_that_is_no_file_only_the_beginning_is_read() -> No
 
 
 def test_what_an_endless_source_gives_as_a_file_is_kept_up_to_a_limit_that_an_option_raises() -> None:
-    source = Endless(message.FILE_START)
+    source = Endless(FILE_START)
     with pytest.raises(errors.LimitError, match="max_piped_bytes"):
         bs.open_file(source, max_piped_bytes=10_000)
     assert source.taken <= 20_000

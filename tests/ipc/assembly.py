@@ -13,7 +13,7 @@ import numpy as np
 
 from bowstring.flatbuf.reader import Scalar
 from bowstring.flatbuf.tables import SPECS, TYPES
-from bowstring.ipc import message
+from bowstring.ipc.message import frame_message
 
 
 class Assembly:
@@ -82,7 +82,7 @@ class Assembly:
 
     def framed(self) -> bytes:
         """As an encapsulated message."""
-        return message.framed(self.built())
+        return frame_message(self.built())
 
 
 def number(name: str) -> int:

@@ -20,19 +20,20 @@ from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY
 from bowstring.errors import LimitError
 from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS, TYPES
 from bowstring.flatbuf.writer import UnionValue, build
-from bowstring.ipc import message as framing, schema_cache
+from bowstring.ipc import schema_cache
+from bowstring.ipc.message import END_OF_STREAM, frame_message
 from fuzz.anatomy import dissect
 from tests.ipc import samples
 from tests.ipc.assembly import Assembly, number
 
 MANY = 1 << 62
-END = framing.END_OF_STREAM
+END = END_OF_STREAM
 
 
 def message(kind: str, record: dict[str, Any], body: bytes = b"", body_bytes: int | None = None) -> bytes:
     said = len(body) if body_bytes is None else body_bytes
     header = {"version": 4, "header_type": HEADERS.index(kind), "header": UnionValue(kind, record), "bodyLength": said}
-    return framing.framed(build(SPECS, "Message", header)) + body
+    return frame_message(build(SPECS, "Message", header)) + body
 
 
 def field(type_: str, *children: dict[str, Any], pairs: Any = None, **parameters: Any) -> dict[str, Any]:

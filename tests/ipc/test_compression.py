@@ -289,7 +289,7 @@ OVERLAPPING = """
 import io, resource
 import numpy as np
 import bowstring as bs
-from bowstring.ipc import message as framing
+from bowstring.ipc.message import frame_message
 from bowstring.ipc.metadata.header import BatchNumbers, HeaderWriter
 from bowstring.ipc.stream import Encoder
 rows, columns = 16 << 20, 300
@@ -304,8 +304,8 @@ schema = bs.schema([bs.field(f"c{i}", bs.uint8()) for i in range(columns)])
 nodes, spans = np.array([[rows, 0]] * columns), np.array([[0, 0], [0, len(packed)]] * columns)
 numbers = BatchNumbers(rows, nodes, spans, np.zeros(0, np.int64))
 parts = [
-    framing.framed(Encoder(schema, options=bs.IpcWriteOptions(compression="zstd")).schema_message().metadata),
-    framing.framed(HeaderWriter(compression="zstd").write(numbers, len(packed))),
+    frame_message(Encoder(schema, options=bs.IpcWriteOptions(compression="zstd")).schema_message().metadata),
+    frame_message(HeaderWriter(compression="zstd").write(numbers, len(packed))),
     packed,
 ]
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))

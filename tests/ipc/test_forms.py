@@ -15,7 +15,7 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
-from bowstring.ipc import message as framing
+from bowstring.ipc.message import CONTINUATION
 from bowstring.ipc.metadata.header import CODECS
 from bowstring.ipc.options import ByteOrder, MetadataVersion
 from tests.ipc import samples
@@ -121,10 +121,10 @@ def test_views_are_turned_round_but_for_the_bytes_in_them() -> None:
 
 def test_a_message_in_the_legacy_framing_begins_with_its_length() -> None:
     data = samples.as_stream(samples.batch("int"), options=bs.IpcWriteOptions(is_legacy_framing=True))
-    assert not data.startswith(framing.CONTINUATION)
+    assert not data.startswith(CONTINUATION)
     assert (4 + int.from_bytes(data[:4], "little")) % 8 == 0
     assert data.endswith(bytes(4))
-    assert framing.CONTINUATION not in data
+    assert CONTINUATION not in data
 
 
 def test_unions_have_a_validity_buffer_in_version_4_only() -> None:

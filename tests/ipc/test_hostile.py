@@ -14,7 +14,7 @@ import bowstring as bs
 from bowstring import errors
 from bowstring.flatbuf.tables import SPECS
 from bowstring.flatbuf.writer import UnionValue, build
-from bowstring.ipc import message
+from bowstring.ipc.message import CONTINUATION, frame_message
 from tests.ipc import samples
 
 OPEN: dict[str, Callable[..., Any]] = {"file": bs.open_file, "stream": bs.open_stream}
@@ -75,7 +75,7 @@ def test_extreme_numbers_give_an_error_of_ours_or_valid_data(format_: str) -> No
 
 def schema_message(fields: list[dict[str, Any]]) -> bytes:
     record = {"version": 4, "header_type": 1, "header": UnionValue("Schema", {"fields": fields})}
-    return message.framed(build(SPECS, "Message", record))
+    return frame_message(build(SPECS, "Message", record))
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def test_large_metadata_is_a_limit_that_an_option_raises() -> None:
 def test_a_claimed_body_of_a_terabyte_takes_no_memory(tmp_path: Path) -> None:
     batch = samples.batch("int")
     data = bytearray(samples.as_stream(batch))
-    start = data.index(message.CONTINUATION, 8)
+    start = data.index(CONTINUATION, 8)
     header = bs.open_file(samples.as_file(batch)).batch_message(0)[0]
     at = start + header.template.body_length_at
     data[at : at + 8] = np.int64(1 << 40).tobytes()
@@ -154,4 +154,4 @@ def test_truncation_names_the_message_and_the_byte() -> None:
 def test_a_schema_message_with_a_body_is_refused() -> None:
     record = {"version": 4, "header_type": 1, "header": UnionValue("Schema", {"fields": [nested(0)]}), "bodyLength": 8}
     with pytest.raises(errors.InvalidDataError, match="schema message without a body, found a body of 8 bytes"):
-        bs.open_stream(message.framed(build(SPECS, "Message", record)) + bytes(8))
+        bs.open_stream(frame_message(build(SPECS, "Message", record)) + bytes(8))

@@ -14,9 +14,9 @@ import bowstring as bs
 from bowstring import errors
 from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS
 from bowstring.flatbuf.writer import UnionValue, build
-from bowstring.ipc import message as framing
 from bowstring.ipc.codecs import compressor
 from bowstring.ipc.encoded_schema import encode_schema
+from bowstring.ipc.message import END_OF_STREAM, frame_message
 from bowstring.ipc.metadata.header import CODECS, V4_COMPRESSION_KEY, schema_message
 from bowstring.ipc.metadata.schema import V4, V5
 from bowstring.ipc.record_batch.writer import encode_body
@@ -47,9 +47,9 @@ def stream(codec: str, field: str | None, told: bytes | None, version: int = V4)
         "bodyLength": body.size_bytes,
         "custom_metadata": [{"key": key, "value": value} for key, value in pairs],
     }
-    out = framing.framed(schema_message(encode_schema(BATCH.schema, form).table, version), 0)
-    out += framing.framed(build(SPECS, "Message", message), len(out), 64)
-    return out + b"".join(bytes(memoryview(part)) for part in body.parts) + framing.END_OF_STREAM
+    out = frame_message(schema_message(encode_schema(BATCH.schema, form).table, version), 0)
+    out += frame_message(build(SPECS, "Message", message), len(out), 64)
+    return out + b"".join(bytes(memoryview(part)) for part in body.parts) + END_OF_STREAM
 
 
 def read(data: bytes) -> bs.RecordBatch:

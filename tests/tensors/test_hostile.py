@@ -15,7 +15,7 @@ import bowstring as bs
 from bowstring.errors import BowstringError, InvalidDataError, LimitError, TruncatedError
 from bowstring.flatbuf.tables import HEADERS, SPARSE_INDEXES, SPECS, TYPES
 from bowstring.flatbuf.writer import UnionValue, build
-from bowstring.ipc.message import framed
+from bowstring.ipc.message import frame_message
 from tests.peak_memory import peak_bytes, reset_peak
 
 INT64 = UnionValue("Int", {"bitWidth": 64, "is_signed": True})
@@ -34,7 +34,7 @@ def message(kind: str, record: dict[str, Any], body: bytes = BODY, body_bytes: i
         "header": UnionValue(kind, typed),
         "bodyLength": len(body) if body_bytes is None else body_bytes,
     }
-    return framed(build(SPECS, "Message", outer)) + body
+    return frame_message(build(SPECS, "Message", outer)) + body
 
 
 def sparse(kind: str, index: dict[str, Any], **record: Any) -> bytes:

@@ -18,10 +18,10 @@ from bowstring.flatbuf.reader import Table as FlatbufferTable
 from bowstring.flatbuf.tables import BLOCK
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
-from bowstring.ipc import message
 from bowstring.ipc.dictionaries.reader import FileDictionaries
 from bowstring.ipc.footer import read_footer
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
+from bowstring.ipc.message import CONTINUATION, parse_prefix
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderBytes, HeaderReader
 from bowstring.ipc.metadata.schema import DictionaryId, read_pairs
@@ -241,11 +241,11 @@ class FileReader(Closable):
                 f"{metadata_bytes} + {body_bytes} bytes at byte {offset}"
             )
         if metadata_bytes > self._limits.max_metadata_bytes:
-            message.metadata_length(
+            parse_prefix(
                 _LENGTH.pack(metadata_bytes), self._source.name, self._limits.max_metadata_bytes
             )  # raises LimitError
         raw = self._source.peek(offset, metadata_bytes)
-        skip = 8 if raw[:4] == message.CONTINUATION else 4
+        skip = 8 if raw[:4] == CONTINUATION else 4
         header = self._headers.match(raw, skip) or self._parse(raw, skip, offset, where)
         if not isinstance(header, BatchHeader) or header.template.kind != kind:
             found = header.template.kind if isinstance(header, BatchHeader) else headers.SCHEMA

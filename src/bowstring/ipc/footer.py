@@ -13,8 +13,16 @@ from bowstring.errors import InvalidDataError, TruncatedError
 from bowstring.flatbuf.reader import Message, Table
 from bowstring.flatbuf.tables import BLOCK, SPECS
 from bowstring.io.sources import RandomAccess
-from bowstring.ipc import message
 from bowstring.ipc.limits import ReadLimits
+from bowstring.ipc.message import (
+    FILE_START,
+    MAGIC,
+    detect_foreign_format,
+    format_mismatch,
+    is_file_start,
+    is_stream_start,
+    parse_prefix,
+)
 from bowstring.memory.buffer import UINT8, Bytes
 
 TRAILER = struct.Struct("<i6s")
@@ -91,22 +99,22 @@ def _footer_bytes(source: RandomAccess, limits: ReadLimits) -> tuple[bytes, int]
     """The footer's flatbuffer, and the byte where it begins."""
     name, size = source.name, source.size
     start = source.read_at(0, min(size, 16))
-    if not message.is_file(start):
-        if message.looks_like_stream(start):
-            raise message.mismatch(name, "an Arrow file", "an Arrow stream: use open_stream")
-        if message.MAGIC.startswith(start):
+    if not is_file_start(start):
+        if is_stream_start(start):
+            raise format_mismatch(name, "an Arrow file", "an Arrow stream: use open_stream")
+        if MAGIC.startswith(start):
             raise TruncatedError(f"{name}: expected an Arrow file, found only {size} bytes")
-        raise message.mismatch(name, "an Arrow file", message.foreign(start) or f"other bytes ({start[:8]!r})")
-    least = len(message.FILE_START) + TRAILER.size
+        raise format_mismatch(name, "an Arrow file", detect_foreign_format(start) or f"other bytes ({start[:8]!r})")
+    least = len(FILE_START) + TRAILER.size
     if size < least:
         raise TruncatedError(f"{name}: expected at least {least} bytes of an Arrow file, found {size}")
     length_bytes, magic = TRAILER.unpack(source.read_at(size - TRAILER.size, TRAILER.size))
-    if magic != message.MAGIC:
+    if magic != MAGIC:
         raise TruncatedError(
-            f"{name}: expected {message.MAGIC!r} at byte {size - 6}, the end, found {magic!r}: the file is cut off"
+            f"{name}: expected {MAGIC!r} at byte {size - 6}, the end, found {magic!r}: the file is cut off"
         )
     footer_at = size - TRAILER.size - length_bytes
-    if length_bytes <= 0 or footer_at < len(message.FILE_START):
+    if length_bytes <= 0 or footer_at < len(FILE_START):
         raise InvalidDataError(f"{name}: a footer of {length_bytes} bytes in a file of {size}")
-    message.metadata_length(_LENGTH.pack(length_bytes), f"{name}: footer", limits.max_metadata_bytes)
+    parse_prefix(_LENGTH.pack(length_bytes), f"{name}: footer", limits.max_metadata_bytes)
     return source.read_at(footer_at, length_bytes), footer_at

@@ -13,9 +13,9 @@ from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.io.sources import by_ranges, in_order, mapped_descriptor
 from bowstring.io.stream_source import PulledSource, Replayed
-from bowstring.ipc import message
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
+from bowstring.ipc.message import CONTINUATION, MAGIC, detect_foreign_format, is_file_start, is_stream_start
 from bowstring.ipc.range_reader import RangedReader
 from bowstring.ipc.stream import StreamReader
 from bowstring.memory.buffer import Memory
@@ -70,7 +70,7 @@ def recognised(
         head = source.read_at(source.position, max(0, min(_HEAD_BYTES, source.size - source.position)))
     else:
         head = source.read(_HEAD_BYTES)
-    if message.is_file(head):
+    if is_file_start(head):
         return True, kept_whole(source, max_piped_bytes, head) if isinstance(source, PulledSource) else source
     check_format(source.name, head)
     return False, Replayed(head, source) if isinstance(source, PulledSource) else source
@@ -112,25 +112,25 @@ def check_format(name: str, head: bytes) -> None:
     """Raise `FormatMismatchError` unless the first 16 bytes may begin an Arrow file or stream, `TruncatedError` if they
     are too few to decide, `NoDataError` if there are none.
     """
-    if not (message.is_file(head) or message.looks_like_stream(head) or _may_begin_a_stream(head)):
+    if not (is_file_start(head) or is_stream_start(head) or _may_begin_a_stream(head)):
         raise _no_arrow(name, head)
 
 
 def _may_begin_a_stream(head: bytes) -> bool:
     """Whether the bytes are a stream that is cut off at once, or only an end marker."""
-    return bool(head) and (message.CONTINUATION.startswith(head) or head == bytes(4))
+    return bool(head) and (CONTINUATION.startswith(head) or head == bytes(4))
 
 
 def _no_arrow(name: str, head: bytes) -> FormatMismatchError | TruncatedError:
     wanted = "an Arrow file or stream"
     if not head:
         return NoDataError(f"{name}: expected {wanted}, but it is empty")
-    if message.MAGIC.startswith(head):
+    if MAGIC.startswith(head):
         return TruncatedError(f"{name}: expected {wanted}, found only {len(head)} bytes")
     is_text = (
         head.isascii() and head.decode("ascii").replace("\n", " ").replace("\r", " ").replace("\t", " ").isprintable()
     )
-    found = message.foreign(head) or (
+    found = detect_foreign_format(head) or (
         ("text, perhaps JSON" if head.lstrip()[:1] in (b"{", b"[") else "text, perhaps CSV")
         if is_text
         else "other bytes"
@@ -141,7 +141,7 @@ def _no_arrow(name: str, head: bytes) -> FormatMismatchError | TruncatedError:
 def whole_file(source: PulledSource, max_bytes: int) -> MemorySource:
     """A file that comes through a pipe, as `kept_whole`; of what is no file only the beginning."""
     head = source.read(_HEAD_BYTES)
-    return kept_whole(source, max_bytes, head) if message.is_file(head) else MemorySource(Memory(head), source.name)
+    return kept_whole(source, max_bytes, head) if is_file_start(head) else MemorySource(Memory(head), source.name)
 
 
 def kept_whole(source: PulledSource | Replayed, max_bytes: int, head: bytes = b"") -> MemorySource:

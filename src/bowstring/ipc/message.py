@@ -40,7 +40,7 @@ _FOREIGN = (
 )
 
 
-def metadata_length(prefix: bytes, where: str, max_bytes: int) -> tuple[int, int]:
+def parse_prefix(prefix: bytes, where: str, max_bytes: int) -> tuple[int, int]:
     """The length in bytes of the metadata after `prefix`, and the length of the prefix itself (8, or 4 in the legacy
     form).
 
@@ -60,20 +60,20 @@ def metadata_length(prefix: bytes, where: str, max_bytes: int) -> tuple[int, int
     return length_bytes, prefix_bytes
 
 
-def leading_message(start: bytes, room_bytes: int) -> tuple[int, int]:
+def parse_leading_prefix(start: bytes, room_bytes: int) -> tuple[int, int]:
     """The length of the metadata of the message that a file begins with, and of its prefix; zeros where none lies
     within so many bytes. `start` is what comes behind the magic. No reader of a file needs it: it may be damaged.
     """
-    if len(start) < PREFIX_BYTES or not looks_like_stream(start):
+    if len(start) < PREFIX_BYTES or not is_stream_start(start):
         return 0, 0
     try:
-        length_bytes, prefix_bytes = metadata_length(start, "schema", room_bytes)
+        length_bytes, prefix_bytes = parse_prefix(start, "schema", room_bytes)
     except InvalidDataError:
         return 0, 0
     return (length_bytes, prefix_bytes) if prefix_bytes + length_bytes <= room_bytes else (0, 0)
 
 
-def framed(metadata: bytes, position: int = 0, alignment: int = 8, is_legacy: bool = False) -> bytes:
+def frame_message(metadata: bytes, position: int = 0, alignment: int = 8, is_legacy: bool = False) -> bytes:
     """Marker, length, metadata and padding of a message that begins at byte `position`, so that its body is aligned.
 
     The legacy form has no marker.
@@ -83,17 +83,17 @@ def framed(metadata: bytes, position: int = 0, alignment: int = 8, is_legacy: bo
     return marker + _LENGTH.pack(len(metadata) + padding) + metadata + bytes(padding)
 
 
-def foreign(start: bytes) -> str | None:
+def detect_foreign_format(start: bytes) -> str | None:
     """What the first bytes of something that is no Arrow data say it is; None where they say nothing."""
     return next((what for magic, what in _FOREIGN if start.startswith(magic)), None)
 
 
-def is_file(start: bytes) -> bool:
+def is_file_start(start: bytes) -> bool:
     """Whether bytes begin as the file format does."""
     return start[: len(MAGIC)] == MAGIC
 
 
-def looks_like_stream(start: bytes) -> bool:
+def is_stream_start(start: bytes) -> bool:
     """Whether bytes may begin a stream: the marker, or in the legacy form a plausible length and root offset."""
     if start[:4] == CONTINUATION:
         return True
@@ -103,6 +103,6 @@ def looks_like_stream(start: bytes) -> bool:
     return bool(0 < length_bytes < 1 << 28 and length_bytes % 4 == 0 and 4 <= root < min(length_bytes, 1 << 12))
 
 
-def mismatch(where: str, expected: str, found: str) -> FormatMismatchError:
+def format_mismatch(where: str, expected: str, found: str) -> FormatMismatchError:
     """The error for bytes of another format."""
     return FormatMismatchError(f"{where}: expected {expected}, found {found}")

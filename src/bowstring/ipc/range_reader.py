@@ -20,10 +20,10 @@ from bowstring.flatbuf.reader import Message
 from bowstring.flatbuf.tables import BLOCK, SPECS
 from bowstring.io.byte_ranges import Pieces, Span
 from bowstring.io.range_source import ROUND_BYTES, RangeBytes, RangeSource
-from bowstring.ipc import message as framing
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
+from bowstring.ipc.message import CONTINUATION, FILE_START, LEGACY_PREFIX_BYTES, MAGIC, PREFIX_BYTES, is_file_start
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.record_batch.reader import BatchColumns, link_batches
@@ -197,7 +197,7 @@ class RangedReader(FileReader):
         if found is None:
             return
         start = found.to_bytes()
-        skip = framing.PREFIX_BYTES if start[:4] == framing.CONTINUATION else framing.LEGACY_PREFIX_BYTES
+        skip = PREFIX_BYTES if start[:4] == CONTINUATION else LEGACY_PREFIX_BYTES
         draft = bytearray(start + bytes(size_bytes - glance))
         try:
             message = Message(bytes(draft[skip:]), SPECS, "header")
@@ -277,17 +277,17 @@ class RangedReader(FileReader):
 def _look_ahead(source: RangeSource, limits: ReadLimits) -> None:
     """Fetch what is missing of the footer, and with it the beginning of the first message after the schema."""
     size = source.size
-    if size < len(framing.FILE_START) + TRAILER.size:
+    if size < len(FILE_START) + TRAILER.size:
         return
     length_bytes, magic = TRAILER.unpack(source.read_at(size - TRAILER.size, TRAILER.size))
     footer_at = size - TRAILER.size - length_bytes
     start = source.read_at(0, min(size, 16))
-    is_sound = framing.is_file(start) and magic == framing.MAGIC and 0 < length_bytes <= limits.max_metadata_bytes
-    if not is_sound or footer_at < len(framing.FILE_START) or source.held(footer_at, length_bytes) is not None:
+    is_sound = is_file_start(start) and magic == MAGIC and 0 < length_bytes <= limits.max_metadata_bytes
+    if not is_sound or footer_at < len(FILE_START) or source.held(footer_at, length_bytes) is not None:
         return
     spans = [(footer_at, length_bytes)]
-    if start[8:12] == framing.CONTINUATION:
-        first_at = len(framing.FILE_START) + framing.PREFIX_BYTES + int.from_bytes(start[12:16], "little")
+    if start[8:12] == CONTINUATION:
+        first_at = len(FILE_START) + PREFIX_BYTES + int.from_bytes(start[12:16], "little")
         if first_at + _GLANCE_BYTES <= footer_at and source.held(first_at, _GLANCE_BYTES) is None:
             spans.append((first_at, _GLANCE_BYTES))
     source.keep(spans)

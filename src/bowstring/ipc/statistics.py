@@ -26,8 +26,8 @@ from bowstring.datatypes.field import Field, Metadata, Schema
 from bowstring.datatypes.types import Int, Struct
 from bowstring.errors import InvalidDataError, UsageError
 from bowstring.io.memory_source import MemorySource
-from bowstring.ipc import message as framing
 from bowstring.ipc.limits import ReadLimits
+from bowstring.ipc.message import END_OF_STREAM, frame_message
 from bowstring.ipc.min_max import Bounds, bounds_of, distinct_count, has_nan, has_order, plain_type, ranks
 from bowstring.ipc.record_batch.plan import ReadSchema
 from bowstring.ipc.stream import Encoder, StreamReader
@@ -324,7 +324,7 @@ def _encoded(statistics: FileStatistics, blocks: Counts) -> bytes:
     encoder = Encoder(batch.schema, 8)
     out = bytearray()
     for message in (encoder.schema_message(), *encoder.encode_batch(batch)):
-        out += framing.framed(message.metadata, len(out))
+        out += frame_message(message.metadata, len(out))
         for part in message.parts:
             out += bytes(part)
-    return bytes(out + framing.END_OF_STREAM)
+    return bytes(out + END_OF_STREAM)

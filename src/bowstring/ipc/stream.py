@@ -17,12 +17,21 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
 from bowstring.datatypes.field import Metadata, Schema, SchemaLike, as_schema
 from bowstring.errors import ClosedError, InvalidDataError, LimitError, TruncatedError, UsageError
-from bowstring.ipc import message
 from bowstring.ipc.codecs import compressor
 from bowstring.ipc.dictionaries.reader import StreamDictionaries
 from bowstring.ipc.dictionaries.writer import DictionaryWriter, assign_shared_ids
 from bowstring.ipc.encoded_schema import EncodedSchema, encode_schema
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
+from bowstring.ipc.message import (
+    CONTINUATION,
+    LEGACY_PREFIX_BYTES,
+    MAGIC,
+    PREFIX_BYTES,
+    detect_foreign_format,
+    format_mismatch,
+    is_stream_start,
+    parse_prefix,
+)
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, DictionaryHeader, HeaderReader, HeaderWriter
 from bowstring.ipc.options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
@@ -296,36 +305,32 @@ class StreamReader(Closable):
     def _message(self) -> object:
         source, decoder = self._source, self._decoder
         start = source.position
-        prefix = source.read(message.LEGACY_PREFIX_BYTES)
+        prefix = source.read(LEGACY_PREFIX_BYTES)
         if not prefix or prefix == bytes(4):
             return _END
-        if len(prefix) == 4 and prefix == message.CONTINUATION:
-            prefix += source.read(message.PREFIX_BYTES - message.LEGACY_PREFIX_BYTES)
-            wanted = message.PREFIX_BYTES
+        if len(prefix) == 4 and prefix == CONTINUATION:
+            prefix += source.read(PREFIX_BYTES - LEGACY_PREFIX_BYTES)
+            wanted = PREFIX_BYTES
         else:
-            wanted = message.LEGACY_PREFIX_BYTES
+            wanted = LEGACY_PREFIX_BYTES
         if len(prefix) < wanted:
             raise self._truncated(start, "a message's length", wanted, len(prefix))
         where = f"{source.name}: message {decoder.messages} at byte {start}"
-        if start == 0 and (found := message.foreign(prefix) or (message.MAGIC.startswith(prefix) and "an Arrow file")):
+        if start == 0 and (found := detect_foreign_format(prefix) or (MAGIC.startswith(prefix) and "an Arrow file")):
             hint = ": use open_file" if "Arrow" in found else ""
-            raise message.mismatch(source.name, "an Arrow stream", found + hint)
+            raise format_mismatch(source.name, "an Arrow stream", found + hint)
         try:
-            length_bytes, _ = message.metadata_length(prefix, where, decoder.limits.max_metadata_bytes)
+            length_bytes, _ = parse_prefix(prefix, where, decoder.limits.max_metadata_bytes)
         except InvalidDataError as error:
-            if start or wanted == message.PREFIX_BYTES:
+            if start or wanted == PREFIX_BYTES:
                 raise
-            raise message.mismatch(source.name, "an Arrow stream", f"other bytes ({prefix!r}): {error}") from None
+            raise format_mismatch(source.name, "an Arrow stream", f"other bytes ({prefix!r}): {error}") from None
         if length_bytes == 0:
             return _END
         metadata = source.read(length_bytes)
         if len(metadata) < length_bytes:
-            if (
-                start == 0
-                and wanted == message.LEGACY_PREFIX_BYTES
-                and not message.looks_like_stream(prefix + metadata)
-            ):
-                raise message.mismatch(source.name, "an Arrow stream", f"other bytes ({prefix!r})")
+            if start == 0 and wanted == LEGACY_PREFIX_BYTES and not is_stream_start(prefix + metadata):
+                raise format_mismatch(source.name, "an Arrow stream", f"other bytes ({prefix!r})")
             raise self._truncated(source.position - len(metadata), "metadata", length_bytes, len(metadata))
         header = decoder.begin(metadata)
         if header is None:

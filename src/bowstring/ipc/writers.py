@@ -17,8 +17,8 @@ from bowstring.errors import ClosedError, UsageError
 from bowstring.flatbuf.tables import BLOCK, SPECS
 from bowstring.flatbuf.writer import SerializedTable, build
 from bowstring.io.sinks import PathSink, Sink, StoreSink
-from bowstring.ipc import message as framing
 from bowstring.ipc.footer import TRAILER
+from bowstring.ipc.message import END_OF_STREAM, FILE_START, LEGACY_END_OF_STREAM, MAGIC, frame_message
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.schema import write_pairs
 from bowstring.ipc.statistics import Collector, with_statistics
@@ -47,7 +47,7 @@ def footer_parts(
             "custom_metadata": write_pairs(pairs),
         },
     )
-    return [footer, TRAILER.pack(len(footer), framing.MAGIC)]
+    return [footer, TRAILER.pack(len(footer), MAGIC)]
 
 
 class BatchWriter(Transactional):
@@ -132,7 +132,7 @@ class _Writer(BatchWriter):
     def _put(self, message: EncodedMessage) -> tuple[int, int]:
         """Write a message; where it begins, and the length of its framed metadata."""
         start = self._sink.position
-        framed = framing.framed(
+        framed = frame_message(
             message.metadata, start, self._encoder.alignment, self._encoder.options.is_legacy_framing
         )
         try:
@@ -144,7 +144,7 @@ class _Writer(BatchWriter):
 
     @property
     def _end_of_stream(self) -> bytes:
-        return framing.LEGACY_END_OF_STREAM if self._encoder.options.is_legacy_framing else framing.END_OF_STREAM
+        return LEGACY_END_OF_STREAM if self._encoder.options.is_legacy_framing else END_OF_STREAM
 
     def _end(self) -> None:
         raise NotImplementedError
@@ -210,7 +210,7 @@ class FileWriter(_Writer):
             headers.RECORD_BATCH: [],
             headers.SCHEMA: [],
         }
-        sink.write([framing.FILE_START], len(framing.FILE_START))
+        sink.write([FILE_START], len(FILE_START))
         if not encoder.may_share_dictionaries:
             self._begin()
         self._rows = 0

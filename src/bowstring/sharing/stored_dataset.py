@@ -26,9 +26,16 @@ from bowstring.dissociated.wire import AddressBody
 from bowstring.errors import InvalidDataError, TruncatedError, UsageError
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import sink_for
-from bowstring.ipc import message as framing
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS
+from bowstring.ipc.message import (
+    CONTINUATION,
+    FILE_START,
+    LEGACY_PREFIX_BYTES,
+    PREFIX_BYTES,
+    is_file_start,
+    parse_prefix,
+)
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.ipc.writers import FileWriter, StreamWriter
@@ -48,7 +55,7 @@ class SupportsArrowStream(Protocol):
 Batches: TypeAlias = RecordBatch | Table | FileReader | StreamReader | SupportsArrowStream | Iterable[RecordBatch]
 """What can be written into a region: ours, or another library's table."""
 
-_FIRST_MESSAGE = len(framing.FILE_START)
+_FIRST_MESSAGE = len(FILE_START)
 _PART_BYTES = 32 << 20
 _MOST_PARTS = 8
 
@@ -153,7 +160,7 @@ def _write(
 def open_region(region: Region) -> FileReader | StreamReader:
     """A reader of the file or stream in a region; nothing is copied, and its batches keep the mapping."""
     source = MemorySource(Memory(region.memory), region.name)
-    if framing.is_file(bytes(region.memory[:_FIRST_MESSAGE])):
+    if is_file_start(bytes(region.memory[:_FIRST_MESSAGE])):
         return FileReader(source)
     return StreamReader(source)
 
@@ -222,7 +229,7 @@ def pack(datasets: Sequence[Stored], name: str) -> list[Stored]:
 def stored(region: Region) -> Stored:
     """Read the headers of the file or stream in a region; bodies are not touched. Raises `InvalidDataError`s."""
     source = MemorySource(Memory(region.memory), region.name)
-    is_file = framing.is_file(source.read_at(0, min(_FIRST_MESSAGE, source.size)))
+    is_file = is_file_start(source.read_at(0, min(_FIRST_MESSAGE, source.size)))
     if is_file:
         reader = FileReader(source)
         _ = reader.schema
@@ -256,11 +263,11 @@ def stored(region: Region) -> Stored:
 
 def _framed(source: MemorySource, position: int) -> tuple[bytes, int]:
     """The flatbuffer of the message that begins at `position`, and where its body begins; no bytes at an end marker."""
-    prefix = source.read_at(position, min(framing.PREFIX_BYTES, source.size - position))
+    prefix = source.read_at(position, min(PREFIX_BYTES, source.size - position))
     where = f"{source.name}: message at byte {position}"
-    if len(prefix) < framing.PREFIX_BYTES:
+    if len(prefix) < PREFIX_BYTES:
         return b"", source.size
-    length_bytes, skip = framing.metadata_length(prefix, where, DEFAULT_LIMITS.max_metadata_bytes)
+    length_bytes, skip = parse_prefix(prefix, where, DEFAULT_LIMITS.max_metadata_bytes)
     raw = source.read_at(position + skip, min(length_bytes, source.size - position - skip))
     if len(raw) < length_bytes:
         raise TruncatedError(f"{where}: expected {length_bytes} bytes of metadata, found {len(raw)}")
@@ -270,7 +277,7 @@ def _framed(source: MemorySource, position: int) -> tuple[bytes, int]:
 def _message(header: BatchHeader, body_offset: int, region_bytes: int, is_framed: bool) -> StoredMessage:
     spans, metadata = header.buffers(), bytes(header.raw[:])
     if is_framed:
-        skip = framing.PREFIX_BYTES if metadata[:4] == framing.CONTINUATION else framing.LEGACY_PREFIX_BYTES
+        skip = PREFIX_BYTES if metadata[:4] == CONTINUATION else LEGACY_PREFIX_BYTES
         metadata = metadata[skip : skip + int.from_bytes(metadata[skip - 4 : skip], "little")]
     buffers = _address_body(spans["offset"] + body_offset, spans["length"], region_bytes)
     return StoredMessage(metadata, buffers, body_offset, header.body_bytes)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from bowstring.datatypes.field import Schema
 from bowstring.errors import BowstringError, MissingFileError, translate_os_error
 from bowstring.interop.c_data import export_schema, import_batch, import_schema
-from bowstring.ipc import message
 from bowstring.ipc.api import new_file, open_file, open_stream
 from bowstring.ipc.file import FileReader
+from bowstring.ipc.message import is_file_start, is_stream_start
 from bowstring.ipc.writers import FileWriter
 from bowstring.spark.types import spark_schema, with_utc_timestamps
 
@@ -157,7 +157,7 @@ def _is_stream(path: Path) -> bool:
         raise MissingFileError(f"{path}: there is no such file", problem) from None
     except OSError as problem:
         raise translate_os_error(problem, f"{path}: cannot be read: {problem.strerror}") from problem
-    return not message.is_file(start) and message.looks_like_stream(start)
+    return not is_file_start(start) and is_stream_start(start)
 
 
 @contextmanager

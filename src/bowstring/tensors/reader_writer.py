@@ -14,8 +14,18 @@ from typing import Any
 from bowstring.errors import ClosedError, LimitError, TruncatedError, UsageError
 from bowstring.io.sinks import sink_for
 from bowstring.io.sources import in_order
-from bowstring.ipc import message as framing
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
+from bowstring.ipc.message import (
+    CONTINUATION,
+    END_OF_STREAM,
+    LEGACY_PREFIX_BYTES,
+    PREFIX_BYTES,
+    detect_foreign_format,
+    format_mismatch,
+    frame_message,
+    is_file_start,
+    parse_prefix,
+)
 from bowstring.memory.closable import Closable, Transactional, warn_unclosed
 from bowstring.tensors.messages import AnyTensor, encode, read_body, read_header
 
@@ -67,18 +77,18 @@ class TensorReader(Closable):
 
     def _prefix(self) -> bytes | None:
         """The first 8 bytes of a message, or 4 in the legacy form; None at the end. Skips padding before a message."""
-        prefix = self._source.read(framing.LEGACY_PREFIX_BYTES)
+        prefix = self._source.read(LEGACY_PREFIX_BYTES)
         while prefix == bytes(4) and (self._source.position - len(prefix)) % TENSOR_ALIGNMENT:
-            prefix = self._source.read(framing.LEGACY_PREFIX_BYTES)
+            prefix = self._source.read(LEGACY_PREFIX_BYTES)
         if not prefix or prefix == bytes(4):
             return None
-        if len(prefix) < framing.LEGACY_PREFIX_BYTES:
-            raise self._truncated("a message's length", framing.LEGACY_PREFIX_BYTES, len(prefix))
-        if prefix == framing.CONTINUATION:
-            prefix += self._exactly(framing.PREFIX_BYTES - len(prefix), "a message's length")
-        elif framing.is_file(prefix + b"W1") or framing.foreign(prefix):
-            found = framing.foreign(prefix) or "an Arrow file"
-            raise framing.mismatch(self._source.name, "a tensor message", found)
+        if len(prefix) < LEGACY_PREFIX_BYTES:
+            raise self._truncated("a message's length", LEGACY_PREFIX_BYTES, len(prefix))
+        if prefix == CONTINUATION:
+            prefix += self._exactly(PREFIX_BYTES - len(prefix), "a message's length")
+        elif is_file_start(prefix + b"W1") or detect_foreign_format(prefix):
+            found = detect_foreign_format(prefix) or "an Arrow file"
+            raise format_mismatch(self._source.name, "a tensor message", found)
         return prefix
 
     def _next(self) -> AnyTensor | None:
@@ -87,7 +97,7 @@ class TensorReader(Closable):
         if prefix is None:
             return None
         where = f"{source.name}: tensor {self._count} at byte {source.position - len(prefix)}"
-        length_bytes, _ = framing.metadata_length(prefix, where, limits.max_metadata_bytes)
+        length_bytes, _ = parse_prefix(prefix, where, limits.max_metadata_bytes)
         if length_bytes == 0:
             return None
         header = read_header(self._exactly(length_bytes, "metadata"), where, limits)
@@ -140,7 +150,7 @@ class TensorWriter(Transactional):
         with self._lock:
             if self._closed:
                 raise ClosedError("the writer is closed")
-            head = framing.framed(message.metadata, self._sink.position, self._alignment)
+            head = frame_message(message.metadata, self._sink.position, self._alignment)
             size_bytes = len(head) + message.body_bytes
             self._sink.write([head, *message.parts], size_bytes)
             self._count += 1
@@ -150,7 +160,7 @@ class TensorWriter(Transactional):
         """Write the end marker and finish."""
         with self._lock:
             if not self._closed:
-                self._sink.write([framing.END_OF_STREAM], len(framing.END_OF_STREAM))
+                self._sink.write([END_OF_STREAM], len(END_OF_STREAM))
                 self.finish()
 
     def finish(self) -> None:
@@ -227,4 +237,4 @@ def write_tensor(tensor: AnyTensor, sink: Any, alignment: int = TENSOR_ALIGNMENT
 def get_tensor_size(tensor: AnyTensor, alignment: int = TENSOR_ALIGNMENT) -> int:
     """The bytes that `write_tensor` would write."""
     message = encode(tensor, alignment)
-    return len(framing.framed(message.metadata, 0, alignment)) + message.body_bytes
+    return len(frame_message(message.metadata, 0, alignment)) + message.body_bytes

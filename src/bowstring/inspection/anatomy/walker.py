@@ -19,10 +19,10 @@ from bowstring.io.byte_ranges import GAP_BYTES, Span
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import ROUND_BYTES
 from bowstring.io.sources import RandomAccess
-from bowstring.ipc import message
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.format_detection import file_reader
 from bowstring.ipc.limits import ReadLimits
+from bowstring.ipc.message import CONTINUATION, FILE_START, LEGACY_PREFIX_BYTES, MAGIC, PREFIX_BYTES, parse_prefix
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema import read_pairs
 from bowstring.ipc.tools.scan import BatchSpan
@@ -77,12 +77,12 @@ class Walk:
                 self.damaged(at, TruncatedError(f"{source.name}: the stream ends at byte {at}, before a schema"))
             yield from self._rest(at, source.size, Segment.UNCLAIMED if self.has_end else Segment.UNREAD)
             return
-        start = len(message.FILE_START)
+        start = len(FILE_START)
         head = source.read_at(0, min(start, source.size))
         yield Part(
             Segment.START,
             0,
-            Leaves.of((min(len(message.MAGIC), len(head)), Leaf.MAGIC), (len(head) - len(message.MAGIC), Leaf.PADDING)),
+            Leaves.of((min(len(MAGIC), len(head)), Leaf.MAGIC), (len(head) - len(MAGIC), Leaf.PADDING)),
         )
         try:
             footer = _Footer(source, self._limits)
@@ -99,7 +99,7 @@ class Walk:
 
     def _without_footer(self, start: int, error: InvalidDataError) -> Iterator[Part]:
         source = self.source
-        has_magic = source.read_at(source.size - 6, 6) == message.MAGIC if source.size >= start + 6 else False
+        has_magic = source.read_at(source.size - 6, 6) == MAGIC if source.size >= start + 6 else False
         self.damaged(max(start, source.size - (TRAILER.size if has_magic else 0)), error)
         at = yield from self._messages(start, source.size)
         yield from self._rest(at, source.size, Segment.UNREAD)
@@ -130,7 +130,7 @@ class Walk:
             return
         group: list[tuple[int, int, Segment, int]] = []
         spans: list[Span] = []
-        held_bytes, reach = 0, len(message.FILE_START)
+        held_bytes, reach = 0, len(FILE_START)
         for start, stop, kind, number in footer.blocks:
             head_bytes = footer.head_bytes(kind, number)
             if held_bytes + head_bytes > ROUND_BYTES or len(group) == _MOST_AT_ONCE:
@@ -151,12 +151,12 @@ class Walk:
         body_bytes = int(footer.listed[kind]["bodyLength"][number])
         whole = metadata_bytes + body_bytes
         try:
-            if metadata_bytes < message.PREFIX_BYTES:
+            if metadata_bytes < PREFIX_BYTES:
                 raise InvalidDataError(f"{name}: {metadata_bytes} bytes of metadata are too few for a message")
-            message.metadata_length(metadata_bytes.to_bytes(4, "little"), name, self._limits.max_metadata_bytes)
+            parse_prefix(metadata_bytes.to_bytes(4, "little"), name, self._limits.max_metadata_bytes)
             raw = self.source.read_at(start, metadata_bytes)
             prefix_bytes = _prefix_bytes(raw)
-            length, _ = message.metadata_length(raw[:8], name, self._limits.max_metadata_bytes)
+            length, _ = parse_prefix(raw[:8], name, self._limits.max_metadata_bytes)
             if not 0 < length <= metadata_bytes - prefix_bytes:
                 raise InvalidDataError(
                     f"{name} at byte {start}: expected a metadata length of up to {metadata_bytes - prefix_bytes}, "
@@ -186,15 +186,15 @@ class Walk:
             if self._is_over():
                 return at
             name = f"message at byte {at}"
-            prefix = self.source.read_at(at, min(message.PREFIX_BYTES, stop - at))
+            prefix = self.source.read_at(at, min(PREFIX_BYTES, stop - at))
             try:
                 if len(prefix) < _prefix_bytes(prefix):
                     raise TruncatedError(f"{name}: expected {_prefix_bytes(prefix)} bytes, found {len(prefix)}")
-                length, prefix_bytes = message.metadata_length(prefix, name, self._limits.max_metadata_bytes)
+                length, prefix_bytes = parse_prefix(prefix, name, self._limits.max_metadata_bytes)
                 if length == 0:
-                    if not is_listed and prefix_bytes == message.LEGACY_PREFIX_BYTES and at + prefix_bytes < stop:
+                    if not is_listed and prefix_bytes == LEGACY_PREFIX_BYTES and at + prefix_bytes < stop:
                         return at  # zeros between messages need not be the marker of the legacy form
-                    marker = prefix_bytes - message.LEGACY_PREFIX_BYTES
+                    marker = prefix_bytes - LEGACY_PREFIX_BYTES
                     yield Part(Segment.END, at, Leaves.of((marker, Leaf.CONTINUATION), (4, Leaf.LENGTH)))
                     self.has_end = True
                     return at + prefix_bytes
@@ -342,8 +342,8 @@ class _Footer:
 
 
 def _prefix_bytes(start: bytes) -> int:
-    is_current = start[:4] == message.CONTINUATION
-    return message.PREFIX_BYTES if is_current else message.LEGACY_PREFIX_BYTES
+    is_current = start[:4] == CONTINUATION
+    return PREFIX_BYTES if is_current else LEGACY_PREFIX_BYTES
 
 
 def _index_buffers(sparse: Table) -> list[Any]:

@@ -24,11 +24,11 @@ from bowstring.io.memory_source import MemorySource
 from bowstring.io.os_errors import translate_io_error
 from bowstring.io.sinks import PathSink
 from bowstring.io.sources import random_access
-from bowstring.ipc import message as framing
 from bowstring.ipc.dictionaries.reader import FileDictionaries
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, encode_schema
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
+from bowstring.ipc.message import CONTINUATION, FILE_START, PREFIX_BYTES, parse_leading_prefix
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import HeaderReader
 from bowstring.ipc.metadata.schema import V4, V5, read_pairs
@@ -143,10 +143,10 @@ class _ExistingFile:
         if version not in (V4, V5):
             raise UnsupportedError(f"{source.name}: metadata version number {version} is not supported")
         footer_at = reader.footer_at
-        start = len(framing.FILE_START)
-        prefix = source.read_at(start, min(framing.PREFIX_BYTES, footer_at - start))
-        self._is_legacy = len(prefix) == framing.PREFIX_BYTES and not prefix.startswith(framing.CONTINUATION)
-        self._schema_bytes, prefix_bytes = framing.leading_message(prefix, footer_at - start)
+        start = len(FILE_START)
+        prefix = source.read_at(start, min(PREFIX_BYTES, footer_at - start))
+        self._is_legacy = len(prefix) == PREFIX_BYTES and not prefix.startswith(CONTINUATION)
+        self._schema_bytes, prefix_bytes = parse_leading_prefix(prefix, footer_at - start)
         self._schema_at = start + prefix_bytes
         self.end = self._schema_at + self._schema_bytes
         self.blocks: dict[str, list[Block]] = {}

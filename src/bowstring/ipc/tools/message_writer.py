@@ -18,8 +18,8 @@ from bowstring.flatbuf.tables import SPECS, TYPES
 from bowstring.flatbuf.writer import SerializedTable, UnionValue, serialize_table
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import Rewritable, Sink
-from bowstring.ipc import message
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
+from bowstring.ipc.message import END_OF_STREAM, FILE_START, PREFIX_BYTES, frame_message
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import DictionaryHeader, HeaderWriter
 from bowstring.ipc.metadata.schema import DictionaryId
@@ -152,19 +152,19 @@ class MessageWriter(FeatureCollector):
             headers.RECORD_BATCH: [],
         }
         if not as_stream:
-            sink.write([message.FILE_START], len(message.FILE_START))
+            sink.write([FILE_START], len(FILE_START))
         self._schema_at = sink.position
         self._schema_bytes = 0
         if self._rewritable is not None:
             widest = copy_schema_table(schema, self._said | _SEEN)
-            self._schema_bytes = len(message.framed(headers.schema_message(widest, version)))
+            self._schema_bytes = len(frame_message(headers.schema_message(widest, version)))
         head = self._schema_message()
         sink.write([head], len(head))
 
     def _schema_message(self) -> bytes:
         """The schema's message, framed, with room for all features that it may have to say later."""
         made = headers.schema_message(self._schema, self._version)
-        return message.framed(made + bytes(max(self._schema_bytes - message.PREFIX_BYTES - len(made), 0)))
+        return frame_message(made + bytes(max(self._schema_bytes - PREFIX_BYTES - len(made), 0)))
 
     def write_message(
         self, kind: str, metadata: bytes, body: EncodedBody, codec: str | None, dictionary_id: int = 0
@@ -173,7 +173,7 @@ class MessageWriter(FeatureCollector):
         self._prepare(kind, dictionary_id)
         self.note_codec(codec)
         start = self._sink.position
-        head = message.framed(metadata, start, ALIGNMENT_BYTES)
+        head = frame_message(metadata, start, ALIGNMENT_BYTES)
         self._sink.write_message(head, body.parts, body.size_bytes)
         self.blocks[kind].append((start, len(head), 0, body.size_bytes))
 
@@ -217,7 +217,7 @@ class MessageWriter(FeatureCollector):
         size_bytes = last.body_at + last.header.body_bytes - first.body_at
         padding = bytes(-size_bytes % 8)
         flatbuffer = _padded(first) if padding else first.flatbuffer()
-        head = message.framed(flatbuffer, start - skew, ALIGNMENT_BYTES)
+        head = frame_message(flatbuffer, start - skew, ALIGNMENT_BYTES)
         sink.write([head], len(head))
         shift = sink.position - first.body_at
         assert first.body is not None
@@ -239,7 +239,7 @@ class MessageWriter(FeatureCollector):
             self._define_missing()
         self._copier.finish()
         self._say_features()
-        sink, parts = self._sink, [message.END_OF_STREAM]
+        sink, parts = self._sink, [END_OF_STREAM]
         if not self._as_stream:
             parts += footer_parts(self._schema, self._version, self.blocks, pairs)
         sink.write(parts, sum(map(len, parts)))

@@ -23,10 +23,17 @@ from bowstring.flatbuf.reader import Table
 from bowstring.io.byte_ranges import Span
 from bowstring.io.range_source import ROUND_BYTES, RangeSource
 from bowstring.io.sources import RandomAccess
-from bowstring.ipc import message
 from bowstring.ipc.dictionaries.reader import find_dictionary, read_values
 from bowstring.ipc.format_detection import check_format, file_reader
 from bowstring.ipc.limits import ReadLimits
+from bowstring.ipc.message import (
+    CONTINUATION,
+    FILE_START,
+    LEGACY_PREFIX_BYTES,
+    PREFIX_BYTES,
+    is_file_start,
+    parse_prefix,
+)
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema import V4, V5, read_pairs
@@ -94,14 +101,14 @@ class MessageSalvager:
         self.limits = limits
         self.footer_problem: str | None = None
         self.footer = self._read_footer()
-        start = source.read_at(0, min(len(message.FILE_START), source.size))
-        self.is_file = message.is_file(start) or self.footer is not None
+        start = source.read_at(0, min(len(FILE_START), source.size))
+        self.is_file = is_file_start(start) or self.footer is not None
         self._headers = HeaderReader(limits)
         self.alone: set[int] = set()  # where a record batch was lost, and for certain nothing else with it
         self._tried_bytes = 0
         self._gave_up = False
         self._is_legacy = False
-        self._first = len(message.FILE_START) if self.is_file else 0
+        self._first = len(FILE_START) if self.is_file else 0
         self.lost_at_start: DroppedRange | None = None
         self._begin()
         offsets = () if self.footer is None else (*self.footer.batches, *self.footer.dictionaries)
@@ -153,7 +160,7 @@ class MessageSalvager:
             self.known = load_schema(found.schema, self.limits)
             _ = self.known.wire.whole
         if isinstance(found, _Other):
-            self._is_legacy = self.source.read_at(at, 4) != message.CONTINUATION
+            self._is_legacy = self.source.read_at(at, 4) != CONTINUATION
             self._first = found.stop
 
     def _find_schema(self, start: int, problem: str) -> tuple[int, _Other]:
@@ -227,10 +234,10 @@ class MessageSalvager:
         size, stop, buffers_end = self.source.size, next_message_offset(span), next_offset_by_buffers(span)
         kind, rows = _kind_of(span)
         if stop >= size or self._is_legacy or (self.footer is not None and stop >= self.footer.at):
-            if message.CONTINUATION in read_end_padding(span, self.source):
+            if CONTINUATION in read_end_padding(span, self.source):
                 return DroppedRange(span.start, stop, "bytes of it are lost: the end marker is inside it", kind, rows)
             return None
-        if message.CONTINUATION.startswith(self.source.read_at(stop, min(4, size - stop))):
+        if CONTINUATION.startswith(self.source.read_at(stop, min(4, size - stop))):
             return None
         inside = self._resume(span.body_at)
         if inside < buffers_end:
@@ -352,16 +359,16 @@ class MessageSalvager:
         """The message that begins at a byte; of a batch that is cut off without its body."""
         source, size = self.source, self.source.size
         where = f"{source.name}: byte {at}"
-        prefix = source.read_at(at, min(message.PREFIX_BYTES, size - at))
-        marked = prefix[:4] == message.CONTINUATION
-        is_at_start = at == (len(message.FILE_START) if self.is_file else 0)
+        prefix = source.read_at(at, min(PREFIX_BYTES, size - at))
+        marked = prefix[:4] == CONTINUATION
+        is_at_start = at == (len(FILE_START) if self.is_file else 0)
         if not marked and not self._is_legacy and not is_at_start:
-            other = "a marker that is cut off" if message.CONTINUATION.startswith(prefix) else f"{prefix[:4]!r}"
+            other = "a marker that is cut off" if CONTINUATION.startswith(prefix) else f"{prefix[:4]!r}"
             raise InvalidDataError(f"{where}: expected a message, found {other}")
-        prefix_bytes = message.PREFIX_BYTES if marked else message.LEGACY_PREFIX_BYTES
+        prefix_bytes = PREFIX_BYTES if marked else LEGACY_PREFIX_BYTES
         if len(prefix) < prefix_bytes:
             raise TruncatedError(f"{where}: expected a message, found its first {len(prefix)} bytes only")
-        length, _ = message.metadata_length(prefix, where, self.limits.max_metadata_bytes)
+        length, _ = parse_prefix(prefix, where, self.limits.max_metadata_bytes)
         if length == 0:
             return _Other(at + prefix_bytes, None)
         stop = at + prefix_bytes + length

@@ -12,10 +12,17 @@ from bowstring.flatbuf.reader import Table
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.io.stream_source import PulledSource, Replayed
-from bowstring.ipc import message as framing
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.format_detection import file_reader
 from bowstring.ipc.limits import ReadLimits
+from bowstring.ipc.message import (
+    CONTINUATION,
+    FILE_START,
+    LEGACY_PREFIX_BYTES,
+    PREFIX_BYTES,
+    parse_leading_prefix,
+    parse_prefix,
+)
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema import read_pairs
@@ -52,7 +59,7 @@ class BatchSpan:
         """How much of the framing is in the header's bytes: all of it in a file, nothing in a stream."""
         if len(self.header.raw) < self.metadata_bytes:
             return 0
-        return framing.LEGACY_PREFIX_BYTES if self.is_legacy else framing.PREFIX_BYTES
+        return LEGACY_PREFIX_BYTES if self.is_legacy else PREFIX_BYTES
 
     def flatbuffer(self) -> bytes:
         """The message's metadata without its framing."""
@@ -62,7 +69,7 @@ class BatchSpan:
         """Whether the framing says the same as the footer: a stream reader finds the body where we do."""
         if self.is_legacy or not self._prefix_bytes:
             return not self.is_legacy
-        return int.from_bytes(self.header.raw[4:8], "little") == self.metadata_bytes - framing.PREFIX_BYTES
+        return int.from_bytes(self.header.raw[4:8], "little") == self.metadata_bytes - PREFIX_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +114,7 @@ class FileScan:
         self.schema: Table = schema
         self.version: int = footer["version"]
         self.footer_metadata = read_pairs(footer)
-        self._end = len(framing.FILE_START)
+        self._end = len(FILE_START)
 
     def batches(self) -> Iterator[BatchSpan]:
         """Every dictionary batch, then every record batch, each header read once."""
@@ -116,17 +123,17 @@ class FileScan:
 
     def _span(self, header: BatchHeader, body_at: int, body_bytes: int, where: str) -> BatchSpan:
         self._end = max(self._end, body_at + body_bytes)
-        legacy = header.raw[:4] != framing.CONTINUATION
+        legacy = header.raw[:4] != CONTINUATION
         is_wanted = self._keeps_bodies or isinstance(self._source, MemorySource)
         body = self.reader.body(body_at, body_bytes) if is_wanted else None
         return BatchSpan(header, body_at, body_bytes, len(header.raw), legacy, where, body)
 
     def overhead(self) -> Overhead:
         """The schema message at the beginning, the footer, magic and trailer, and an end marker where there is one."""
-        source, start = self._source, len(framing.FILE_START)
-        prefix = source.read_at(start, min(framing.PREFIX_BYTES, self._footer_at - start))
-        length, prefix_bytes = framing.leading_message(prefix, self._footer_at - start)
-        schema_bytes, legacy = length + prefix_bytes, prefix_bytes == framing.LEGACY_PREFIX_BYTES
+        source, start = self._source, len(FILE_START)
+        prefix = source.read_at(start, min(PREFIX_BYTES, self._footer_at - start))
+        length, prefix_bytes = parse_leading_prefix(prefix, self._footer_at - start)
+        schema_bytes, legacy = length + prefix_bytes, prefix_bytes == LEGACY_PREFIX_BYTES
         marker = self._footer_at - max(self._end, start + schema_bytes)
         if not (marker in (4, 8) and source.read_at(self._footer_at - 4, 4) == bytes(4)):
             marker = 0
@@ -216,15 +223,15 @@ class StreamScan:
         """The next header, the length of its framed metadata, and its name; None at the end."""
         source, start = self._source, self._source.position
         where = f"{source.name}: message {self._messages} at byte {start}"
-        prefix = source.read(framing.LEGACY_PREFIX_BYTES)
-        if prefix == framing.CONTINUATION:
-            prefix += source.read(framing.PREFIX_BYTES - framing.LEGACY_PREFIX_BYTES)
-        wanted = framing.PREFIX_BYTES if prefix[:4] == framing.CONTINUATION else framing.LEGACY_PREFIX_BYTES
+        prefix = source.read(LEGACY_PREFIX_BYTES)
+        if prefix == CONTINUATION:
+            prefix += source.read(PREFIX_BYTES - LEGACY_PREFIX_BYTES)
+        wanted = PREFIX_BYTES if prefix[:4] == CONTINUATION else LEGACY_PREFIX_BYTES
         if not prefix:
             return None
         if len(prefix) < wanted:
             raise self._truncated(where, "a message's length", start, wanted, len(prefix))
-        length, prefix_bytes = framing.metadata_length(prefix, where, self._limits.max_metadata_bytes)
+        length, prefix_bytes = parse_prefix(prefix, where, self._limits.max_metadata_bytes)
         if length == 0:
             self._ending_bytes = prefix_bytes
             return None
@@ -232,7 +239,7 @@ class StreamScan:
         if len(raw) < length:
             raise self._truncated(where, "metadata", start + prefix_bytes, length, len(raw))
         self._messages += 1
-        self._is_legacy = prefix_bytes == framing.LEGACY_PREFIX_BYTES
+        self._is_legacy = prefix_bytes == LEGACY_PREFIX_BYTES
         return self._headers.read(raw, 0, where), prefix_bytes + length, where
 
     def _truncated(self, where: str, what: str, at: int, expected: int, found: int) -> TruncatedError:
