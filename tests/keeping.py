@@ -57,7 +57,7 @@ class Keeper:
                 ("write_message", lambda head, body, _: [head, *body]),
             ):
                 setattr(kind, name, self._heard(getattr(kind, name), parts_of))
-        sinks.MemorySink.write_again = self._written_again(sinks.MemorySink.write_again)
+        sinks.MemorySink.overwrite = self._written_again(sinks.MemorySink.overwrite)
         for each in (sinks.VectorSink, sinks.PathSink, sinks._DescriptorSink, sinks.ObjectSink, sinks.StoreSink):
             setattr(each, "finish", self._finished(each.finish))  # noqa: B010
             setattr(each, "abandon", self._abandoned(each.abandon))  # noqa: B010

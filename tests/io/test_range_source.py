@@ -28,10 +28,10 @@ from hypothesis import given, settings, strategies as st
 import bowstring as bs
 from bowstring import errors
 from bowstring.io import range_source
-from bowstring.io.byte_ranges import Pieces, merged
+from bowstring.io.byte_ranges import FetchedRanges, merge_spans
 from bowstring.io.range_source import RangeSource
 from bowstring.ipc.format_detection import open_any
-from bowstring.ipc.range_reader import RangedReader
+from bowstring.ipc.range_reader import RemoteFileReader
 from bowstring.testing import strategies
 from tests.ipc import samples
 from tests.ipc.remote import CountingFile, Site, SlowFileSystem, serving
@@ -47,9 +47,9 @@ def wide_file(columns: int, batches: int, rows: int = 3, compression: str | None
     return sink.getvalue()
 
 
-def far(data: bytes, **options: Any) -> RangedReader:
+def far(data: bytes, **options: Any) -> RemoteFileReader:
     reader = bs.open_file(CountingFile(data), **options)
-    assert isinstance(reader, RangedReader)
+    assert isinstance(reader, RemoteFileReader)
     return reader
 
 
@@ -86,7 +86,7 @@ def test_a_web_server_is_asked_for_one_column_in_four_rounds() -> None:
     data = wide_file(10_000, 5)
     with serving(wide=data) as site:
         reader = bs.open_file(f"{site.url}/wide", columns=["c7001"])
-        assert isinstance(reader, RangedReader)
+        assert isinstance(reader, RemoteFileReader)
         assert reader.column("c7001").to_pylist() == [7001, 7002, 7003] * 5
         assert reader._far.rounds <= 4
     assert all(asked for command, _, asked in site.requests if command == "GET")
@@ -257,8 +257,8 @@ def test_batches_relayed_from_afar_are_written_whole(tmp_path: Path) -> None:
 def test_one_batch_and_its_message_are_reached() -> None:
     data = wide_file(20, 3)
     local, reader = bs.open_file(data), far(data)
-    header, body = reader.batch_message(-1)
-    expected, there = local.batch_message(2)
+    header, body = reader.read_batch_message(-1)
+    expected, there = local.read_batch_message(2)
     assert (header.length, body.to_bytes()) == (expected.length, there.to_bytes())
     assert reader.num_record_batches == 3
     with pytest.raises(errors.NotFoundError, match="batch 3"):
@@ -321,7 +321,7 @@ def test_urls_of_every_kind_are_opened(tmp_path: Path) -> None:
                 assert reader[0].equals(samples.batch()), url
         with fsspec.open(f"{site.url}/kinds") as held, bs.open_file(held) as reader:
             assert reader[0].equals(samples.batch())
-            assert isinstance(reader, RangedReader)
+            assert isinstance(reader, RemoteFileReader)
 
 
 def test_what_fsspec_decompresses_is_read_whole() -> None:
@@ -368,7 +368,7 @@ def test_a_url_is_told_to_be_a_file_or_a_stream_by_its_bytes() -> None:
     batch = samples.batch()
     with serving(file=samples.as_file(batch), stream=samples.as_stream(*[batch] * 4000), other=b"a,b\n1,2\n") as site:
         with open_any(f"{site.url}/file") as reader:
-            assert isinstance(reader, RangedReader)
+            assert isinstance(reader, RemoteFileReader)
             assert next(iter(reader)).equals(batch)
         site.requests.clear()
         with open_any(f"{site.url}/stream") as reader:
@@ -606,7 +606,7 @@ def test_a_body_above_the_limit_is_refused() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 60))), st.integers(0, 40))
 def test_merged_spans_cover_all_and_lie_apart(spans: list[tuple[int, int]], gap: int) -> None:
-    out = merged(spans, gap)
+    out = merge_spans(spans, gap)
     wanted = {at for start, length in spans for at in range(start, start + length)}
     covered = [at for start, length in out for at in range(start, start + length)]
     assert len(set(covered)) == len(covered)
@@ -617,8 +617,8 @@ def test_merged_spans_cover_all_and_lie_apart(spans: list[tuple[int, int]], gap:
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 100)), max_size=12), st.integers(0, 64))
 def test_fetched_pieces_hold_the_bytes_of_the_file(spans: list[tuple[int, int]], gap: int) -> None:
     data = os.urandom(1000)
-    source = RangeSource(range_source.FileObject(CountingFile(data), "file"))
-    source._edges = Pieces()
+    source = RangeSource(range_source.FileObjectStore(CountingFile(data), "file"))
+    source._edges = FetchedRanges()
     found = source.fetch(spans, gap)
     for start, length in spans:
         held = found.find(start, length)

@@ -64,7 +64,7 @@ def test_what_pyarrow_compresses_is_read_column_by_column_and_all_at_once(codec:
 @CODECS
 def test_only_the_columns_that_are_asked_for_are_decompressed(codec: str) -> None:
     data = bytearray(peer_file(peer_table(1000), codec))
-    header, body = bs.open_file(bytes(data)).batch_message(0)
+    header, body = bs.open_file(bytes(data)).read_batch_message(0)
     first = int(header.buffers()["offset"][1])
     at = body.offset + first + compression.PREFIX.size
     data[at : at + 8] = bytes(8)
@@ -276,7 +276,7 @@ def test_a_dictionary_is_decompressed_for_the_columns_that_use_it(codec: str) ->
     words = bs.array([f"word {i}" for i in range(400)], bs.dictionary(bs.int16(), bs.string()))
     batch = bs.record_batch({"n": list(range(400)), "word": words})
     data = bytearray(samples.as_file(batch, compression=codec))
-    header, body, _ = next(bs.open_file(bytes(data)).dictionary_messages())
+    header, body, _ = next(bs.open_file(bytes(data)).read_dictionary_messages())
     at = body.offset + int(header.buffers()["offset"][2]) + compression.PREFIX.size
     data[at : at + 4] = bytes(4)
     held = bs.open_stream(bytes(data[8:])).read_next_batch()
@@ -297,7 +297,7 @@ sink = io.BytesIO()
 one = bs.RecordBatch.from_arrays([bs.array(np.zeros(rows, np.uint8))], ["x"])
 with bs.new_file(sink, one.schema, compression="zstd") as writer:
     writer.write(one)
-header, body = bs.open_file(sink.getvalue()).batch_message(0)
+header, body = bs.open_file(sink.getvalue()).read_batch_message(0)
 packed = body.slice(*header.buffers()[1].tolist()).to_bytes()
 packed += bytes(-len(packed) % 8)
 schema = bs.schema([bs.field(f"c{i}", bs.uint8()) for i in range(columns)])

@@ -201,7 +201,7 @@ def test_buffers_that_are_elsewhere_or_overlap_are_told(offset: int, size: int, 
         for word in "xy"
     )
     data = bytearray(as_file(second))
-    header, _ = bs.open_file(bytes(data)).batch_message(0)
+    header, _ = bs.open_file(bytes(data)).read_batch_message(0)
     at = int(bs.open_file(bytes(data)).blocks["offset"][0]) + header.template.buffers_at
     for number in (1, 3, 5, 7):
         data[at + 16 * number : at + 16 * number + 16] = np.array([offset, size], np.int64).tobytes()

@@ -50,8 +50,8 @@ def test_columns_are_chosen_by_name_and_position_in_the_order_given() -> None:
 @pytest.mark.parametrize("alignment", [8, 64])
 def test_bodies_and_buffers_begin_at_multiples_of_the_alignment(alignment: int) -> None:
     reader = bs.open_file(as_file(batch(), batch(), alignment=alignment))
-    messages = [reader.batch_message(i) for i in range(2)]
-    messages += [(header, body) for header, body, _ in reader.dictionary_messages()]
+    messages = [reader.read_batch_message(i) for i in range(2)]
+    messages += [(header, body) for header, body, _ in reader.read_dictionary_messages()]
     for header, body in messages:
         assert body.offset % alignment == 0
         assert (header.buffers()["offset"] % alignment == 0).all()

@@ -84,7 +84,7 @@ def test_what_pyarrow_writes_in_metadata_version_4_is_read(is_legacy: bool) -> N
 def body(array: bs.Array, form: bs.IpcWriteOptions) -> list[bytes]:
     """The buffers as they are written, the validity bitmap left out."""
     batch = bs.RecordBatch.from_arrays([array], ["x"])
-    header, held = bs.open_file(samples.as_file(batch, options=form)).batch_message(0)
+    header, held = bs.open_file(samples.as_file(batch, options=form)).read_batch_message(0)
     spans = header.buffers()
     return [
         held.slice(int(at), int(size)).to_bytes() for at, size in zip(spans["offset"], spans["length"], strict=True)
@@ -131,7 +131,7 @@ def test_unions_have_a_validity_buffer_in_version_4_only() -> None:
     counts = {}
     for version in get_args(MetadataVersion):
         data = samples.as_file(samples.batch("sparse"), options=bs.IpcWriteOptions(metadata_version=version))
-        counts[version] = bs.open_file(data).batch_message(0)[0].template.buffer_count
+        counts[version] = bs.open_file(data).read_batch_message(0)[0].template.buffer_count
     assert counts["V4"] == counts["V5"] + 1
 
 

@@ -109,7 +109,7 @@ def test_a_claimed_body_of_a_terabyte_takes_no_memory(tmp_path: Path) -> None:
     batch = samples.batch("int")
     data = bytearray(samples.as_stream(batch))
     start = data.index(CONTINUATION, 8)
-    header = bs.open_file(samples.as_file(batch)).batch_message(0)[0]
+    header = bs.open_file(samples.as_file(batch)).read_batch_message(0)[0]
     at = start + header.template.body_length_at
     data[at : at + 8] = np.int64(1 << 40).tobytes()
     path = tmp_path / "claims.arrows"

@@ -27,7 +27,7 @@ def with_own_nulls(union: bs.Array, bits: int, form: bs.IpcWriteOptions = LEGACY
     columns = [bs.array([bits] * union.length, bs.uint8()), union]
     data = bytearray(samples.as_file(bs.RecordBatch.from_arrays(columns, ["bits", "u"]), options=form))
     reader = bs.open_file(bytes(data))
-    header, _ = reader.batch_message(0)
+    header, _ = reader.read_batch_message(0)
     at = int(reader.blocks["offset"][0])
     spans, nulls = header.buffers(), union.length - (bits & ((1 << union.length) - 1)).bit_count()
     struct.pack_into("<q", data, at + header.template.nodes_at + 16 + 8, nulls)
@@ -79,7 +79,7 @@ def test_a_union_that_is_all_null_is_read(mode: str, form: bs.IpcWriteOptions) -
 def test_the_type_id_under_a_null_does_not_count_and_that_of_a_value_does(mode: str) -> None:
     data = with_own_nulls(bs.array([1, "two"], TYPES[mode]), 0b10)
     batch = bs.open_file(data)
-    header, body = batch.batch_message(0)
+    header, body = batch.read_batch_message(0)
     ids_at = body.offset + int(header.buffers()["offset"][3])
     under_null, under_value = bytearray(data), bytearray(data)
     under_null[ids_at] = 99
@@ -93,7 +93,7 @@ def test_a_bitmap_that_is_too_short_is_told() -> None:
     data = with_own_nulls(bs.array([1] * 20, TYPES["sparse"]), 0b1)
     with_bits = bytearray(data)
     reader = bs.open_file(data)
-    header, _ = reader.batch_message(0)
+    header, _ = reader.read_batch_message(0)
     at = int(reader.blocks["offset"][0]) + header.template.buffers_at + 32
     struct.pack_into("<q", with_bits, at + 8, 2)
     with pytest.raises(errors.InvalidDataError, match="the bitmap has 2 bytes"):

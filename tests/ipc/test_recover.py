@@ -285,11 +285,11 @@ def _without(raw: bytes, kind: str, number: int) -> bytes:
     damaged, at, seen = bytearray(raw), 0, -1
     decoder_at = raw.index(MARKER)
     assert decoder_at == 0
-    from bowstring.io.sources import in_order
+    from bowstring.io.sources import open_sequential
     from bowstring.ipc.limits import DEFAULT_LIMITS
     from bowstring.ipc.tools.scan import StreamScan
 
-    for span in StreamScan(in_order(raw), DEFAULT_LIMITS).batches():
+    for span in StreamScan(open_sequential(raw), DEFAULT_LIMITS).batches():
         seen += span.header.template.kind == kind
         if seen == number and span.header.template.kind == kind:
             at = span.start

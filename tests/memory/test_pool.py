@@ -303,7 +303,7 @@ def test_columns_that_somebody_holds_survive_whatever_is_read_after_them(codec: 
 def test_memory_comes_back_where_a_column_could_not_be_decompressed(codec: str) -> None:
     table, data = packed(1, codec)
     damaged = bytearray(data)
-    header, body = bs.open_file(data).batch_message(0)
+    header, body = bs.open_file(data).read_batch_message(0)
     at = body.offset + int(header.buffers()["offset"][3]) + 8
     damaged[at : at + 8] = bytes(8)
     bs.release_unused_memory()

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.inspection.text import human_bytes
-from bowstring.io.sinks import Sink, reject_same_file, sink_for
+from bowstring.io.sinks import Sink, open_sink, reject_same_file
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 
@@ -100,7 +100,7 @@ def binary_output(path: str, *files: str | None) -> Iterator[str | int | BinaryI
 @contextmanager
 def sink_to(out: str | int | BinaryIO) -> Iterator[Sink]:
     """A sink for the bytes that the block makes: it is finished where the block ends well, else a path gets no file."""
-    sink = sink_for(out)
+    sink = open_sink(out)
     try:
         yield sink
         sink.finish()

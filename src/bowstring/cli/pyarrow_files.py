@@ -11,9 +11,9 @@ from typing import Any
 from bowstring.errors import BowstringError, InvalidDataError, MissingExtraError
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
-from bowstring.io.sources import by_ranges
-from bowstring.io.stream_source import PulledSource
-from bowstring.ipc.format_detection import in_sequence, kept_whole
+from bowstring.io.sources import open_random_access
+from bowstring.io.stream_source import StreamSource
+from bowstring.ipc.format_detection import open_from_position, read_whole
 
 EXTRA = "convert"
 _BUFFER_BYTES = 1 << 16
@@ -31,7 +31,7 @@ def import_pyarrow(module: str = "pyarrow") -> Any:
 class SequentialFile(io.RawIOBase):
     """A source as a file object that is read in order."""
 
-    def __init__(self, source: MemorySource | PulledSource) -> None:
+    def __init__(self, source: MemorySource | StreamSource) -> None:
         super().__init__()
         self._source = source
 
@@ -120,7 +120,7 @@ def sequential_file(source: Any) -> Iterator[tuple[SequentialFile, Any]]:
 
     gzip, bzip2, Zstandard and LZ4 are recognised by their first bytes.
     """
-    opened = in_sequence(source)
+    opened = open_from_position(source)
     try:
         stored = SequentialFile(opened)
         file: Any = io.BufferedReader(stored, _BUFFER_BYTES)
@@ -140,9 +140,9 @@ def random_access_file(source: Any, max_piped_bytes: int) -> Iterator[RandomAcce
     A pipe, and a URL whose server does not support ranges, is read into memory: `LimitError` for more than
     `max_piped_bytes`.
     """
-    opened = by_ranges(source)
+    opened = open_random_access(source)
     try:
-        whole = kept_whole(opened, max_piped_bytes) if isinstance(opened, PulledSource) else opened
+        whole = read_whole(opened, max_piped_bytes) if isinstance(opened, StreamSource) else opened
         yield RandomAccessFile(whole)
     finally:
         opened.close()

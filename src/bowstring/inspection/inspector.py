@@ -26,8 +26,8 @@ from bowstring.inspection.sizes import DictionaryTally, Tally
 from bowstring.inspection.text import share_of
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
-from bowstring.io.stream_source import PulledSource
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES, near_or_far, recognised
+from bowstring.io.stream_source import StreamSource
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format, open_source
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.schema import V4, V5, DictionaryId, WireSchema, read_fields
 from bowstring.ipc.tools.scan import FileScan, Overhead, Scan, StreamScan
@@ -49,7 +49,7 @@ def inspect(source: Any, limits: ReadLimits = DEFAULT_LIMITS, max_piped_bytes: i
     Raises `FormatMismatchError` for anything but Arrow, `TruncatedError` for what is cut off, other `InvalidDataError`s
     for headers that contradict themselves, `NotFoundError` for a path that is not there.
     """
-    opened = near_or_far(source)
+    opened = open_source(source)
     try:
         scan, name = _scan(opened, limits, max_piped_bytes)
         return inspected(scan, name, limits)
@@ -58,9 +58,9 @@ def inspect(source: Any, limits: ReadLimits = DEFAULT_LIMITS, max_piped_bytes: i
 
 
 def _scan(
-    source: MemorySource | PulledSource | RangeSource, limits: ReadLimits, max_piped_bytes: int
+    source: MemorySource | StreamSource | RangeSource, limits: ReadLimits, max_piped_bytes: int
 ) -> tuple[Scan, str]:
-    is_file, ready = recognised(source, max_piped_bytes)
+    is_file, ready = detect_format(source, max_piped_bytes)
     if is_file:
         assert isinstance(ready, MemorySource | RangeSource)
         return FileScan(ready, limits), source.name

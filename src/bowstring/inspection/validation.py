@@ -11,7 +11,7 @@ from bowstring.errors import InvalidDataError, UnsupportedError
 from bowstring.flatbuf.tables import VERSIONS
 from bowstring.ipc.dictionaries import reader as reading
 from bowstring.ipc.file import FileReader
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES, file_reader, near_or_far, recognised
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format, make_file_reader, open_source
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.schema import V4, V5, DictionaryId
 from bowstring.ipc.statistics import FileStatistics, check_batch
@@ -145,11 +145,11 @@ class Validator:
                 yield from self._stream(reader)
 
     def _open(self) -> FileReader | _PatientReader:
-        opened = near_or_far(self._source)
+        opened = open_source(self._source)
         with close_on_error(opened):
-            is_file, ready = recognised(opened, self._max_piped_bytes)
+            is_file, ready = detect_format(opened, self._max_piped_bytes)
             if is_file:
-                return file_reader(ready, None, self._limits)
+                return make_file_reader(ready, None, self._limits)
             return _PatientReader(ready, None, self._limits)
 
     def _file(self, reader: FileReader) -> Iterator[Fault]:
@@ -157,7 +157,7 @@ class Validator:
         yield from self._footer(reader)
         try:
             dictionaries = list(reader.known.wire.by_id.values())
-            for header, _body, where in reader.dictionary_messages():
+            for header, _body, where in reader.read_dictionary_messages():
                 if not dictionaries:  # else they are gone through below
                     reading.find_dictionary(reader.known.wire, header, where)
         except InvalidDataError as error:
@@ -167,7 +167,7 @@ class Validator:
             yield from self._dictionary(reader, node)
         for index in range(reader.num_record_batches):
             try:
-                batch = reader.whole_batch(index)
+                batch = reader.read_whole_batch(index)
             except InvalidDataError as error:
                 yield _fault(error, (index, None, None))
             else:

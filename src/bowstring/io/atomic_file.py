@@ -42,7 +42,7 @@ class AtomicFile:
             with suppress(OSError):  # on a file system that can't, the mask has made it stricter at the most
                 os.fchmod(self.descriptor, mode)
 
-    def put_in_place(self, size_bytes: int | None) -> None:
+    def commit(self, size_bytes: int | None) -> None:
         """Give it its name, and so many bytes, if they are said. Raises `OSError`."""
         descriptor, self.descriptor = self.descriptor, -1
         try:

@@ -16,7 +16,7 @@ Span: TypeAlias = tuple[int, int]
 """A stretch of a file: its first byte and its length in bytes."""
 
 
-def merged(spans: Iterable[Span], gap_bytes: int = GAP_BYTES) -> list[Span]:
+def merge_spans(spans: Iterable[Span], gap_bytes: int = GAP_BYTES) -> list[Span]:
     """Spans in order, neighbours in one where the gap between them is small or they overlap; empty ones are left out.
 
     >>> merged([(100, 10), (0, 8), (8, 2)], gap_bytes=16)
@@ -34,7 +34,7 @@ def merged(spans: Iterable[Span], gap_bytes: int = GAP_BYTES) -> list[Span]:
     return out
 
 
-class Pieces:
+class FetchedRanges:
     """Stretches of a file that are here; they do not overlap."""
 
     __slots__ = ("_buffers", "_starts")
@@ -77,7 +77,7 @@ class Pieces:
         return len(self._starts)
 
 
-def joined(held: Iterable[tuple[int, Buffer]]) -> list[tuple[int, Buffer]]:
+def join_buffers(held: Iterable[tuple[int, Buffer]]) -> list[tuple[int, Buffer]]:
     """Pieces that touch or overlap as one; those that lie apart as they are."""
     out: list[tuple[int, Buffer]] = []
     for start, buffer in sorted(held, key=lambda piece: piece[0]):
@@ -85,7 +85,7 @@ def joined(held: Iterable[tuple[int, Buffer]]) -> list[tuple[int, Buffer]]:
             first, before = out[-1]
             more = start + buffer.size - (first + before.size)
             if more > 0:
-                whole = memory_for(first, before.size + more, "memory")
+                whole = allocate_for_range(first, before.size + more, "memory")
                 whole[: before.size] = before.bytes
                 whole[before.size :] = buffer.bytes[buffer.size - more :]
                 out[-1] = first, Buffer.of(whole)
@@ -94,7 +94,7 @@ def joined(held: Iterable[tuple[int, Buffer]]) -> list[tuple[int, Buffer]]:
     return out
 
 
-def memory_for(start: int, size_bytes: int, name: str) -> Any:
+def allocate_for_range(start: int, size_bytes: int, name: str) -> Any:
     """Writable memory whose first byte lies as byte `start` of a file does, modulo 64."""
     skip = start % ALIGNMENT_BYTES
     try:

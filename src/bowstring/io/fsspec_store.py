@@ -10,7 +10,7 @@ from typing import Any
 
 from bowstring.errors import IsDirectoryError, MissingExtraError, ResourceError, TruncatedError, UsageError
 from bowstring.io.byte_ranges import Span
-from bowstring.io.os_errors import missing, translate_io_error
+from bowstring.io.os_errors import missing_file_error, translate_io_error
 from bowstring.io.range_source import edge_spans
 
 EXTRA = "fsspec"
@@ -30,10 +30,10 @@ def is_url(source: object) -> bool:
     return isinstance(source, str) and _URL.match(source) is not None
 
 
-def located(url: str) -> tuple[Any, str]:
+def resolve_url(url: str) -> tuple[Any, str]:
     """The file system of a URL, and the path in it. Raises `MissingExtraError` where a package is missing for it."""
     if url.startswith("unix:"):
-        raise missing(url)
+        raise missing_file_error(url)
     try:
         from fsspec.core import url_to_fs
     except ImportError:
@@ -47,24 +47,24 @@ def located(url: str) -> tuple[Any, str]:
     return files, path
 
 
-def is_unopened(source: object) -> bool:
+def is_fsspec_open_file(source: object) -> bool:
     """Whether this is what `fsspec.open` gives, which has to be opened before it can be read."""
     core = sys.modules.get("fsspec.core")
     return core is not None and isinstance(source, core.OpenFile)
 
 
-def place_of(source: object) -> tuple[Any, str] | None:
+def find_location(source: object) -> tuple[Any, str] | None:
     """File system and path of a URL, and of what `fsspec.open` gives; None for anything else.
 
     Raises `MissingExtraError` where a package is missing for a URL.
     """
     if is_url(source):
-        return located(str(source))
+        return resolve_url(str(source))
     held: Any = source
-    return (held.fs, held.path) if is_unopened(source) and not held.compression else None
+    return (held.fs, held.path) if is_fsspec_open_file(source) and not held.compression else None
 
 
-def place_of_opened(source: object) -> tuple[Any, str] | None:
+def find_location_of_file(source: object) -> tuple[Any, str] | None:
     """File system and path behind a file object of fsspec's that is open for reading; None for other objects."""
     spec = sys.modules.get("fsspec.spec")
     if spec is not None and isinstance(source, spec.AbstractBufferedFile) and source.readable():

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from bowstring.errors import TruncatedError
-from bowstring.io.byte_ranges import Pieces, Span, merged
+from bowstring.io.byte_ranges import FetchedRanges, Span, merge_spans
 from bowstring.io.os_errors import translate_io_error
 from bowstring.memory.buffer import Buffer, Memory
 
@@ -71,18 +71,18 @@ class MemorySource:
             )
         return None
 
-    def peek(self, offset: int, size_bytes: int) -> bytes | memoryview | FarBytes:
+    def peek(self, offset: int, size_bytes: int) -> bytes | memoryview | LazyBytes:
         """The bytes from byte `offset` on, read in part if they are many; the caller has checked the bounds."""
         if size_bytes <= _COPY_UP_TO:
             return self.read_at(offset, size_bytes)
         if self._descriptor >= 0:
-            return FarBytes(self, offset, size_bytes)
+            return LazyBytes(self, offset, size_bytes)
         view = self.memory.bytes.data if self._view is None else self._view
         return view[offset : offset + size_bytes]
 
-    def fetch(self, spans: Sequence[Span], gap_bytes: int = 0) -> Pieces:  # noqa: ARG002 -- a request costs nothing here
+    def fetch(self, spans: Sequence[Span], gap_bytes: int = 0) -> FetchedRanges:  # noqa: ARG002 -- a request costs nothing here
         """The bytes of all spans, copied; the caller has checked that they are there."""
-        return Pieces((start, Buffer.of(self.read_at(start, size))) for start, size in merged(spans, 0))
+        return FetchedRanges((start, Buffer.of(self.read_at(start, size))) for start, size in merge_spans(spans, 0))
 
     def expect(self, spans: Sequence[Span]) -> None:
         """All is here already."""
@@ -116,7 +116,7 @@ class MemorySource:
             self.close()
 
 
-class FarBytes:
+class LazyBytes:
     """The bytes of a large header in a file, of which mostly a few are wanted: read in pieces.
 
     Slicing gives bytes.

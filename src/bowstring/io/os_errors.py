@@ -67,7 +67,7 @@ def translate_io_error(error: Exception, name: str, doing: str = "read", path: o
         lost = None if cause is None else translate_os_error(cause, f"{name}: {text}", path)
         return lost if isinstance(lost, ConnectionLostError) else ConnectionLostError(f"{name}: {text}", cause, path)
     if isinstance(error, FileNotFoundError):
-        return missing(name, error, path)
+        return missing_file_error(name, error, path)
     if isinstance(error, IsADirectoryError):
         return IsDirectoryError(f"{name}: is a directory", error, path)
     if isinstance(error, ImportError):
@@ -89,7 +89,7 @@ def _reason(error: Exception) -> str | None:
     return reason.strerror if isinstance(reason, gaierror) else None
 
 
-def missing(name: str, error: FileNotFoundError | None = None, path: object = None) -> UsageError:
+def missing_file_error(name: str, error: FileNotFoundError | None = None, path: object = None) -> UsageError:
     """The error for a path or URL that does not exist."""
     if name.startswith("unix:"):
         return UsageError(f"{name}: is the URI of a served data set, not a path: open it with bowstring.connect")

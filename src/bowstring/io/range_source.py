@@ -13,9 +13,9 @@ from threading import Lock
 from typing import Any, Protocol
 
 from bowstring.errors import ClosedError, InvalidDataError, ResourceError, TruncatedError, UsageError
-from bowstring.io.byte_ranges import GAP_BYTES, Pieces, Span, joined, memory_for, merged
+from bowstring.io.byte_ranges import GAP_BYTES, FetchedRanges, Span, allocate_for_range, join_buffers, merge_spans
 from bowstring.io.os_errors import translate_io_error
-from bowstring.io.readahead import MOST_BYTES, Windows
+from bowstring.io.readahead import MAX_WINDOW_BYTES, ReadAhead
 from bowstring.memory.buffer import ALIGNMENT_BYTES, EMPTY, Buffer
 
 ROUND_BYTES = 64 << 20
@@ -69,9 +69,9 @@ class RangeSource:
         """How many times the store was asked; what was asked for at once counts once."""
         self.size, edges = store.begin()
         self.position = 0
-        self._edges = Pieces((start, Buffer.of(held)) for start, held in edges)
-        self._expected = Pieces()
-        self._windows = Windows()
+        self._edges = FetchedRanges((start, Buffer.of(held)) for start, held in edges)
+        self._expected = FetchedRanges()
+        self._windows = ReadAhead()
         self._begun: dict[int, RangeBytes] = {}
         self._is_closed = False
 
@@ -93,11 +93,11 @@ class RangeSource:
         """Fetch stretches now that are asked for later, and keep them until the source goes."""
         found = self.fetch(spans)
         parts = [(start, buffer) for start, buffer in (*self._edges, *found) if buffer.size]
-        self._edges = Pieces(joined(parts))
+        self._edges = FetchedRanges(join_buffers(parts))
 
     def expect(self, spans: Sequence[Span]) -> None:
         """Fetch stretches that are asked for next, many at once; those that were expected before are let go."""
-        self._expected = Pieces()
+        self._expected = FetchedRanges()
         self._expected = self.fetch(spans)
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
@@ -115,7 +115,7 @@ class RangeSource:
         wanted = min(max(size_bytes, self._windows.worth(offset)), self.size - offset)
         found = self.fetch([(offset, wanted)]).find(offset, wanted)
         assert found is not None
-        if wanted <= MOST_BYTES:
+        if wanted <= MAX_WINDOW_BYTES:
             self._windows.keep(offset, found)
         return found
 
@@ -142,7 +142,7 @@ class RangeSource:
         whole = begun.held(0, size_bytes)
         return begun if whole is None else whole.to_bytes()
 
-    def begin(self, offset: int, size_bytes: int, pieces: Pieces) -> None:
+    def begin(self, offset: int, size_bytes: int, pieces: FetchedRanges) -> None:
         """Have pieces of a header for when it is asked for."""
         self._begun[offset] = RangeBytes(self, offset, size_bytes, pieces)
 
@@ -161,7 +161,7 @@ class RangeSource:
         self.position += size_bytes
         return self._window(start, size_bytes).slice(0, size_bytes)
 
-    def fetch(self, spans: Sequence[Span], gap_bytes: int = GAP_BYTES) -> Pieces:
+    def fetch(self, spans: Sequence[Span], gap_bytes: int = GAP_BYTES) -> FetchedRanges:
         """The bytes of all spans, which lie within the file: at once, or in rounds of `ROUND_BYTES` where they are
         many.
 
@@ -170,22 +170,22 @@ class RangeSource:
         if self._is_closed:
             raise ClosedError(f"{self.name}: the reader is closed, and what was asked for has not been fetched")
         held, missing = [], []
-        for start, length_bytes in merged(spans, ALIGNMENT_BYTES):
+        for start, length_bytes in merge_spans(spans, ALIGNMENT_BYTES):
             size_bytes = min(length_bytes, self.size - start)
             found = self._edges.find(start, size_bytes)
             if found is None:
                 missing.append((start, size_bytes))
             else:
                 held.append((start, found))
-        return Pieces([*held, *self._fetch(missing, gap_bytes)])
+        return FetchedRanges([*held, *self._fetch(missing, gap_bytes)])
 
     def _fetch(self, spans: Sequence[Span], gap_bytes: int) -> list[tuple[int, Buffer]]:
         """`spans` are in order and lie apart; what is read over between them is not kept."""
         if any(start < 0 or size_bytes <= 0 or start + size_bytes > self.size for start, size_bytes in spans):
             raise InvalidDataError(f"{self.name}: bytes {spans[:4]} … were asked for in a file of {self.size}")
         starts = [start for start, _ in spans]
-        memories = [memory_for(start, size_bytes, self.name) for start, size_bytes in spans]
-        for requests in _rounds(merged(spans, gap_bytes)):
+        memories = [allocate_for_range(start, size_bytes, self.name) for start, size_bytes in spans]
+        for requests in _rounds(merge_spans(spans, gap_bytes)):
             self.rounds += 1
             for (at, expected), answer in zip(requests, self._store.get(requests), strict=True):
                 held = memoryview(answer)
@@ -221,7 +221,7 @@ class RangeBytes:
 
     __slots__ = ("_pieces", "_size", "_source", "offset")
 
-    def __init__(self, source: RangeSource, offset: int, size_bytes: int, pieces: Pieces | None = None) -> None:
+    def __init__(self, source: RangeSource, offset: int, size_bytes: int, pieces: FetchedRanges | None = None) -> None:
         self._source = source
         self._pieces = [] if pieces is None else [pieces]
         self._size = size_bytes
@@ -261,12 +261,12 @@ class RangeBytes:
         """Fetch stretches of the file."""
         self.take(self._source.fetch(spans))
 
-    def take(self, pieces: Pieces) -> None:
+    def take(self, pieces: FetchedRanges) -> None:
         """Have pieces that were fetched."""
         self._pieces.append(pieces)
 
 
-class FileObject:
+class FileObjectStore:
     """A file object that can seek, as a store; it is not closed with it. Its position is where we left it.
 
     Several threads may ask at once, as long as nobody else moves the position at that time.

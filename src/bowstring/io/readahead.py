@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 
-from bowstring.io.byte_ranges import GAP_BYTES, Pieces
+from bowstring.io.byte_ranges import GAP_BYTES, FetchedRanges
 from bowstring.memory.buffer import Buffer
 
 _FIRST_BYTES = 1 << 18
-MOST_BYTES = 8 << 20
+MAX_WINDOW_BYTES = 8 << 20
 _KEPT = 4
 
 
-class Windows:
+class ReadAhead:
     """The last stretches that were read ahead. It fetches nothing itself: it says how much is worth fetching."""
 
     __slots__ = ("_kept",)
@@ -26,7 +26,7 @@ class Windows:
             return _FIRST_BYTES
         start, last = self._kept[-1]
         goes_on = start < offset <= start + last.size + GAP_BYTES
-        return min(2 * last.size, MOST_BYTES) if goes_on and last.size >= _FIRST_BYTES else _FIRST_BYTES
+        return min(2 * last.size, MAX_WINDOW_BYTES) if goes_on and last.size >= _FIRST_BYTES else _FIRST_BYTES
 
     def keep(self, start: int, found: Buffer) -> None:
         """Have a stretch that was fetched; the oldest one is let go."""
@@ -35,7 +35,7 @@ class Windows:
     def at(self, offset: int, size_bytes: int) -> Buffer | None:
         """What is here from byte `offset` on, if that is at least `size_bytes`."""
         for piece in reversed(tuple(self._kept)):  # another thread may add one meanwhile
-            found = Pieces([piece]).at(offset, size_bytes)
+            found = FetchedRanges([piece]).at(offset, size_bytes)
             if found is not None:
                 return found
         return None

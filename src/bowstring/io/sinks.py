@@ -50,7 +50,7 @@ class Rewritable(Protocol):
     A descriptor or a socket may be a pipe; a file object that can seek may be one that is appended to.
     """
 
-    def write_again(self, at: int, data: bytes) -> None:
+    def overwrite(self, at: int, data: bytes) -> None:
         """Put other bytes in the place of some that have been written, `at` bytes from where the sink began."""
 
 
@@ -148,22 +148,22 @@ class PathSink(VectorSink):
 
     def write(self, parts: Sequence[Any], size_bytes: int) -> None:
         """Take the parts, `size_bytes` in all."""
-        self.make_room(size_bytes)
+        self.reserve_space(size_bytes)
         super().write(parts, size_bytes)
 
     def write_message(self, head: bytes, body: Sequence[Any], body_bytes: int) -> None:
         """Take a message."""
-        self.make_room(len(head) + body_bytes)
+        self.reserve_space(len(head) + body_bytes)
         super().write_message(head, body, body_bytes)
 
-    def write_again(self, at: int, data: bytes) -> None:
+    def overwrite(self, at: int, data: bytes) -> None:
         """Put other bytes in the place of some that have been written."""
         self._flush()
         sent = 0
         while sent < len(data):
             sent += self._call(lambda start: os.pwrite(self._new.descriptor, data[start:], at + start), sent)
 
-    def leave_room(self, size_bytes: int) -> tuple[int, int]:
+    def skip(self, size_bytes: int) -> tuple[int, int]:
         """Go on after so many bytes, which the caller writes itself: the file's descriptor, and where they belong."""
         self._flush()
         at = self.position
@@ -171,7 +171,7 @@ class PathSink(VectorSink):
         os.lseek(self._new.descriptor, self.position, os.SEEK_SET)
         return self._new.descriptor, at
 
-    def make_room(self, size_bytes: int) -> None:
+    def reserve_space(self, size_bytes: int) -> None:
         """Have a disk reserve room for what comes next, in large steps, where the file is a large one.
 
         `finish` gives back what is left of it. In memory, where device numbers have no major part, it does not pay.
@@ -187,7 +187,7 @@ class PathSink(VectorSink):
         """Write what was gathered and put the file in its place."""
         super().finish()
         try:
-            self._new.put_in_place(self.position if self._room > self.position else None)
+            self._new.commit(self.position if self._room > self.position else None)
         except OSError as error:
             raise translate_io_error(error, self.name, "put in its place", self.name) from None
 
@@ -261,7 +261,7 @@ class MemorySink(ObjectSink):
 
     __slots__ = ()
 
-    def write_again(self, at: int, data: bytes) -> None:
+    def overwrite(self, at: int, data: bytes) -> None:
         """Put other bytes in the place of some that have been written."""
         self._flush()
         end = self._file.tell()
@@ -290,11 +290,11 @@ class StoreSink(ObjectSink):
         self._upload.discard()
 
 
-def sink_for(sink: Any) -> Sink:
+def open_sink(sink: Any) -> Sink:
     """A sink for a path, a URL, a descriptor, a socket or a binary file object. Raises `UsageError` for anything else,
     `MissingExtraError` for a URL where fsspec is not installed.
     """
-    found = fsspec_store.place_of(sink)
+    found = fsspec_store.find_location(sink)
     if found is not None:
         local = fsspec_store.local_path(*found)
         if local is None:
@@ -346,7 +346,7 @@ def reject_same_file(sources: Iterable[Any], sink: Any) -> None:
 def _identity(place: Any) -> tuple[Any, ...] | None:
     """What distinguishes the file behind a source or a sink from others; None if there is no regular file."""
     place = getattr(place, "buffer", place)
-    stored = fsspec_store.place_of(place) or fsspec_store.place_of_opened(place)
+    stored = fsspec_store.find_location(place) or fsspec_store.find_location_of_file(place)
     if stored is not None:
         place = fsspec_store.local_path(*stored)
         if place is None:

@@ -19,8 +19,8 @@ from bowstring.errors import (
 from bowstring.io import fsspec_store
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.os_errors import name_of, translate_io_error
-from bowstring.io.range_source import FileObject, RangeSource
-from bowstring.io.stream_source import PulledSource
+from bowstring.io.range_source import FileObjectStore, RangeSource
+from bowstring.io.stream_source import StreamSource
 from bowstring.memory.buffer import Buffer, Memory
 from bowstring.memory.descriptors import map_file
 
@@ -30,7 +30,7 @@ _AT_ONCE = 1 << 20
 _DECOMPRESSORS = ("gzip", "bz2", "lzma", "_compression")
 
 
-def random_access(source: Any) -> MemorySource | PulledSource:
+def open_mapped(source: Any) -> MemorySource | StreamSource:
     """A source for the file format: a path is mapped, a file object, too, where it is a regular file, anything else
     taken as memory. What can't be read at random is given to be read in order.
 
@@ -39,8 +39,8 @@ def random_access(source: Any) -> MemorySource | PulledSource:
     """
     if isinstance(source, MemorySource):
         return source
-    if isinstance(source, str | os.PathLike) or fsspec_store.is_unopened(source):
-        return in_order(source)
+    if isinstance(source, str | os.PathLike) or fsspec_store.is_fsspec_open_file(source):
+        return open_sequential(source)
     memory = _as_memory(source)
     if memory is not None:
         return memory
@@ -53,11 +53,11 @@ def random_access(source: Any) -> MemorySource | PulledSource:
         return mapped_descriptor(own, name_of(source))
     if callable(getattr(source, "seekable", None)) and source.seekable():
         source.seek(0)
-    return in_order(source)
+    return open_sequential(source)
 
 
-def by_ranges(source: Any) -> MemorySource | PulledSource | RangeSource:
-    """A source for the file format, as `random_access`; but URLs, and file objects that can seek and are no regular
+def open_random_access(source: Any) -> MemorySource | StreamSource | RangeSource:
+    """A source for the file format, as `open_mapped`; but URLs, and file objects that can seek and are no regular
     files, are read by ranges.
 
     File objects that decompress are read in order, as they can't go back without beginning anew, and so are URLs of
@@ -66,23 +66,23 @@ def by_ranges(source: Any) -> MemorySource | PulledSource | RangeSource:
     if isinstance(source, RangeSource):
         return source
     if isinstance(source, MemorySource | os.PathLike | int | socket.socket):
-        return random_access(source)
-    found = fsspec_store.place_of(source)
+        return open_mapped(source)
+    found = fsspec_store.find_location(source)
     local = fsspec_store.local_path(*found) if found else None
     if local:
-        return random_access(local)
-    found = found or fsspec_store.place_of_opened(source)
+        return open_mapped(local)
+    found = found or fsspec_store.find_location_of_file(source)
     if found:
         try:
             return RangeSource(fsspec_store.FsspecStore(*found, source if isinstance(source, str) else found[1]))
         except fsspec_store.UnknownSizeError:
-            return in_order(source)
+            return open_sequential(source)
     if isinstance(source, str) or _as_memory(source) is not None or _descriptor_of(source) is not None:
-        return random_access(source)
+        return open_mapped(source)
     held = _binary(source)
     if _seeks_cheaply(held):
-        return RangeSource(FileObject(held, name_of(held)))
-    return random_access(source)
+        return RangeSource(FileObjectStore(held, name_of(held)))
+    return open_mapped(source)
 
 
 def _seeks_cheaply(source: Any) -> bool:
@@ -98,18 +98,18 @@ def _seeks_cheaply(source: Any) -> bool:
         raise translate_io_error(error, name_of(source)) from error
 
 
-def in_order(source: Any) -> MemorySource | PulledSource:
+def open_sequential(source: Any) -> MemorySource | StreamSource:
     """A source for the streaming format: a path is mapped, memory used as it is, all else read as it comes."""
-    if isinstance(source, MemorySource | PulledSource):
+    if isinstance(source, MemorySource | StreamSource):
         return source
-    place = fsspec_store.place_of(source)
-    if place is not None or fsspec_store.is_unopened(source):
+    place = fsspec_store.find_location(source)
+    if place is not None or fsspec_store.is_fsspec_open_file(source):
         local = fsspec_store.local_path(*place) if place is not None else None
         if local:
             return _mapped_path(local)
         name = source if isinstance(source, str) else source.path
         files = (fsspec_store.opened(*place),) if place is not None else fsspec_store.unpacked(source)
-        return PulledSource(
+        return StreamSource(
             _guarded(lambda view: _read_into(files[0], view), name, name), name, lambda: _close_all(files)
         )
     if isinstance(source, str | os.PathLike):
@@ -118,16 +118,16 @@ def in_order(source: Any) -> MemorySource | PulledSource:
     if memory is not None:
         return memory
     if isinstance(source, socket.socket):
-        return PulledSource(_guarded(source.recv_into, "socket"), "socket")
+        return StreamSource(_guarded(source.recv_into, "socket"), "socket")
     if _is_descriptor(source):
-        return PulledSource(
+        return StreamSource(
             _guarded(lambda view: os.readv(source, [view]), f"descriptor {source}"), f"descriptor {source}"
         )
     name = name_of(_binary(source))
     if callable(getattr(_binary(source), "readinto", None)):
-        return PulledSource(_guarded(lambda view: _fill(_binary(source), view), name), name)
+        return StreamSource(_guarded(lambda view: _fill(_binary(source), view), name), name)
     if callable(getattr(source, "read", None)):
-        return PulledSource(_guarded(lambda view: _read_into(source, view), name), name)
+        return StreamSource(_guarded(lambda view: _read_into(source, view), name), name)
     raise UsageError(
         f"expected a path, bytes, a binary file object, a descriptor or a socket to read, not {type(source).__name__}"
     )
@@ -147,7 +147,7 @@ def mapped_descriptor(descriptor: int, name: str) -> MemorySource:
         raise
 
 
-def _mapped_path(path: str | os.PathLike[str]) -> MemorySource | PulledSource:
+def _mapped_path(path: str | os.PathLike[str]) -> MemorySource | StreamSource:
     name = os.fspath(path)
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
@@ -161,7 +161,7 @@ def _mapped_path(path: str | os.PathLike[str]) -> MemorySource | PulledSource:
     if stat.S_ISDIR(mode):
         os.close(descriptor)
         raise IsDirectoryError(f"{name}: is a directory", filename=name)
-    return PulledSource(_guarded(lambda view: os.readv(descriptor, [view]), name), name, lambda: os.close(descriptor))
+    return StreamSource(_guarded(lambda view: os.readv(descriptor, [view]), name), name, lambda: os.close(descriptor))
 
 
 def _as_memory(source: Any) -> MemorySource | None:

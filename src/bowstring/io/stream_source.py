@@ -8,7 +8,7 @@ from bowstring.errors import LimitError
 from bowstring.memory.buffer import EMPTY, Buffer, allocate
 
 
-class PulledSource:
+class StreamSource:
     """A source that has to be read in order, into fresh memory: a pipe, a file object, a socket.
 
     `pull` fills a part of the memory that it is given, and says how much; 0 is the end. Memory grows with what has
@@ -57,12 +57,12 @@ class PulledSource:
             close()
 
 
-class Replayed:
+class PeekedSource:
     """A source that can't be rewound, with the bytes that were taken from its beginning put back."""
 
     __slots__ = ("_head", "_source", "name", "position")
 
-    def __init__(self, head: bytes, source: PulledSource) -> None:
+    def __init__(self, head: bytes, source: StreamSource) -> None:
         self._head = head
         self._source = source
         self.name = source.name

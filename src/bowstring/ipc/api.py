@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from bowstring.datatypes.field import MetadataLike, SchemaLike
-from bowstring.io.sinks import sink_for
-from bowstring.io.sources import by_ranges, in_order
-from bowstring.io.stream_source import PulledSource
+from bowstring.io.sinks import open_sink
+from bowstring.io.sources import open_random_access, open_sequential
+from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.file import FileReader
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES, file_reader, whole_file
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, make_file_reader, read_whole_file
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.ipc.stream import Encoder, StreamReader
@@ -36,12 +36,12 @@ def open_file(
     column; for URLs `MissingExtraError` if fsspec or the store's package is missing, `ConnectionLostError` and
     `DeadlineError`.
     """
-    opened = by_ranges(source)
-    if isinstance(opened, PulledSource):
+    opened = open_random_access(source)
+    if isinstance(opened, StreamSource):
         with closing(opened):
-            opened = whole_file(opened, max_piped_bytes)
+            opened = read_whole_file(opened, max_piped_bytes)
     try:
-        return file_reader(opened, columns, limits)
+        return make_file_reader(opened, columns, limits)
     except BaseException:
         opened.close()
         raise
@@ -58,7 +58,7 @@ def open_stream(
     a file or a foreign format, `TruncatedError` for a stream that is cut off; a socket's timeout becomes
     `DeadlineError`.
     """
-    return StreamReader(in_order(source), columns, limits)
+    return StreamReader(open_sequential(source), columns, limits)
 
 
 def new_file(  # noqa: PLR0913 -- the two frequent ways of writing are said without a form
@@ -80,7 +80,7 @@ def new_file(  # noqa: PLR0913 -- the two frequent ways of writing are said with
     written, `MissingExtraError` if the codec is not installed.
     """
     encoder = Encoder(schema, alignment, False, _options(options, compression, compression_level))
-    return FileWriter(sink_for(sink), encoder, metadata)
+    return FileWriter(open_sink(sink), encoder, metadata)
 
 
 def new_stream(
@@ -95,7 +95,7 @@ def new_stream(
     `new_file`.
     """
     encoder = Encoder(schema, alignment, options=_options(options, compression, compression_level))
-    return StreamWriter(sink_for(sink), encoder)
+    return StreamWriter(open_sink(sink), encoder)
 
 
 def _options(options: IpcWriteOptions, compression: str | None, level: int | None) -> IpcWriteOptions:

@@ -28,7 +28,7 @@ from bowstring.ipc.metadata.schema import DictionaryId, read_pairs
 from bowstring.ipc.record_batch.reader import BatchColumns, link_batches
 from bowstring.ipc.schema_cache import CachedSchema, load_schema
 from bowstring.ipc.statistics import FileStatistics, check_batch, read_statistics
-from bowstring.ipc.stream import make_batch
+from bowstring.ipc.stream import make_record_batch
 from bowstring.layouts.array import Array
 from bowstring.memory.buffer import Buffer, Memory
 from bowstring.memory.closable import Closable
@@ -81,7 +81,7 @@ class FileReader(Closable):
             table = self.footer["schema"]
             if table is None:
                 raise InvalidDataError(f"{self._source.name}: the footer has no schema")
-            known = load_schema(table, self._limits, self._listed.around_blocks())
+            known = load_schema(table, self._limits, self._listed.bytes_around_blocks())
             self._positions = known.positions(self._wanted)
             self._known_schema = known  # last: another thread that finds it relies on the positions
         return known
@@ -201,7 +201,7 @@ class FileReader(Closable):
             for index in range(count):
                 yield first + BLOCK.itemsize * index, kind, (word, index)
 
-    def batch_message(self, index: int) -> tuple[BatchHeader, Buffer]:
+    def read_batch_message(self, index: int) -> tuple[BatchHeader, Buffer]:
         """The header of record batch `index`, and where its body is in the file; nothing of the body is read."""
         try:
             is_there = -self.num_record_batches <= index < self.num_record_batches
@@ -218,13 +218,13 @@ class FileReader(Closable):
         header, body_at, body_bytes = self._message(at, headers.RECORD_BATCH, ("record batch", index))
         return header, self.body(body_at, body_bytes)
 
-    _located = batch_message
+    _located = read_batch_message
 
     def body(self, offset: int, size_bytes: int) -> Any:
         """The bytes of a body; of a file that is read by ranges its place, a `RemoteBody`."""
         return Buffer(self._source.memory, offset, size_bytes)  # type: ignore[union-attr]
 
-    def dictionary_messages(self) -> Iterator[tuple[BatchHeader, Buffer, tuple[object, ...]]]:
+    def read_dictionary_messages(self) -> Iterator[tuple[BatchHeader, Buffer, tuple[object, ...]]]:
         """The header and body of each dictionary batch, in the footer's order, and how errors name it."""
         for index in range(self.num_dictionary_batches):
             where = ("dictionary batch", index)
@@ -275,7 +275,7 @@ class FileReader(Closable):
         """
         return self._batch(index, *self._located(index), self._columns)
 
-    def whole_batch(self, index: int) -> RecordBatch:
+    def read_whole_batch(self, index: int) -> RecordBatch:
         """Record batch `index`, of which all columns will be asked for; errors as of `get_batch`."""
         return self.get_batch(index)
 
@@ -292,11 +292,11 @@ class FileReader(Closable):
         dictionaries = self._dictionaries or self._all_dictionaries()
         where = ("record batch", index)
         columns = kind(selected[0], header, body, dictionaries, where, selected[1])
-        return make_batch(self._late(), header, columns)
+        return make_record_batch(self._late(), header, columns)
 
     def _all_dictionaries(self) -> FileDictionaries:
         if self._dictionaries is None:
-            self._dictionaries = FileDictionaries(self.known.wire, self.dictionary_messages)
+            self._dictionaries = FileDictionaries(self.known.wire, self.read_dictionary_messages)
         return self._dictionaries
 
     def dictionary(self, node: DictionaryId) -> Array | None:

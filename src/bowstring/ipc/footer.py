@@ -32,7 +32,7 @@ _MOST_OVERLAP = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class BlockList:
     """The blocks of one kind that a footer lists: the first byte of the first one in the footer, and their number."""
 
     at: int
@@ -51,14 +51,14 @@ class Footer:
     at: int
     raw: bytes
     table: Table
-    batches: Listing
-    dictionaries: Listing
+    batches: BlockList
+    dictionaries: BlockList
 
-    def blocks(self, listing: Listing) -> npt.NDArray[Any]:
+    def blocks(self, listing: BlockList) -> npt.NDArray[Any]:
         """Where messages are: a view of dtype `BLOCK` (offset, metaDataLength, bodyLength, in bytes)."""
         return np.frombuffer(self.raw, BLOCK, listing.count, listing.at)
 
-    def around_blocks(self) -> tuple[Bytes, ...]:
+    def bytes_around_blocks(self) -> tuple[Bytes, ...]:
         """The stretches of bytes that files of one schema mostly have in common, without copying."""
         stretches, start, raw = [], 0, np.frombuffer(self.raw, UINT8)
         for listing in sorted((self.batches, self.dictionaries), key=lambda listing: (listing.at, listing.stop)):
@@ -75,7 +75,7 @@ def read_footer(source: RandomAccess, limits: ReadLimits) -> Footer:
     """
     raw, at = _footer_bytes(source, limits)
     table = Message(raw, SPECS, f"{source.name}: footer", limits.max_tables).root("Footer")
-    footer = Footer(at, raw, table, Listing(*table.span("recordBatches")), Listing(*table.span("dictionaries")))
+    footer = Footer(at, raw, table, BlockList(*table.span("recordBatches")), BlockList(*table.span("dictionaries")))
     if footer.batches.count + footer.dictionaries.count > 1:
         _check_blocks(footer, source.name)
     return footer

@@ -11,12 +11,12 @@ from bowstring.errors import FormatMismatchError, LimitError, NoDataError, Trunc
 from bowstring.io import fsspec_store
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
-from bowstring.io.sources import by_ranges, in_order, mapped_descriptor
-from bowstring.io.stream_source import PulledSource, Replayed
+from bowstring.io.sources import mapped_descriptor, open_random_access, open_sequential
+from bowstring.io.stream_source import PeekedSource, StreamSource
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import CONTINUATION, MAGIC, detect_foreign_format, is_file_start, is_stream_start
-from bowstring.ipc.range_reader import RangedReader
+from bowstring.ipc.range_reader import RemoteFileReader
 from bowstring.ipc.stream import StreamReader
 from bowstring.memory.buffer import Memory
 
@@ -25,7 +25,7 @@ _AT_ONCE = 1 << 20
 _HEAD_BYTES = 16
 
 
-def in_sequence(source: Any) -> MemorySource | PulledSource:
+def open_from_position(source: Any) -> MemorySource | StreamSource:
     """A source to be read from where it stands; what is a regular file is mapped."""
     source = getattr(source, "buffer", source) if hasattr(source, "encoding") else source
     if isinstance(source, int) or (hasattr(source, "fileno") and hasattr(source, "read")):
@@ -40,27 +40,27 @@ def in_sequence(source: Any) -> MemorySource | PulledSource:
             mapped = mapped_descriptor(os.dup(descriptor), "standard input" if label == "<stdin>" else label)
             mapped.position = os.lseek(descriptor, 0, os.SEEK_CUR) if isinstance(source, int) else source.tell()
             return mapped
-    return in_order(source)
+    return open_sequential(source)
 
 
-def near_or_far(source: Any) -> MemorySource | PulledSource | RangeSource:
-    """A source as of `in_sequence`; but a URL, and what `fsspec.open` gives, to be read by ranges."""
-    return by_ranges(source) if fsspec_store.place_of(source) else in_sequence(source)
+def open_source(source: Any) -> MemorySource | StreamSource | RangeSource:
+    """A source as of `open_from_position`; but a URL, and what `fsspec.open` gives, to be read by ranges."""
+    return open_random_access(source) if fsspec_store.find_location(source) else open_from_position(source)
 
 
 @overload
-def recognised(source: RangeSource, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[bool, RangeSource]: ...
+def detect_format(source: RangeSource, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[bool, RangeSource]: ...
 @overload
-def recognised(
-    source: MemorySource | PulledSource, max_piped_bytes: int = MAX_PIPED_BYTES
-) -> tuple[bool, MemorySource | PulledSource | Replayed]: ...
+def detect_format(
+    source: MemorySource | StreamSource, max_piped_bytes: int = MAX_PIPED_BYTES
+) -> tuple[bool, MemorySource | StreamSource | PeekedSource]: ...
 @overload
-def recognised(
-    source: MemorySource | PulledSource | RangeSource, max_piped_bytes: int = MAX_PIPED_BYTES
-) -> tuple[bool, MemorySource | PulledSource | RangeSource | Replayed]: ...
-def recognised(
-    source: MemorySource | PulledSource | RangeSource, max_piped_bytes: int = MAX_PIPED_BYTES
-) -> tuple[bool, MemorySource | PulledSource | RangeSource | Replayed]:
+def detect_format(
+    source: MemorySource | StreamSource | RangeSource, max_piped_bytes: int = MAX_PIPED_BYTES
+) -> tuple[bool, MemorySource | StreamSource | RangeSource | PeekedSource]: ...
+def detect_format(
+    source: MemorySource | StreamSource | RangeSource, max_piped_bytes: int = MAX_PIPED_BYTES
+) -> tuple[bool, MemorySource | StreamSource | RangeSource | PeekedSource]:
     """Whether a source is a file, by its first bytes, and what to read it from: of a file all of its bytes, or ranges.
 
     Raises `FormatMismatchError` for anything but Arrow, `LimitError` for a file that can't be rewound and is larger
@@ -71,9 +71,9 @@ def recognised(
     else:
         head = source.read(_HEAD_BYTES)
     if is_file_start(head):
-        return True, kept_whole(source, max_piped_bytes, head) if isinstance(source, PulledSource) else source
+        return True, read_whole(source, max_piped_bytes, head) if isinstance(source, StreamSource) else source
     check_format(source.name, head)
-    return False, Replayed(head, source) if isinstance(source, PulledSource) else source
+    return False, PeekedSource(head, source) if isinstance(source, StreamSource) else source
 
 
 def open_any(
@@ -85,25 +85,25 @@ def open_any(
     """Open an Arrow file or stream, told apart by its first bytes; sources and errors as of `bowstring.inspect`, and
     URLs, which are read by ranges.
     """
-    opened = near_or_far(source)
+    opened = open_source(source)
     try:
-        is_file, ready = recognised(opened, max_piped_bytes)
+        is_file, ready = detect_format(opened, max_piped_bytes)
         if not is_file:
             return StreamReader(ready, columns, limits)
-        if isinstance(opened, PulledSource):
+        if isinstance(opened, StreamSource):
             opened.close()  # all of it is here
-        return file_reader(ready, columns, limits)
+        return make_file_reader(ready, columns, limits)
     except BaseException:
         opened.close()
         raise
 
 
-def file_reader(
+def make_file_reader(
     source: Any, columns: Sequence[str | int] | None = None, limits: ReadLimits = DEFAULT_LIMITS
 ) -> FileReader:
     """A reader of a source that was recognised as a file."""
     if isinstance(source, RangeSource):
-        return RangedReader(source, columns, limits)
+        return RemoteFileReader(source, columns, limits)
     assert isinstance(source, MemorySource)
     return FileReader(source, columns, limits)
 
@@ -138,13 +138,13 @@ def _no_arrow(name: str, head: bytes) -> FormatMismatchError | TruncatedError:
     return FormatMismatchError(f"{name}: expected {wanted}, found {found} (it begins with {head[:8]!r})")
 
 
-def whole_file(source: PulledSource, max_bytes: int) -> MemorySource:
-    """A file that comes through a pipe, as `kept_whole`; of what is no file only the beginning."""
+def read_whole_file(source: StreamSource, max_bytes: int) -> MemorySource:
+    """A file that comes through a pipe, as `read_whole`; of what is no file only the beginning."""
     head = source.read(_HEAD_BYTES)
-    return kept_whole(source, max_bytes, head) if is_file_start(head) else MemorySource(Memory(head), source.name)
+    return read_whole(source, max_bytes, head) if is_file_start(head) else MemorySource(Memory(head), source.name)
 
 
-def kept_whole(source: PulledSource | Replayed, max_bytes: int, head: bytes = b"") -> MemorySource:
+def read_whole(source: StreamSource | PeekedSource, max_bytes: int, head: bytes = b"") -> MemorySource:
     """All that still comes through a pipe, behind `head`, kept in memory: to be read in any order.
 
     Raises `LimitError` for more than `max_bytes`.

@@ -7,9 +7,9 @@ from typing import Any
 
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
-from bowstring.io.sources import by_ranges, in_order
-from bowstring.io.stream_source import PulledSource
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES, kept_whole
+from bowstring.io.sources import open_random_access, open_sequential
+from bowstring.io.stream_source import StreamSource
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, read_whole
 
 _BUFFER_BYTES = 1 << 18
 
@@ -22,7 +22,7 @@ def open_input_stream(source: Any) -> io.BufferedReader:
     file closes what was opened for it, not a file object or descriptor of the caller. Raises `MissingFileError` and
     other errors of `open_stream`, also while reading.
     """
-    return io.BufferedReader(_SourceFile(in_order(source)), _BUFFER_BYTES)
+    return io.BufferedReader(_SourceFile(open_sequential(source)), _BUFFER_BYTES)
 
 
 def open_input_file(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> io.BufferedReader:
@@ -32,10 +32,10 @@ def open_input_file(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> io.B
     object or a descriptor. A source that cannot seek is read into memory: `LimitError` for more than `max_piped_bytes`.
     Closing and errors as in `open_input_stream`.
     """
-    opened = by_ranges(source)
-    if isinstance(opened, PulledSource):
+    opened = open_random_access(source)
+    if isinstance(opened, StreamSource):
         try:
-            opened = kept_whole(opened, max_piped_bytes)
+            opened = read_whole(opened, max_piped_bytes)
         finally:
             opened.close()
     opened.position = 0
@@ -45,7 +45,7 @@ def open_input_file(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> io.B
 class _SourceFile(io.RawIOBase):
     """A source as an unbuffered file object; it can seek unless the source has to be read in order."""
 
-    def __init__(self, source: MemorySource | PulledSource | RangeSource) -> None:
+    def __init__(self, source: MemorySource | StreamSource | RangeSource) -> None:
         super().__init__()
         self._source = source
         self.name = source.name
@@ -56,11 +56,11 @@ class _SourceFile(io.RawIOBase):
 
     def seekable(self) -> bool:
         """Whether the source has random access."""
-        return not isinstance(self._source, PulledSource)
+        return not isinstance(self._source, StreamSource)
 
     def readinto(self, buffer: Any) -> int:
         """Fill a part of `buffer`; 0 is the end."""
-        if isinstance(self._source, PulledSource):
+        if isinstance(self._source, StreamSource):
             return self._source.read_some(memoryview(buffer).cast("B"))
         read = self._source.read_buffer(len(buffer))
         buffer[: read.size] = read.bytes.data
@@ -69,7 +69,7 @@ class _SourceFile(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Set the position in bytes; it is returned."""
         source = self._source
-        if isinstance(source, PulledSource):
+        if isinstance(source, StreamSource):
             raise io.UnsupportedOperation(f"{self.name}: can't seek")
         base = {io.SEEK_SET: 0, io.SEEK_CUR: source.position, io.SEEK_END: source.size}[whence]
         source.position = max(base + offset, 0)

@@ -20,11 +20,11 @@ from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.sort_keys import differs_from_previous
 
 CUT_BYTES = 64
-Bounds: TypeAlias = tuple[Array, Array]
+MinMax: TypeAlias = tuple[Array, Array]
 """A minimum and a maximum, arrays of one value."""
 
 
-def plain_type(type_: DataType) -> DataType:
+def decoded_type(type_: DataType) -> DataType:
     """What the values of a type are without encoding and extension."""
     while True:
         if isinstance(type_, ExtensionType):
@@ -39,7 +39,7 @@ def plain_type(type_: DataType) -> DataType:
 
 def plain(array: Array) -> Array:
     """The values without encoding and extension, copied where they are encoded."""
-    wanted = plain_type(array.type)
+    wanted = decoded_type(array.type)
     while array.type != wanted:
         array = array.storage.dictionary_decode().run_end_decode()
     return array
@@ -50,7 +50,7 @@ def has_order(layout: Layout) -> bool:
     return layout.sort_keys(layout.build([])) is not None
 
 
-def bounds_of(array: Array, cuts: bool = True) -> Bounds | None:
+def min_max(array: Array, cuts: bool = True) -> MinMax | None:
     """Plain bounds of the values of an array without nulls, NaN apart; None where there are none or they have no order.
 
     With `cuts` what is longer than 64 bytes is cut: a minimum to its beginning, a maximum to something greater.

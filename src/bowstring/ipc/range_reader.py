@@ -18,7 +18,7 @@ from bowstring.arrays.table import Table
 from bowstring.errors import InvalidDataError, LimitError
 from bowstring.flatbuf.reader import Message
 from bowstring.flatbuf.tables import BLOCK, SPECS
-from bowstring.io.byte_ranges import Pieces, Span
+from bowstring.io.byte_ranges import FetchedRanges, Span
 from bowstring.io.range_source import ROUND_BYTES, RangeBytes, RangeSource
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.footer import TRAILER
@@ -45,7 +45,7 @@ _ITERATED_BATCHES = 64
 _MOST_HEADERS = 10_000
 
 
-class RangedReader(FileReader):
+class RemoteFileReader(FileReader):
     """A `FileReader` of a file that is not in memory: what is asked for is fetched, several batches at once.
 
     `column` and `read_all` fetch for all batches together; iterating does for as many as `ROUND_BYTES` hold. Close the
@@ -76,22 +76,22 @@ class RangedReader(FileReader):
             header = RemoteHeader(header.raw, header.template)
         return header, body_at, body_bytes
 
-    def batch_message(self, index: int) -> tuple[BatchHeader, Buffer]:
+    def read_batch_message(self, index: int) -> tuple[BatchHeader, Buffer]:
         """The header and the body of record batch `index`, both fetched as a whole, at once."""
-        found = Pieces()
+        found = FetchedRanges()
         if -len(self) <= index < len(self):
             offset, metadata_bytes, body_bytes = self._block(self._batches_at + BLOCK.itemsize * (index % len(self)))
             if self._is_sound(offset, metadata_bytes, body_bytes) and body_bytes <= self._limits.max_body_bytes:
                 found = self._far.fetch([(offset, metadata_bytes + body_bytes)])
                 self._far.begin(offset, metadata_bytes, found)
-        header, body = super().batch_message(index)
+        header, body = super().read_batch_message(index)
         here = found.find(body.offset, body.size)
         assert here is not None
         return BatchHeader(header.raw[:], header.template), here
 
-    def whole_batch(self, index: int) -> RecordBatch:
+    def read_whole_batch(self, index: int) -> RecordBatch:
         """Record batch `index`, fetched as a whole; errors as of `get_batch`."""
-        return self._batch(index, *self.batch_message(index), BatchColumns)
+        return self._batch(index, *self.read_batch_message(index), BatchColumns)
 
     def spans(self) -> Iterator[tuple[BatchHeader, int, int, tuple[object, ...]]]:
         """As of `FileReader`; many headers are fetched at once."""
@@ -118,7 +118,7 @@ class RangedReader(FileReader):
         if group:
             yield group
 
-    def dictionary_messages(self) -> Iterator[tuple[BatchHeader, Any, tuple[object, ...]]]:
+    def read_dictionary_messages(self) -> Iterator[tuple[BatchHeader, Any, tuple[object, ...]]]:
         """The header and body of each dictionary batch; all headers are fetched at once, and small bodies with them."""
         blocks = [self._block(self._dictionaries_at + BLOCK.itemsize * i) for i in range(self.num_dictionary_batches)]
         spans = [
@@ -129,7 +129,7 @@ class RangedReader(FileReader):
         found = self._far.fetch(spans)
         for offset, metadata_bytes, _ in blocks:
             self._far.begin(offset, metadata_bytes, found)
-        for header, body, where in super().dictionary_messages():
+        for header, body, where in super().read_dictionary_messages():
             yield header, found.find(body.offset, body.size) or body, where
 
     # Headers
@@ -185,7 +185,7 @@ class RangedReader(FileReader):
                     spans += header_entries(template, column, column.first_buffer, column.buffer_count)
         return spans
 
-    def _suppose(self, offset: int, size_bytes: int, glances: Pieces | None = None) -> None:
+    def _suppose(self, offset: int, size_bytes: int, glances: FetchedRanges | None = None) -> None:
         """Suppose that headers of this length lie as the beginning of one says, with the counts of the schema.
 
         Each header is compared with what is supposed here, so a wrong guess costs time and nothing else.
@@ -238,7 +238,7 @@ class RangedReader(FileReader):
 
     def _together(self, indices: Sequence[int], positions: Sequence[int] | None) -> list[RecordBatch]:
         self._begin(indices, positions)
-        batches = [super(RangedReader, self).get_batch(index) for index in indices]
+        batches = [super(RemoteFileReader, self).get_batch(index) for index in indices]
         link_batches(batch.source for batch in batches)
         link_remote_batches(batches)
         return batches

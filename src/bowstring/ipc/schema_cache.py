@@ -100,7 +100,7 @@ def _inside(field: Field) -> list[str]:
     return [told for child in field.type.fields for told in (str(child), *_inside(child))]
 
 
-def difference(ours: Schema, theirs: Schema, check_metadata: bool = False) -> tuple[str, str] | None:
+def schema_difference(ours: Schema, theirs: Schema, check_metadata: bool = False) -> tuple[str, str] | None:
     """The first difference between the fields of two schemas: what ours has, and theirs; None where there is none."""
     if len(ours) != len(theirs):
         return f"{len(ours)} columns", str(len(theirs))

@@ -28,7 +28,7 @@ from bowstring.errors import InvalidDataError, UsageError
 from bowstring.io.memory_source import MemorySource
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import END_OF_STREAM, frame_message
-from bowstring.ipc.min_max import Bounds, bounds_of, distinct_count, has_nan, has_order, plain_type, ranks
+from bowstring.ipc.min_max import MinMax, decoded_type, distinct_count, has_nan, has_order, min_max, ranks
 from bowstring.ipc.record_batch.plan import ReadSchema
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.layouts.array import Array
@@ -77,7 +77,7 @@ class FileStatistics:
             return every
         wanted = [known.minima.layout.build([bound]) for bound in (low, high) if bound is not None]
         for bound in wanted:
-            if bounds_of(bound) is None:
+            if min_max(bound) is None:
                 raise UsageError(f"a bound is a value that has a place in the order, not {bound.to_pylist()[0]!r}")
         there = np.flatnonzero(~_is_null(known.minima))
         joined = known.minima.layout.concat([known.minima.take(there), known.maxima.take(there), *wanted])
@@ -156,7 +156,7 @@ def _read_column(array: Array, type_: DataType, rows: Counts) -> ColumnStatistic
     if "min" not in parts:
         return ColumnStatistics(nulls, None, None, distinct)
     minima, maxima = parts["min"], parts["max"]
-    if minima.type != plain_type(type_) or maxima.type != minima.type or not has_order(minima.layout):
+    if minima.type != decoded_type(type_) or maxima.type != minima.type or not has_order(minima.layout):
         raise InvalidDataError(f"bounds of type {minima.type} and {maxima.type} for a column of type {type_}")
     missing = _is_null(minima)
     if not np.array_equal(missing, _is_null(maxima)) or (~missing & (nulls == rows)).any():
@@ -185,7 +185,7 @@ def check_batch(statistics: FileStatistics, index: int, columns: Sequence[Array]
             raise InvalidDataError(
                 f"{where} {known.distinct_counts[index]} distinct values, and there are {distinct_count(kept)}"
             )
-        found = bounds_of(kept, cuts=False)
+        found = min_max(kept, cuts=False)
         if known.minima is None or known.maxima is None or found is None:
             continue
         low, high = (bounds.slice(index, 1) for bounds in (known.minima, known.maxima))
@@ -212,14 +212,14 @@ def _is_null(array: Array) -> npt.NDArray[np.bool_]:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class BatchStatistics:
     """What one batch is like: its rows, and for each column that is looked at its nulls, bounds and distinct values."""
 
     rows: int
-    columns: tuple[tuple[int, Bounds | None, int | None], ...]
+    columns: tuple[tuple[int, MinMax | None, int | None], ...]
 
 
-class Collector:
+class StatisticsCollector:
     """Gathers the statistics of batches as they are written: of the columns at these positions, and with `distinct` how
     many values differ. `before` are those of batches that are there already.
     """
@@ -231,23 +231,25 @@ class Collector:
         self._positions = list(dict.fromkeys(positions))
         self._distinct = distinct
         self._before = before
-        self._seen: list[Seen] = []
+        self._seen: list[BatchStatistics] = []
 
-    def look(self, batch: RecordBatch) -> Seen:
+    def look(self, batch: RecordBatch) -> BatchStatistics:
         """What a batch is like; raises `InvalidDataError` for values that are not valid."""
-        return seen_of(batch.columns, batch.num_rows, self._positions, self._distinct)
+        return compute_batch_statistics(batch.columns, batch.num_rows, self._positions, self._distinct)
 
-    def take(self, seen: Seen) -> None:
+    def take(self, seen: BatchStatistics) -> None:
         """The batch has been written."""
         self._seen.append(seen)
 
     def statistics(self) -> FileStatistics:
         """All that was gathered."""
-        made = made_of(self._schema, self._positions, self._distinct, self._seen)
+        made = collect_file_statistics(self._schema, self._positions, self._distinct, self._seen)
         return made if self._before is None else merged(self._schema, [self._before, made])
 
 
-def seen_of(columns: Sequence[Array], rows: int, positions: Sequence[int], distinct: bool) -> Seen:
+def compute_batch_statistics(
+    columns: Sequence[Array], rows: int, positions: Sequence[int], distinct: bool
+) -> BatchStatistics:
     """What the columns of a batch at these positions are like."""
     out = []
     for position in positions:
@@ -255,17 +257,19 @@ def seen_of(columns: Sequence[Array], rows: int, positions: Sequence[int], disti
         array.validate(full=True)
         kept = _without_nulls(array)
         count = distinct_count(kept) if distinct else None
-        out.append((array.length - kept.length, bounds_of(kept), count))
-    return Seen(rows, tuple(out))
+        out.append((array.length - kept.length, min_max(kept), count))
+    return BatchStatistics(rows, tuple(out))
 
 
-def made_of(schema: Schema, positions: Sequence[int], distinct: bool, seen: Sequence[Seen]) -> FileStatistics:
+def collect_file_statistics(
+    schema: Schema, positions: Sequence[int], distinct: bool, seen: Sequence[BatchStatistics]
+) -> FileStatistics:
     """Statistics of what was seen, batch by batch."""
     columns = {}
     for number, position in enumerate(positions):
         own = [batch.columns[number] for batch in seen]
         made = ColumnStatistics(np.array([nulls for nulls, _, _ in own], np.int64))
-        layout = layout_of(plain_type(schema.fields[position].type))
+        layout = layout_of(decoded_type(schema.fields[position].type))
         if has_order(layout):
             null = layout.build([None])
             sides = [[null if bounds is None else bounds[side] for _, bounds, _ in own] for side in (0, 1)]
@@ -287,7 +291,7 @@ def merged(schema: Schema, parts: Sequence[FileStatistics]) -> FileStatistics:
         minima = [one.minima for one in own if one.minima is not None]
         maxima = [one.maxima for one in own if one.maxima is not None]
         if len(minima) == len(maxima) == len(own):
-            layout = layout_of(plain_type(schema.fields[position].type))
+            layout = layout_of(decoded_type(schema.fields[position].type))
             made = replace(made, minima=layout.concat(minima), maxima=layout.concat(maxima))
         counts = [one.distinct_counts for one in own if one.distinct_counts is not None]
         if len(counts) == len(own):

@@ -106,7 +106,7 @@ class Encoder:
             ids = tuple(assign_shared_ids(self.wire, batch.columns))
             self._use(encode_schema(self.schema, self.options, ids if len(set(ids)) < len(ids) else None))
 
-    def go_on(self, written: EncodedSchema, dictionaries: Mapping[int, Array]) -> None:
+    def resume(self, written: EncodedSchema, dictionaries: Mapping[int, Array]) -> None:
         """Go on where another encoder ended: with its schema's table and ids, and what it has written of each
         dictionary, by id.
         """
@@ -222,7 +222,7 @@ class Decoder:
         self.batches += 1
         dictionaries, selected = self._dictionaries.held(), known.selected(self._positions, version)
         columns = BatchColumns(known.plan(version), header, body, dictionaries, where, selected)
-        return make_batch(self.schema, header, columns)
+        return make_record_batch(self.schema, header, columns)
 
     def decode(self, metadata: bytes, body: Buffer = EMPTY) -> RecordBatch | None:
         """`begin` and `finish` in one, for a message that is there as a whole."""
@@ -230,7 +230,7 @@ class Decoder:
         return None if header is None else self.finish(header, body)
 
 
-def make_batch(schema: Schema, header: BatchHeader, columns: BatchColumns) -> RecordBatch:
+def make_record_batch(schema: Schema, header: BatchHeader, columns: BatchColumns) -> RecordBatch:
     """A record batch over columns that are made when they are asked for."""
     return RecordBatch(schema, header.length, columns, header.template.pairs)
 

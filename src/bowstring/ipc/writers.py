@@ -21,7 +21,7 @@ from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.message import END_OF_STREAM, FILE_START, LEGACY_END_OF_STREAM, MAGIC, frame_message
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.schema import write_pairs
-from bowstring.ipc.statistics import Collector, with_statistics
+from bowstring.ipc.statistics import StatisticsCollector, with_statistics
 from bowstring.ipc.stream import EncodedMessage, Encoder
 from bowstring.memory.closable import Transactional, warn_unclosed
 
@@ -29,7 +29,7 @@ Block: TypeAlias = tuple[int, int, int, int]
 """Where a message is in a file: its offset, the length of its framed metadata, 0, and the length of its body."""
 
 
-def footer_parts(
+def encode_footer(
     schema: SerializedTable, version: int, blocks: Mapping[str, Sequence[Block]], pairs: Metadata
 ) -> list[bytes]:
     """The end of a file after the end of its stream: the footer, its length and the magic.
@@ -200,7 +200,7 @@ class StreamWriter(_Writer):
 class FileWriter(_Writer):
     """Writes a file; a context manager that writes the footer when no error is raised inside."""
 
-    _collector: Collector | None = None
+    _collector: StatisticsCollector | None = None
 
     def __init__(self, sink: Sink, encoder: Encoder, metadata: MetadataLike = None) -> None:
         super().__init__(sink, encoder)
@@ -235,7 +235,7 @@ class FileWriter(_Writer):
         if isinstance(columns, str | int):
             raise UsageError(f"columns is a list of names or positions, not {columns!r}: write [{columns!r}]")
         positions = range(len(self.schema)) if columns is None else [self.schema.index(key) for key in columns]
-        self._collector = Collector(self.schema, positions, distinct)
+        self._collector = StatisticsCollector(self.schema, positions, distinct)
 
     def write_batch(self, batch: RecordBatch) -> None:
         """As `StreamWriter.write_batch`; raises `InvalidDataError` where statistics are collected of invalid values."""
@@ -262,6 +262,6 @@ class FileWriter(_Writer):
         encoder = self._encoder
         parts = [
             self._end_of_stream,
-            *footer_parts(encoder.schema_table, encoder.options.version, self._blocks, pairs),
+            *encode_footer(encoder.schema_table, encoder.options.version, self._blocks, pairs),
         ]
         self._sink.write(parts, sum(map(len, parts)))

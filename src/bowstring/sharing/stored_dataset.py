@@ -25,7 +25,7 @@ from bowstring.datatypes.field import Schema
 from bowstring.dissociated.wire import AddressBody
 from bowstring.errors import InvalidDataError, TruncatedError, UsageError
 from bowstring.io.memory_source import MemorySource
-from bowstring.io.sinks import sink_for
+from bowstring.io.sinks import open_sink
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS
 from bowstring.ipc.message import (
@@ -149,7 +149,7 @@ def _write(
 ) -> tuple[Region, int]:
     rows = 0
     with Region.writer(name) as memory:
-        writer = kind(sink_for(memory.fileno()), Encoder(schema, may_replace=kind is StreamWriter))
+        writer = kind(open_sink(memory.fileno()), Encoder(schema, may_replace=kind is StreamWriter))
         with writer:
             for batch in batches:
                 writer.write_batch(batch)
@@ -235,11 +235,12 @@ def stored(region: Region) -> Stored:
         _ = reader.schema
         schema, _ = _framed(source, _FIRST_MESSAGE)
         messages = [
-            _message(header, body.offset, region.size_bytes, True) for header, body, _ in reader.dictionary_messages()
+            _message(header, body.offset, region.size_bytes, True)
+            for header, body, _ in reader.read_dictionary_messages()
         ]
         rows = 0
         for index in range(reader.num_record_batches):
-            header, body = reader.batch_message(index)
+            header, body = reader.read_batch_message(index)
             rows += header.length
             messages.append(_message(header, body.offset, region.size_bytes, True))
         return Stored(region, schema, tuple(messages), rows, 0, region.size_bytes)

@@ -12,8 +12,8 @@ from threading import RLock
 from typing import Any
 
 from bowstring.errors import ClosedError, LimitError, TruncatedError, UsageError
-from bowstring.io.sinks import sink_for
-from bowstring.io.sources import in_order
+from bowstring.io.sinks import open_sink
+from bowstring.io.sources import open_sequential
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import (
     CONTINUATION,
@@ -41,7 +41,7 @@ class TensorReader(Closable):
     """
 
     def __init__(self, source: Any, limits: ReadLimits = DEFAULT_LIMITS) -> None:
-        self._source = in_order(source)
+        self._source = open_sequential(source)
         self._limits = limits
         self._lock = RLock()
         self._count = 0
@@ -135,7 +135,7 @@ class TensorWriter(Transactional):
     def __init__(self, sink: Any, alignment: int = TENSOR_ALIGNMENT) -> None:
         if alignment not in (8, 16, 32, 64):
             raise UsageError(f"alignment is 8, 16, 32 or 64 bytes, not {alignment!r}")
-        self._sink = sink_for(sink)
+        self._sink = open_sink(sink)
         self._alignment = alignment
         self._lock = RLock()
         self._count = 0

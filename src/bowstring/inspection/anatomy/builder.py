@@ -21,7 +21,7 @@ from bowstring.inspection.sizes import Tally
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.io.sources import RandomAccess
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES, kept_whole, near_or_far, recognised
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format, open_source, read_whole
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.schema import V4, V5, WireSchema, read_fields
 from bowstring.ipc.tools.scan import BatchSpan, Overhead
@@ -58,14 +58,14 @@ def anatomy(
 
 def open_whole(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[RandomAccess, bool]:
     """A source whose every byte can be read at any time, from its position on, and whether it is a file."""
-    opened = near_or_far(source)
+    opened = open_source(source)
     with close_on_error(opened):
-        is_file, ready = recognised(opened, max_piped_bytes)
+        is_file, ready = detect_format(opened, max_piped_bytes)
         if isinstance(ready, MemorySource) and ready.position:
             return MemorySource(Memory(ready.memory.bytes[ready.position :]), ready.name), is_file
         if isinstance(ready, MemorySource | RangeSource):
             return ready, is_file
-        kept = kept_whole(ready, max_piped_bytes)
+        kept = read_whole(ready, max_piped_bytes)
     opened.close()
     return kept, is_file
 

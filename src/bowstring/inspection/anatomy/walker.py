@@ -20,7 +20,7 @@ from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import ROUND_BYTES
 from bowstring.io.sources import RandomAccess
 from bowstring.ipc.footer import TRAILER
-from bowstring.ipc.format_detection import file_reader
+from bowstring.ipc.format_detection import make_file_reader
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import CONTINUATION, FILE_START, LEGACY_PREFIX_BYTES, MAGIC, PREFIX_BYTES, parse_prefix
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
@@ -304,7 +304,7 @@ class _Footer:
     """A file's footer, once it has been found sound."""
 
     def __init__(self, source: RandomAccess, limits: ReadLimits) -> None:
-        self.reader = file_reader(source, None, limits)
+        self.reader = make_file_reader(source, None, limits)
         self.at, root = self.reader.footer_at, self.reader.footer
         raw, where = root.message.data, root.message.where
         schema = root["schema"]

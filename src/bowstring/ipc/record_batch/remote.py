@@ -12,7 +12,7 @@ from weakref import ReferenceType, ref
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.errors import InvalidDataError
-from bowstring.io.byte_ranges import Pieces, Span
+from bowstring.io.byte_ranges import FetchedRanges, Span
 from bowstring.io.range_source import ROUND_BYTES, RangeBytes, RangeSource
 from bowstring.ipc.metadata.header import BatchHeader, HeaderTemplate
 from bowstring.ipc.record_batch.plan import ColumnPlan, SchemaPlan
@@ -74,7 +74,7 @@ class RemoteColumns(BatchColumns):
         super()._lie_in(body)
         assert isinstance(body, RemoteBody)
         self.source = body.source
-        self._here: dict[int, Pieces] = {}
+        self._here: dict[int, FetchedRanges] = {}
         self._done: set[int] = set()
         self._group: Sequence[ReferenceType[RemoteColumns]] = ()
         self._place = 0

@@ -23,7 +23,7 @@ from bowstring.flatbuf.writer import SerializedTable
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.os_errors import translate_io_error
 from bowstring.io.sinks import PathSink
-from bowstring.io.sources import random_access
+from bowstring.io.sources import open_mapped
 from bowstring.ipc.dictionaries.reader import FileDictionaries
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, encode_schema
 from bowstring.ipc.file import FileReader
@@ -33,8 +33,8 @@ from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import HeaderReader
 from bowstring.ipc.metadata.schema import V4, V5, read_pairs
 from bowstring.ipc.options import IpcWriteOptions
-from bowstring.ipc.schema_cache import difference
-from bowstring.ipc.statistics import Collector, with_statistics
+from bowstring.ipc.schema_cache import schema_difference
+from bowstring.ipc.statistics import StatisticsCollector, with_statistics
 from bowstring.ipc.stream import EncodedMessage, Encoder
 from bowstring.ipc.tools.copy import clone
 from bowstring.ipc.tools.message_writer import copy_schema_table
@@ -80,7 +80,7 @@ def append_file(
             table=copy_schema_table(before.reader.footer["schema"]),
             wire=before.reader.known.wire.whole,
         )
-        encoder.go_on(written, before.dictionaries())
+        encoder.resume(written, before.dictionaries())
         held = with_statistics(read_pairs(before.reader.footer), None, ())
         pairs = (*(pair for pair in held if pair[0] not in keys), *given)
         collector = before.collector()
@@ -100,7 +100,7 @@ def _locked(name: str) -> MemorySource:
             mode = stat.S_IFREG
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # of those, what opening says is better
             raise UsageError(f"{name}: is no regular file: only such a file can be appended to")
-        source = random_access(name)
+        source = open_mapped(name)
         if not isinstance(source, MemorySource):
             source.close()
             continue  # it was replaced between the two calls
@@ -168,7 +168,7 @@ class _ExistingFile:
         if compression == AS_BEFORE:
             compression = None
             if reader.num_record_batches and reader.footer["version"] != V4:
-                compression = reader.batch_message(reader.num_record_batches - 1)[0].template.compression
+                compression = reader.read_batch_message(reader.num_record_batches - 1)[0].template.compression
         return IpcWriteOptions(
             "big" if reader.known.wire.is_big_endian else "little",
             "V4" if reader.footer["version"] == V4 else "V5",
@@ -183,17 +183,17 @@ class _ExistingFile:
         for at, head, _, _ in self.blocks[headers.RECORD_BATCH]:
             common = gcd(common, at + head)
         if reader.num_record_batches:
-            offsets = reader.batch_message(reader.num_record_batches - 1)[0].buffers()["offset"]
+            offsets = reader.read_batch_message(reader.num_record_batches - 1)[0].buffers()["offset"]
             common = gcd(common, *(int(offset) for offset in np.unique(offsets)))
         return next((alignment for alignment in _ALIGNMENTS if common % alignment == 0), 8)
 
-    def collector(self) -> Collector | None:
+    def collector(self) -> StatisticsCollector | None:
         """What goes on with the file's statistics; None where it has none."""
         known, schema = self.reader.statistics, self.reader.schema
         if known is None:
             return None
         distinct = any(column.distinct_counts is not None for column in known.columns.values())
-        return Collector(schema, list(known.columns), distinct, known)
+        return StatisticsCollector(schema, list(known.columns), distinct, known)
 
     def saying(self, feature: int) -> tuple[SerializedTable, tuple[int, bytes] | None]:
         """The schema's table with a feature, and where the schema message says it with which bytes: None where there is
@@ -215,7 +215,7 @@ class _ExistingFile:
     def dictionaries(self) -> dict[int, Array]:
         """The dictionaries of the file by id, checked."""
         wire = self.reader.known.wire.whole
-        lookup = FileDictionaries(wire, self.reader.dictionary_messages)
+        lookup = FileDictionaries(wire, self.reader.read_dictionary_messages)
         found = {}
         for id_, node in wire.by_id.items():
             values = lookup(node)
@@ -234,7 +234,7 @@ class AppendSink(PathSink):
         super().__init__(path)
         self._source = source
         try:
-            target, _ = self.leave_room(kept_bytes)
+            target, _ = self.skip(kept_bytes)
             held = os.fstat(source.descriptor)
             os.fchmod(target, stat.S_IMODE(held.st_mode))
             clone(source.descriptor, target, kept_bytes)
@@ -267,7 +267,7 @@ class AppendWriter(FileWriter):
         encoder: Encoder,
         pairs: Metadata,
         before: _ExistingFile,
-        collector: Collector | None,
+        collector: StatisticsCollector | None,
     ) -> None:
         self._collector = collector
         self._before = before
@@ -277,7 +277,7 @@ class AppendWriter(FileWriter):
     def write_batch(self, batch: RecordBatch) -> None:
         """Write one batch; raises `UsageError` that names the difference where it has not the file's schema."""
         if isinstance(batch, RecordBatch):
-            found = difference(self.schema, batch.schema)
+            found = schema_difference(self.schema, batch.schema)
             if found is not None:
                 raise UsageError(f"a batch of another schema than the file's: expected {found[0]}, found {found[1]}")
         super().write_batch(batch)
@@ -292,5 +292,5 @@ class AppendWriter(FileWriter):
             assert isinstance(sink, AppendSink)
             encoder.schema_table, message = self._before.saying(COMPRESSED_BODY)
             if message is not None:
-                sink.write_again(*message)
+                sink.overwrite(*message)
         super()._end()

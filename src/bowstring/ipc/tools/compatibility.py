@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bowstring.errors import UnsupportedError, UsageError
 from bowstring.flatbuf.tables import VERSIONS
 from bowstring.ipc.metadata.schema import V4, V5, WireSchema
-from bowstring.ipc.schema_cache import CachedSchema, difference
+from bowstring.ipc.schema_cache import CachedSchema, schema_difference
 from bowstring.ipc.tools.concat_source import ConcatSource
 
 _MAX_KEPT = 64
@@ -43,7 +43,7 @@ class FirstSource:
             raise self._unlike(
                 incoming, *("big-endian" if it.is_big_endian else "little-endian" for it in (ours, theirs))
             )
-        found = difference(ours.schema, theirs.schema, check_metadata=True)
+        found = schema_difference(ours.schema, theirs.schema, check_metadata=True)
         if found is not None:
             raise self._unlike(incoming, *found)
         if len(self.alike) < _MAX_KEPT:

@@ -16,7 +16,7 @@ from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
 from bowstring.errors import InvalidDataError, UsageError
 from bowstring.flatbuf.reader import Table as FlatbufferTable
 from bowstring.io import fsspec_store
-from bowstring.io.sinks import Rewritable, reject_same_file, sink_for
+from bowstring.io.sinks import Rewritable, open_sink, reject_same_file
 from bowstring.ipc.dictionaries.reader import FileDictionaries, StreamDictionaries, find_dictionary
 from bowstring.ipc.encoded_schema import DICTIONARY_REPLACEMENT
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES
@@ -75,11 +75,11 @@ def concat_files(
     """
     if isinstance(sources, str | bytes | os.PathLike):
         raise UsageError(f"sources are a list of files and streams, not {sources!r:.60}: write [{sources!r:.60}]")
-    if not isinstance(sink, str | os.PathLike) or fsspec_store.place_of(sink) is not None:
+    if not isinstance(sink, str | os.PathLike) or fsspec_store.find_location(sink) is not None:
         sources = list(sources)  # what is written to such a sink can't be taken back
     if isinstance(sources, Sequence):
         reject_same_file(sources, sink)
-    target = sink_for(sink)
+    target = open_sink(sink)
     joiner: _Concatenator | None = None
     with ExitStack() as held:
         try:
@@ -248,7 +248,7 @@ class _MessageCopier:
         self._in_stream: StreamDictionaries | None = None
         self._lookup: DictionaryLookup = lambda _: None
         if isinstance(incoming.scan, FileScan):
-            self._lookup = FileDictionaries(incoming.known.wire, incoming.scan.reader.dictionary_messages)
+            self._lookup = FileDictionaries(incoming.known.wire, incoming.scan.reader.read_dictionary_messages)
         else:
             self._lookup = self._in_stream = StreamDictionaries()
         self._ours = begun.first.wire.dictionaries

@@ -9,8 +9,8 @@ from typing import Any
 
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
-from bowstring.io.stream_source import PulledSource
-from bowstring.ipc.format_detection import near_or_far, recognised
+from bowstring.io.stream_source import StreamSource
+from bowstring.ipc.format_detection import detect_format, open_source
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.schema_cache import CachedSchema, load_schema
 from bowstring.ipc.tools.scan import FileScan, StreamScan
@@ -39,11 +39,11 @@ def opened(source: Any, limits: ReadLimits, max_piped_bytes: int) -> Iterator[Co
     if isinstance(source, ConcatSource):
         yield source
         return
-    held = near_or_far(source)
+    held = open_source(source)
     try:
-        is_file, ready = recognised(held, max_piped_bytes)
+        is_file, ready = detect_format(held, max_piped_bytes)
         memory = ready if isinstance(ready, MemorySource) else None
-        once = isinstance(held, PulledSource)
+        once = isinstance(held, StreamSource)
         if is_file:
             assert isinstance(ready, MemorySource | RangeSource)
             scan = FileScan(ready, limits, keeps_bodies=True)

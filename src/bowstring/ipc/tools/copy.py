@@ -52,8 +52,8 @@ class Copier:
         if not isinstance(sink, PathSink):
             sink.write([held.bytes.data], size_bytes)
             return
-        sink.make_room(size_bytes)
-        target, at = sink.leave_room(size_bytes)
+        sink.reserve_space(size_bytes)
+        target, at = sink.skip(size_bytes)
         for start in range(0, size_bytes, _PIECE):
             size = min(_PIECE, size_bytes - start)
             self._begin(_Piece(source, held.offset + start, sink.name, target, at + start, size))

@@ -29,7 +29,7 @@ from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
 from bowstring.ipc.tools.copy import Copier
 from bowstring.ipc.tools.merge_dictionaries import ALIGNMENT_BYTES
 from bowstring.ipc.tools.scan import BatchSpan
-from bowstring.ipc.writers import Block, footer_parts
+from bowstring.ipc.writers import Block, encode_footer
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.buffer import Buffer
 
@@ -241,7 +241,7 @@ class MessageWriter(FeatureCollector):
         self._say_features()
         sink, parts = self._sink, [END_OF_STREAM]
         if not self._as_stream:
-            parts += footer_parts(self._schema, self._version, self.blocks, pairs)
+            parts += encode_footer(self._schema, self._version, self.blocks, pairs)
         sink.write(parts, sum(map(len, parts)))
         sink.finish()
 
@@ -249,7 +249,7 @@ class MessageWriter(FeatureCollector):
         """Write the schema message again where it says other features than are in use."""
         if self._rewritable is not None and self._said != self.features:
             self._schema = copy_schema_table(self._table, self.features)
-            self._rewritable.write_again(self._schema_at, self._schema_message())
+            self._rewritable.overwrite(self._schema_at, self._schema_message())
 
     def abandon(self) -> None:
         """Stop; a path is left as it was before."""

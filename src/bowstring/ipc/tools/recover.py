@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 from bowstring.errors import InvalidDataError
 from bowstring.io.memory_source import MemorySource
-from bowstring.io.sinks import reject_same_file, sink_for
-from bowstring.io.stream_source import PulledSource
+from bowstring.io.sinks import open_sink, reject_same_file
+from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.dictionaries.delta import DeltaDictionary
 from bowstring.ipc.dictionaries.reader import Entry, read_values
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES, kept_whole, near_or_far
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, open_source, read_whole
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.schema import DictionaryId
@@ -74,9 +74,9 @@ def recover(
     than `max_piped_bytes` through a pipe.
     """
     reject_same_file([source], sink)
-    opened = near_or_far(source)
+    opened = open_source(source)
     try:
-        whole = kept_whole(opened, max_piped_bytes) if isinstance(opened, PulledSource) else opened
+        whole = read_whole(opened, max_piped_bytes) if isinstance(opened, StreamSource) else opened
         if isinstance(whole, MemorySource) and whole.position:
             whole = MemorySource(Memory(whole.memory.bytes[whole.position :]), whole.name)
         if advance is not None:
@@ -84,7 +84,7 @@ def recover(
         salvage = MessageSalvager(whole, limits)
         found = list(salvage.messages())
         judge = _FileJudge(salvage, found, full) if salvage.is_file else _StreamJudge(salvage, found, full)
-        writing = sink_for(sink)
+        writing = open_sink(sink)
         try:
             features = _features(salvage, found)
             dictionaries = salvage.known.wire.by_id.values()

@@ -24,7 +24,7 @@ from bowstring.io.byte_ranges import Span
 from bowstring.io.range_source import ROUND_BYTES, RangeSource
 from bowstring.io.sources import RandomAccess
 from bowstring.ipc.dictionaries.reader import find_dictionary, read_values
-from bowstring.ipc.format_detection import check_format, file_reader
+from bowstring.ipc.format_detection import check_format, make_file_reader
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import (
     CONTINUATION,
@@ -117,7 +117,7 @@ class MessageSalvager:
 
     def _read_footer(self) -> Footer | None:
         try:
-            reader = file_reader(self.source, None, self.limits)
+            reader = make_file_reader(self.source, None, self.limits)
             known = reader.known
             _ = known.wire.whole
             if reader.footer["version"] not in (V4, V5):

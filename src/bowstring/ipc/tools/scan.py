@@ -11,9 +11,9 @@ from bowstring.errors import InvalidDataError, LimitError, TruncatedError
 from bowstring.flatbuf.reader import Table
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
-from bowstring.io.stream_source import PulledSource, Replayed
+from bowstring.io.stream_source import PeekedSource, StreamSource
 from bowstring.ipc.footer import TRAILER
-from bowstring.ipc.format_detection import file_reader
+from bowstring.ipc.format_detection import make_file_reader
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import (
     CONTINUATION,
@@ -104,7 +104,7 @@ class FileScan:
     def __init__(self, source: MemorySource | RangeSource, limits: ReadLimits, keeps_bodies: bool = False) -> None:
         self._source = source
         self._keeps_bodies = keeps_bodies
-        self.reader = file_reader(source, None, limits)  # checks magic and the footer's place
+        self.reader = make_file_reader(source, None, limits)  # checks magic and the footer's place
         footer = self.reader.footer
         self._footer_bytes = footer.message.size
         self._footer_at = self.reader.footer_at
@@ -147,7 +147,7 @@ class StreamScan:
 
     def __init__(
         self,
-        source: MemorySource | PulledSource | RangeSource | Replayed,
+        source: MemorySource | StreamSource | RangeSource | PeekedSource,
         limits: ReadLimits,
         keeps_bodies: bool = False,
     ) -> None:
@@ -248,7 +248,7 @@ class StreamScan:
         )
 
 
-def _skip(source: MemorySource | PulledSource | RangeSource | Replayed, size_bytes: int) -> int:
+def _skip(source: MemorySource | StreamSource | RangeSource | PeekedSource, size_bytes: int) -> int:
     """Leave bytes behind; how many there were. What can't be skipped is read in small pieces and dropped."""
     if isinstance(source, RangeSource):
         there = min(size_bytes, source.size - source.position)
