@@ -226,10 +226,10 @@ class PrimitiveLayout(Layout):
 
         return all_blocks(holds, left.length, self.dtype.itemsize)
 
-    def order(self, array: Array) -> tuple[Values, ...] | None:
+    def sort_keys(self, array: Array) -> tuple[Values, ...] | None:
         return self.codec.sort_keys(array.values(1))
 
-    def identity(self, array: Array) -> tuple[Values, ...]:
+    def identity_keys(self, array: Array) -> tuple[Values, ...]:
         return self.codec.identity_keys(array.values(1))
 
     def check_full(self, array: Array) -> None:
