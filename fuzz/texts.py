@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import re
 
-from bowstring.interop.c_format import NESTED, PLAIN
+from bowstring.interop.c_format import NESTED_FORMATS, SIMPLE_FORMATS
 from fuzz.documents import changed_document
 from fuzz.mutations import EXTENSIONS, PARAMETERS, number_near
 
@@ -22,7 +22,7 @@ URIS = (
     b"unix:@bowstring-1f?want_data=1&free_data=2&ticket=t", b"unix:/run/x?want_data=1&remote_handle=AAEC",
     b"tcp://[::1]:80/x?want_data=0&free_data=1", b"unix:%40%00a?want_data=18446744073709551615",
 )  # fmt: skip
-KNOWN = {"format": (*FORMATS, *PLAIN.values(), *NESTED.values()), "uri": URIS, "extension": EXTENSIONS}
+KNOWN = {"format": (*FORMATS, *SIMPLE_FORMATS.values(), *NESTED_FORMATS.values()), "uri": URIS, "extension": EXTENSIONS}
 """The kinds of input that this is for, and texts that are known of each."""
 _BEGINNINGS = {"format": FORMATS, "uri": URIS}
 _BEGUN_AGAIN = 0.25

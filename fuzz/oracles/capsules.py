@@ -19,7 +19,7 @@ from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY
 from bowstring.datatypes.types import Dictionary
 from bowstring.errors import BowstringError, InvalidDataError, UsageError
 from bowstring.interop import c_abi, c_array, c_schema, c_stream
-from bowstring.interop.c_format import format_of
+from bowstring.interop.c_format import format_string
 from bowstring.layouts.array import Array
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.buffer import UINT8
@@ -108,7 +108,7 @@ class Forge:
         children = [self._array(child) for child in array.children]
         dictionary = 0 if array.dictionary is None else self._array(array.dictionary)
         nulls = array.null_count if layout.has_validity else 0 if layout.buffers or layout.children else array.length
-        release = c_abi.address_of(self._release_array)
+        release = c_abi.function_address(self._release_array)
         words = [array.length, nulls, array.offset, len(addresses), len(children), self._pointers(addresses)]
         self.arrays.append(self._row([*words, self._pointers(children), dictionary, release, 0]))
         return ctypes.addressof(self.arrays[-1])
@@ -118,8 +118,8 @@ class Forge:
         if isinstance(kind, Dictionary):
             dictionary, kind = self._schema(bs.Field("", kind.value_type)), kind.index_type
         children = [self._schema(child) for child in kind.fields]
-        release = c_abi.address_of(self._release_schema)
-        texts = [self.text(format_of(kind)), self.text(field.name.encode()), 0]
+        release = c_abi.function_address(self._release_schema)
+        texts = [self.text(format_string(kind)), self.text(field.name.encode()), 0]
         self.schemas.append(self._row([*texts, 2, len(children), self._pointers(children), dictionary, release, 0]))
         return ctypes.addressof(self.schemas[-1])
 
@@ -214,7 +214,7 @@ def _take(forge: Forge) -> bool:
         promise(bool(str(error)), "an error without words")
         forge.released += given  # nobody took it
         return False
-    return _judge(lambda: c_array.take_array(forge.array, layout_of(field.type)), field)
+    return _judge(lambda: c_array.move_array(forge.array, layout_of(field.type)), field)
 
 
 def _by_stream(forge: Forge) -> bool:
@@ -227,7 +227,7 @@ def _by_stream(forge: Forge) -> bool:
         return False
     block = c_abi.Block()
     block.address = forge.array
-    made = c_stream.stream_block(field, iter([block]))
+    made = c_stream.build_stream_block(field, iter([block]))
     with c_stream.ArrayStream(made.address) as stream:
         return _judge(lambda: next(stream), field)
 

@@ -45,7 +45,7 @@ def check_format(data: bytes) -> bool:
     sound = False
     for children in ((), (inner,), (inner, inner), (pairs,)):
         try:
-            made = c_format.type_of(data, children, 0)
+            made = c_format.parse_format_string(data, children, 0)
         except InvalidDataError:
             continue
         sound = True

@@ -10,10 +10,10 @@ from typing import Any
 from bowstring.interop import c_format
 from fuzz.worker import PLANT
 
-_real = c_format.type_of
+_real = c_format.parse_format_string
 
 
-def type_of(text: bytes, children: tuple[Any, ...], flags: int) -> Any:
+def parse_format_string(text: bytes, children: tuple[Any, ...], flags: int) -> Any:
     """As the real one, but for what begins with three letters."""
     if text[:1] == b"v" and len(text) > 3:
         raise ZeroDivisionError("planted")
@@ -25,4 +25,4 @@ def type_of(text: bytes, children: tuple[Any, ...], flags: int) -> Any:
 
 
 if PLANT in os.environ:
-    c_format.type_of = type_of
+    c_format.parse_format_string = parse_format_string

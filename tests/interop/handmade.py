@@ -17,8 +17,8 @@ class Producer:
     def __init__(self) -> None:
         self.released = 0
         self.held: list[Any] = []
-        self._release_schema = c_abi.ReleaseFunction(self._released(c_abi.SchemaWords, c_abi.SCHEMA_RELEASE))
-        self._release_array = c_abi.ReleaseFunction(self._released(c_abi.ArrayWords, c_abi.RELEASE))
+        self._release_schema = c_abi.ReleaseFunction(self._released(c_abi.SchemaStruct, c_abi.SCHEMA_RELEASE))
+        self._release_array = c_abi.ReleaseFunction(self._released(c_abi.ArrayStruct, c_abi.RELEASE))
 
     def _released(self, words: Any, release: int) -> Any:
         def called(address: int) -> None:
@@ -54,7 +54,7 @@ class Producer:
             "n_children": len(inner),
             "children": self._row(inner) if inner else 0,
             "dictionary": 0,
-            "release": c_abi.address_of(self._release_schema),
+            "release": c_abi.function_address(self._release_schema),
             "private_data": 0,
         } | words
         return self._row(list(members.values()))
@@ -70,7 +70,7 @@ class Producer:
             "buffers": self._row(addresses),
             "children": self._row(inner) if inner else 0,
             "dictionary": 0,
-            "release": c_abi.address_of(self._release_array),
+            "release": c_abi.function_address(self._release_array),
             "private_data": 0,
         } | words
         return self._row(list(members.values()))

@@ -52,7 +52,7 @@ def test_a_record_batch_comes_and_goes_as_a_device_array() -> None:
 
 def test_what_goes_out_says_that_it_is_on_the_cpu_and_needs_no_waiting() -> None:
     _, capsule = bs.array([1, 2]).__arrow_c_device_array__()
-    words = c_abi.DeviceArrayWords.from_address(c_abi.pointer(capsule, c_abi.DEVICE_ARRAY_CAPSULE))
+    words = c_abi.DeviceArrayStruct.from_address(c_abi.capsule_pointer(capsule, c_abi.DEVICE_ARRAY_CAPSULE))
     assert ctypes.sizeof(words) == 128
     assert words[c_abi.DEVICE_ID] == -1
     assert words[c_abi.DEVICE_TYPE] & 0xFFFFFFFF == c_device.CPU
@@ -63,7 +63,7 @@ def test_what_goes_out_says_that_it_is_on_the_cpu_and_needs_no_waiting() -> None
 def test_tables_and_chunked_arrays_stream_from_the_cpu() -> None:
     table = bs.concat_tables([bs.table({"a": [1, None]}), bs.table({"a": [3]})])
     capsule = table.__arrow_c_device_stream__()
-    words = c_abi.DeviceStreamWords.from_address(c_abi.pointer(capsule, c_abi.DEVICE_STREAM_CAPSULE))
+    words = c_abi.DeviceStreamStruct.from_address(c_abi.capsule_pointer(capsule, c_abi.DEVICE_STREAM_CAPSULE))
     assert ctypes.c_int32.from_buffer(words).value == c_device.CPU
     assert c_data.import_table(capsule) == table
     assert bs.table(OnDevice(table)) == table
@@ -104,7 +104,7 @@ class Gpu(Producer):
     """Makes device arrays and device streams that say they are where the test wants them."""
 
     def device_pair(self, device_type: int, device_id: int = 0, sync_event: int = 0) -> tuple[object, object]:
-        words = c_abi.ArrayWords.from_address(self.array(2, [0, self.values([5, 6])]))
+        words = c_abi.ArrayStruct.from_address(self.array(2, [0, self.values([5, 6])]))
         row = self._row([*words, device_id, device_type, sync_event, -1, -1, -1])
         return self.capsule(self.schema(b"l"), c_abi.SCHEMA_CAPSULE), self.capsule(row, c_abi.DEVICE_ARRAY_CAPSULE)
 
@@ -122,7 +122,7 @@ def test_memory_that_the_processor_reads_is_taken(device_type: int) -> None:
 
 @pytest.mark.parametrize(
     ("device_type", "device_id", "name"),
-    [(2, 3, "CUDA:3"), (13, 0, "CUDA_MANAGED:0"), (10, -1, "ROCM;"), (99, 1, "of unknown type 99:1")],
+    [(2, 3, "CUDA:3"), (13, 0, "CUDA_MANAGED:0"), (10, -1, "ROCM, which"), (99, 1, "of unknown type 99:1")],
 )
 def test_memory_of_another_device_is_refused_by_name_and_released(device_type: int, device_id: int, name: str) -> None:
     gpu = Gpu()
@@ -134,7 +134,7 @@ def test_memory_of_another_device_is_refused_by_name_and_released(device_type: i
 
 def test_an_event_to_wait_for_is_refused() -> None:
     gpu = Gpu()
-    with pytest.raises(UnsupportedError, match="CUDA_HOST:0 comes with an event"):
+    with pytest.raises(UnsupportedError, match="CUDA_HOST:0 has a synchronization event"):
         c_data.import_array(gpu.device_pair(3, 0, 4096))
     gc.collect()
     assert gpu.released == 1
@@ -145,11 +145,11 @@ def test_a_stream_of_another_device_is_refused_and_stays_where_it_is() -> None:
     batch = bs.RecordBatch.from_arrays([ours], ["a"])
     del ours
     capsule = batch.__arrow_c_device_stream__()
-    words = c_abi.DeviceStreamWords.from_address(c_abi.pointer(capsule, c_abi.DEVICE_STREAM_CAPSULE))
+    words = c_abi.DeviceStreamStruct.from_address(c_abi.capsule_pointer(capsule, c_abi.DEVICE_STREAM_CAPSULE))
     words[0] = 2
     with pytest.raises(UnsupportedError, match="device CUDA"):
         c_data.import_table(capsule)
-    words[0] = c_device.CPU_WORD
+    words[0] = c_device.CPU_FIELD
     assert c_data.import_table(capsule).num_rows == 1000
     del capsule, batch
     gc.collect()
@@ -158,14 +158,16 @@ def test_a_stream_of_another_device_is_refused_and_stays_where_it_is() -> None:
 
 def test_an_array_of_another_device_ends_its_stream() -> None:
     gpu = Gpu()
-    made = c_abi.DeviceArrayWords.from_address(c_abi.pointer(gpu.device_pair(2)[1], c_abi.DEVICE_ARRAY_CAPSULE))
+    made = c_abi.DeviceArrayStruct.from_address(
+        c_abi.capsule_pointer(gpu.device_pair(2)[1], c_abi.DEVICE_ARRAY_CAPSULE)
+    )
     get_next = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(
         lambda _, out: 0 if ctypes.memmove(out, ctypes.addressof(made), 128) else 1
     )
     column = bs.table({"": [1]})[""]
     capsule = column.__arrow_c_device_stream__()
-    words = c_abi.DeviceStreamWords.from_address(c_abi.pointer(capsule, c_abi.DEVICE_STREAM_CAPSULE))
-    words[1 + c_abi.GET_NEXT] = c_abi.address_of(get_next)
+    words = c_abi.DeviceStreamStruct.from_address(c_abi.capsule_pointer(capsule, c_abi.DEVICE_STREAM_CAPSULE))
+    words[1 + c_abi.GET_NEXT] = c_abi.function_address(get_next)
     with pytest.raises(UnsupportedError, match="CUDA:0"):
         c_data.import_chunked(capsule)
     gc.collect()

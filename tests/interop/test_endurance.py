@@ -22,7 +22,7 @@ import pytest
 import bowstring as bs
 from bowstring.errors import BowstringError, InvalidDataError
 from bowstring.interop import c_abi, c_data
-from bowstring.interop.c_array import take_array
+from bowstring.interop.c_array import move_array
 from bowstring.interop.c_stream import ArrayStream
 from tests.interop.handmade import Producer
 from tests.interop.test_devices import OnDevice
@@ -86,11 +86,11 @@ def test_many_rounds_leave_nothing_behind(name: str) -> None:
     turn = ROUNDS[name]
     turn()
     gc.collect()
-    before = len(c_abi.live), len(c_abi._in_capsules)
+    before = len(c_abi.private_data), len(c_abi._capsule_blocks)
     for _ in range(50):
         turn()
     gc.collect()
-    assert (len(c_abi.live), len(c_abi._in_capsules)) == before
+    assert (len(c_abi.private_data), len(c_abi._capsule_blocks)) == before
 
 
 def test_threads_may_export_import_drop_and_fail_at_once() -> None:
@@ -127,7 +127,7 @@ def test_threads_may_export_import_drop_and_fail_at_once() -> None:
 
 def test_one_stream_may_be_read_from_several_threads() -> None:
     capsule = bs.Table.from_batches([BATCH] * 200).__arrow_c_stream__()
-    stream = ArrayStream(c_abi.pointer(capsule, c_abi.STREAM_CAPSULE))
+    stream = ArrayStream(c_abi.capsule_pointer(capsule, c_abi.STREAM_CAPSULE))
     counts: list[int] = []
 
     def read() -> None:
@@ -172,10 +172,10 @@ def test_a_child_that_was_moved_out_of_a_device_array_outlives_it() -> None:
     other, other_alive = watched()
     _, capsule = bs.RecordBatch.from_arrays([ours, other], ["a", "b"]).__arrow_c_device_array__()
     del ours, other
-    parent = c_abi.DeviceArrayWords.from_address(c_abi.pointer(capsule, c_abi.DEVICE_ARRAY_CAPSULE))
-    first_child = c_abi.pointers(parent[c_abi.CHILDREN], 2, "children")[0]
+    parent = c_abi.DeviceArrayStruct.from_address(c_abi.capsule_pointer(capsule, c_abi.DEVICE_ARRAY_CAPSULE))
+    first_child = c_abi.read_pointers(parent[c_abi.CHILDREN], 2, "children")[0]
     layout = bs.array([0]).layout
-    child = take_array(first_child, layout)
+    child = move_array(first_child, layout)
     del capsule
     gc.collect()
     assert other_alive() is None

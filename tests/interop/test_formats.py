@@ -13,7 +13,7 @@ import pytest
 from bowstring.datatypes import extension, types as t
 from bowstring.datatypes.field import Field, field
 from bowstring.interop import c_abi, c_data, c_schema
-from bowstring.interop.c_format import PLAIN, format_of, type_of
+from bowstring.interop.c_format import SIMPLE_FORMATS, format_string, parse_format_string
 
 EXAMPLES: list[tuple[bytes, t.DataType]] = [
     (b"d:19,10", t.decimal128(19, 10)),
@@ -40,14 +40,14 @@ EXAMPLES: list[tuple[bytes, t.DataType]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "type"), [*EXAMPLES, *((text, plain) for plain, text in PLAIN.items())])
+@pytest.mark.parametrize(("text", "type"), [*EXAMPLES, *((text, plain) for plain, text in SIMPLE_FORMATS.items())])
 def test_types_are_written_as_the_specification_says_and_read_back(text: bytes, type: t.DataType) -> None:
-    assert format_of(type) == text
-    assert type_of(text, type.fields, 0) == type
+    assert format_string(type) == text
+    assert parse_format_string(text, type.fields, 0) == type
 
 
 def test_pyarrow_reads_every_plain_format_as_the_same_type() -> None:
-    for plain in PLAIN:
+    for plain in SIMPLE_FORMATS:
         if str(plain) not in ("month_interval", "day_time_interval"):  # pyarrow has no such types
             peer = pa.field(Carrier(c_data.export_type(plain))).type
             assert c_data.import_type(peer) == plain
@@ -64,7 +64,7 @@ class Carrier:
 
 
 def words_of(capsule: object) -> list[int]:
-    return c_abi.SchemaWords.from_address(c_abi.pointer(capsule, c_abi.SCHEMA_CAPSULE))[:]
+    return c_abi.SchemaStruct.from_address(c_abi.capsule_pointer(capsule, c_abi.SCHEMA_CAPSULE))[:]
 
 
 def test_flags_say_nullable_ordered_and_sorted() -> None:
@@ -134,9 +134,9 @@ def test_an_extension_type_nobody_registered_keeps_its_metadata() -> None:
 
 @pytest.fixture(autouse=True)
 def everything_is_released() -> Iterator[None]:
-    before = len(c_abi.live)
+    before = len(c_abi.private_data)
     yield
-    assert len(c_abi.live) == before
+    assert len(c_abi.private_data) == before
 
 
 def test_the_deepest_schema_that_is_read_is_read() -> None:

@@ -29,10 +29,10 @@ from tests.interop.handmade import Producer
 @pytest.fixture(autouse=True)
 def everything_is_released() -> Iterator[None]:
     gc.collect()
-    before = len(c_abi.live), len(c_abi._in_capsules), pa.total_allocated_bytes()
+    before = len(c_abi.private_data), len(c_abi._capsule_blocks), pa.total_allocated_bytes()
     yield
     gc.collect()
-    assert (len(c_abi.live), len(c_abi._in_capsules), pa.total_allocated_bytes()) == before
+    assert (len(c_abi.private_data), len(c_abi._capsule_blocks), pa.total_allocated_bytes()) == before
 
 
 class Owner:
@@ -96,9 +96,9 @@ def test_a_child_may_be_moved_out_before_its_parent_is_released() -> None:
     other, other_alive = watched()
     _, capsule = c_data.export_batch(RecordBatch.from_arrays([ours, other], ["a", "b"]))
     del ours, other
-    parent = c_abi.ArrayWords.from_address(c_abi.pointer(capsule, c_abi.ARRAY_CAPSULE))
-    first_child = c_abi.pointers(parent[c_abi.CHILDREN], 2, "children")[0]
-    child = c_array.take_array(first_child, layout_of(types.int64()))
+    parent = c_abi.ArrayStruct.from_address(c_abi.capsule_pointer(capsule, c_abi.ARRAY_CAPSULE))
+    first_child = c_abi.read_pointers(parent[c_abi.CHILDREN], 2, "children")[0]
+    child = c_array.move_array(first_child, layout_of(types.int64()))
     del capsule
     gc.collect()
     assert other_alive() is None
@@ -162,7 +162,11 @@ def test_an_export_that_fails_halfway_keeps_nothing() -> None:
     short = Array(layout_of(types.int64()), 5, (None, Buffer.of(b"1234")))
     absent = Array(layout_of(types.string()), 5, (None, None, None))
     childless = Array(layout_of(types.list_(types.int8())), 5, (None, Buffer.of(bytes(24))))
-    for broken, message in ((short, "has 4 bytes, but 5 slots need 40"), (absent, "offsets"), (childless, "lacks")):
+    for broken, message in (
+        (short, "has 4 bytes, but 5 slots need 40"),
+        (absent, "offsets"),
+        (childless, "too few"),
+    ):
         with pytest.raises(InvalidDataError, match=message):
             c_data.export_batch(
                 RecordBatch(schema([("a", ours.type), ("b", broken.type)]), 5, [ours.slice(0, 5), broken])
@@ -176,7 +180,7 @@ def test_an_export_that_fails_halfway_keeps_nothing() -> None:
 
 def test_other_threads_may_release() -> None:
     held = [pa.array(watched(100)[0]) for _ in range(200)]
-    alive = len(c_abi.live)
+    alive = len(c_abi.private_data)
 
     def drop() -> None:
         while held:
@@ -190,7 +194,7 @@ def test_other_threads_may_release() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(c_abi.live) == alive - 200
+    assert len(c_abi.private_data) == alive - 200
 
 
 def test_threads_of_another_library_may_pull_and_release() -> None:

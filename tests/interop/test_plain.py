@@ -19,13 +19,13 @@ from tests.addresses import address, data_address
 from tests.interop.test_lifetime import watched
 
 NUMBERS = [bs.int8(), bs.int16(), bs.int32(), bs.int64(), bs.uint8(), bs.uint16(), bs.uint32(), bs.uint64()]
-PLAIN = [*NUMBERS, bs.float16(), bs.float32(), bs.float64()]
+FORMATS = [*NUMBERS, bs.float16(), bs.float32(), bs.float64()]
 
 
 # DLPack, out
 
 
-@pytest.mark.parametrize("type_", PLAIN, ids=str)
+@pytest.mark.parametrize("type_", FORMATS, ids=str)
 def test_numbers_go_out_by_dlpack_as_a_copy_unless_copy_is_false(type_: bs.DataType) -> None:
     array = bs.array(range(10), type_).slice(3, 5)
     copied, shared = np.from_dlpack(array), np.from_dlpack(array, copy=False)
@@ -95,7 +95,7 @@ def test_booleans_are_copied_and_say_so() -> None:
     taken = np.from_dlpack(array)
     assert taken.tolist() == [True, False, True]
     assert taken.dtype == np.bool_
-    with pytest.raises(NotShareableError, match="takes a copy"):
+    with pytest.raises(NotShareableError, match="can't be shared"):
         np.from_dlpack(array, copy=False)
 
 
@@ -115,13 +115,13 @@ def test_an_empty_array_goes_out_by_dlpack() -> None:
     [
         (bs.array([1, None]), "1 of 2 values are null"),
         (bs.array([True, None]), "1 of 2 values are null"),
-        (bs.array(["a"]), "not string"),
+        (bs.array(["a"]), "does not support string"),
         (bs.array([0], bs.timestamp("s")), "datetime64"),
         (bs.array([0], bs.duration("s")), "timedelta64"),
-        (bs.array([0], bs.date32()), "not date32"),
-        (bs.array([1], bs.decimal128(3, 0)), "not decimal128"),
+        (bs.array([0], bs.date32()), "does not support date32"),
+        (bs.array([1], bs.decimal128(3, 0)), "does not support decimal128"),
         (bs.array([b"ab"], bs.binary(2)), "V2"),
-        (bs.array([1], bs.dictionary(bs.int8(), bs.int64())), "not dictionary"),
+        (bs.array([1], bs.dictionary(bs.int8(), bs.int64())), "does not support dictionary"),
     ],
     ids=lambda it: str(getattr(it, "type", it)),
 )
@@ -187,7 +187,7 @@ class ByDlpack:
         return self.device
 
 
-@pytest.mark.parametrize("type_", PLAIN, ids=str)
+@pytest.mark.parametrize("type_", FORMATS, ids=str)
 def test_numbers_come_in_by_dlpack_where_they_lie(type_: bs.DataType) -> None:
     values = np.arange(5).astype(bs.array([], type_).to_numpy().dtype)
     for array in (bs.from_dlpack(ByDlpack(values)), bs.array(ByDlpack(values)), bs.from_dlpack(values)):
@@ -270,7 +270,7 @@ def test_elements_without_a_data_type_are_an_error(values: Any) -> None:
 @pytest.mark.parametrize(
     "array",
     [
-        *(bs.array([1, 2, 3], type_).slice(1) for type_ in PLAIN),
+        *(bs.array([1, 2, 3], type_).slice(1) for type_ in FORMATS),
         bs.array([(1, 2, 3)], bs.month_day_nano_interval()),
         bs.array([], bs.int8()),
     ],

@@ -174,4 +174,4 @@ def test_a_request_is_left_to_its_owner() -> None:
     request = bs.string_view().__arrow_c_schema__()
     for _ in range(2):
         bs.array(["a"]).__arrow_c_array__(request)
-    assert c_abi.pointer(request, c_abi.SCHEMA_CAPSULE)
+    assert c_abi.capsule_pointer(request, c_abi.SCHEMA_CAPSULE)

@@ -1,1 +1,1 @@
-"""Handing data to other libraries of the same process, and taking theirs, without copying."""
+"""Zero-copy data exchange with other libraries in the same process."""

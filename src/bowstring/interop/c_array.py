@@ -1,7 +1,7 @@
-"""«The ArrowArray structure» of the Arrow C data interface: arrays as C structures, and back, without copying.
+"""«The ArrowArray structure» of the Arrow C data interface: export and import arrays as C structures without copying.
 
-Both ways are one walk over the layouts' declaration: buffers as they are declared, then for a layout with variadic
-buffers these and one more buffer of their lengths («Binary view arrays»), the children, the dictionary.
+Both directions follow the layout's declaration: the declared buffers, then the variadic buffers, if any, and one more
+buffer with their lengths («Binary view arrays»), the children, and the dictionary.
 """
 
 from __future__ import annotations
@@ -16,93 +16,97 @@ import numpy as np
 
 from bowstring.errors import InvalidDataError, UsageError
 from bowstring.interop import c_abi, c_device
-from bowstring.interop.c_callbacks import immortal
+from bowstring.interop.c_callbacks import make_immortal
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import BufferSpec, Layout, Role, error_context
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
 from bowstring.layouts.list_ import MapLayout
 from bowstring.memory.buffer import ALIGNMENT_BYTES, EMPTY, Buffer, Memory
 
-_MAX_SLOTS = (1 << 63) - 1
+_MAX_LENGTH = (1 << 63) - 1
 _MAX_BUFFER_BYTES = 1 << 56
-"""No processor of today gives a process more; a layout without buffers may well have more slots."""
+"""More than the address space of a process on current processors. Layouts without buffers can have more slots."""
 
-_zeros = immortal(np.zeros(8, np.int64))
-_ZEROS: int = _zeros.__array_interface__["data"][0]
-"""Where the offsets of an array without slots and buffers point: readers look for a first offset all the same."""
-
-
-# Out
+_zeros = make_immortal(np.zeros(8, np.int64))
+_ZEROS_ADDRESS: int = _zeros.__array_interface__["data"][0]
+"""Where the offsets of an empty array without buffers point: some consumers read the first offset anyway."""
 
 
-def array_block(array: Array) -> c_abi.Block:
-    """An array as an ArrowArray structure with all that it points to; its memory stays until the structure is released.
+# Export
 
-    Raises `InvalidDataError` for an array whose structure is not sound: a consumer would read beyond its memory. Raises
-    `UsageError` for memory that the processor does not read.
+
+def build_array_block(array: Array) -> c_abi.Block:
+    """Return a block with the ArrowArray structure of an array. The array's memory stays alive until the structure is
+    released.
+
+    Raises `InvalidDataError` if a buffer is too short or a child is missing, so that no consumer reads out of bounds.
+    Raises `UsageError` for memory that the CPU can't read.
     """
     with c_abi.Block() as block:
         _write(block, array)
     return block
 
 
-def batch_block(num_rows: int, columns: list[Array]) -> c_abi.Block:
-    """A record batch as the structure of a struct array without nulls («Record batches»); errors as `array_block`."""
+def build_batch_block(num_rows: int, columns: list[Array]) -> c_abi.Block:
+    """Return a block with a record batch as a struct array without nulls («Record batches»).
+
+    Raises as `build_array_block`.
+    """
     with c_abi.Block() as block:
-        node = block.add([num_rows, 0, 0, 1, len(columns), 0, 0, 0, c_abi.ARRAY_RELEASER, block.keep()])
-        block.at(node + c_abi.BUFFERS, block.add([0]))
+        node = block.append([num_rows, 0, 0, 1, len(columns), 0, 0, 0, c_abi.RELEASE_ARRAY_ADDRESS, block.retain()])
+        block.set_pointer(node + c_abi.BUFFERS, block.append([0]))
         _write_children(block, node, columns)
     return block
 
 
 def _write(block: c_abi.Block, array: Array) -> int:
-    if _is_misread(array):
+    if _needs_compacting(array):
         array = array.compact()
     layout, buffers, children, dictionary = array.layout, array.buffers, array.children, array.dictionary
     if len(children) != len(layout.children) or (dictionary is None) != (layout.dictionary is None):
-        raise InvalidDataError(f"the array of {layout.type} lacks children or a dictionary")
+        raise InvalidDataError(f"the array of {layout.type} has no dictionary or too few children")
     if array.offset + array.length:
         layout.check(array)
     shape = (array.length, _null_count(array), array.offset, len(buffers), len(children))
-    node = block.add([*shape, 0, 0, 0, c_abi.ARRAY_RELEASER, block.keep(buffers)])
+    node = block.append([*shape, 0, 0, 0, c_abi.RELEASE_ARRAY_ADDRESS, block.retain(buffers)])
     if buffers:
         slots, specs = array.offset + array.length, layout.buffers
         addresses = [_address(buffer, spec, slots) for buffer, spec in zip(buffers, specs, strict=False)]
         if layout.VARIADIC:
             variadic = [EMPTY if buffer is None else buffer for buffer in buffers[len(specs) :]]
-            lengths = block.add([buffer.size for buffer in variadic] or [0])
-            pointers = block.add([*addresses, *(_address(buffer) for buffer in variadic), 0])
-            block.at(pointers + len(buffers), lengths)
-            block.words[node + c_abi.N_BUFFERS] += 1
+            lengths = block.append([buffer.size for buffer in variadic] or [0])
+            pointers = block.append([*addresses, *(_address(buffer) for buffer in variadic), 0])
+            block.set_pointer(pointers + len(buffers), lengths)
+            block.fields[node + c_abi.N_BUFFERS] += 1
         else:
-            pointers = block.add(addresses)
-        block.at(node + c_abi.BUFFERS, pointers)
+            pointers = block.append(addresses)
+        block.set_pointer(node + c_abi.BUFFERS, pointers)
     _write_children(block, node, children)
     if dictionary is not None:
-        block.at(node + c_abi.DICTIONARY, _write(block, dictionary))
+        block.set_pointer(node + c_abi.DICTIONARY, _write(block, dictionary))
     return node
 
 
-def _is_misread(array: Array) -> bool:
-    """Whether it lies as some peer is known to refuse or, worse, to read wrong."""
+def _needs_compacting(array: Array) -> bool:
+    """Whether some consumer rejects the array in its current layout, or reads it wrong."""
     layout = array.layout.storage
     if isinstance(layout, FixedSizeListLayout):
-        return True  # polars takes only those whose child is no longer than they are
+        return True  # polars requires a child of exactly the array's length
     if isinstance(layout, MapLayout):
-        return any(entries.offset for entries in array.children)  # pyarrow reads entries from their slot 0 on
-    return array.offset > 0 and not array.length  # pyarrow finds views too short that begin at an offset
+        return any(entries.offset for entries in array.children)  # pyarrow ignores the offset of the entries
+    return array.offset > 0 and not array.length  # pyarrow reports empty view arrays with an offset as too short
 
 
 def _write_children(block: c_abi.Block, node: int, children: Any) -> None:
     if children:
-        pointers = block.add([0] * len(children))
-        block.at(node + c_abi.CHILDREN, pointers)
+        pointers = block.append([0] * len(children))
+        block.set_pointer(node + c_abi.CHILDREN, pointers)
         for i, child in enumerate(children):
-            block.at(pointers + i, _write(block, child))
+            block.set_pointer(pointers + i, _write(block, child))
 
 
 def _null_count(array: Array) -> int:
-    """The null count where it is known or implied, else -1: the consumer counts if it wants to know."""
+    """Return the null count if it is cached or implied by the layout, else -1 (not computed)."""
     if array.layout.has_validity:
         return 0 if array.buffers[0] is None else array._null_count
     return 0 if array.layout.buffers or array.layout.children else array.null_count
@@ -111,27 +115,27 @@ def _null_count(array: Array) -> int:
 def _address(buffer: Buffer | None, spec: BufferSpec | None = None, slots: int = 0) -> int:
     size_bytes = 0 if buffer is None else buffer.size
     if spec is not None and slots and (buffer is not None or spec.role is not Role.VALIDITY):
-        needed = spec.size_bytes(slots)
-        if size_bytes < needed:
-            name = spec.role.value
-            raise InvalidDataError(f"the {name} buffer has {size_bytes} bytes, but {slots} slots need {needed}")
+        required_bytes = spec.size_bytes(slots)
+        if size_bytes < required_bytes:
+            role = spec.role.value
+            raise InvalidDataError(f"the {role} buffer has {size_bytes} bytes, but {slots} slots need {required_bytes}")
     if not size_bytes or buffer is None:
-        return 0 if spec is None or spec.role is Role.VALIDITY else _ZEROS
+        return 0 if spec is None or spec.role is Role.VALIDITY else _ZEROS_ADDRESS
     if spec is not None and spec.extra and not slots:
-        return _ZEROS  # what an offset says where there are no slots does not count, but a consumer may believe it
+        return _ZEROS_ADDRESS  # the offset of an empty array is undefined, but some consumers use it
     if buffer.device != "cpu":
-        raise UsageError(f"the C data interface has no place for a buffer on {buffer.device}: copy it to the cpu first")
+        raise UsageError(f"can't export a buffer on {buffer.device} by the C data interface: copy it to the CPU first")
     return buffer.address
 
 
-# In
+# Import
 
 
-class Import:
-    """One ArrowArray structure that was taken over, and the arrays over its memory.
+class ArrayImporter:
+    """Reads one ArrowArray structure, with its children and dictionary, into arrays over its memory.
 
-    All buffers of the structure are stretches of one `Memory`, which begins at the first and ends with the last of
-    them: what lies between them is never looked at. Making a buffer is then as cheap as making an object.
+    All buffers of the structure are slices of one `Memory`, from the lowest to the highest address; the gaps between
+    buffers are never accessed. This makes creating a buffer as cheap as creating an object.
     """
 
     __slots__ = ("_buffers", "_nested")
@@ -140,17 +144,15 @@ class Import:
         self._buffers: list[Buffer] = []
         self._nested: list[Array] = []
 
-    def settle(self, held: Held) -> None:
-        """Give the buffers that were read their memory, which keeps the structure until the last of them is gone; then
-        check that children are long enough.
-        """
+    def bind_memory(self, struct: ImportedStruct) -> None:
+        """Bind all buffers to one memory that keeps the structure alive, then check the lengths of the children."""
         buffers = self._buffers
         if buffers:
             start = min([b.offset for b in buffers]) & -ALIGNMENT_BYTES
             stop = max([b.offset + b.size for b in buffers])
             if not c_abi.FIRST_ADDRESS <= start <= stop <= c_abi.LAST_ADDRESS:
-                raise InvalidDataError(f"buffers from address {start:#x} to {stop:#x} are no memory of this process")
-            memory = held.memory(start, stop - start)
+                raise InvalidDataError(f"buffers from {start:#x} to {stop:#x}, which are not valid addresses")
+            memory = struct.memory(start, stop - start)
             for buffer in buffers:
                 buffer.memory = memory
                 buffer.offset -= start
@@ -159,42 +161,44 @@ class Import:
                 array.layout.check(array)
 
     def read(self, address: int, layout: Layout) -> Array:
-        """The array that an ArrowArray structure describes; its buffers wait for `settle`."""
-        words = c_abi.ArrayWords.from_address(address)[:]
-        length, nulls, offset, n_buffers, n_children, buffers, _, dictionary, release, _ = words
-        plan = _plan(layout)
+        """Return the array of an ArrowArray structure. Its buffers can be read only after `bind_memory`."""
+        fields = c_abi.ArrayStruct.from_address(address)[:]
+        length, null_count, offset, n_buffers, n_children, buffer_pointers, _, dictionary, release, _ = fields
+        plan = _import_plan(layout)
         if not release:
             raise InvalidDataError("the structure is released already")
-        if length < 0 or offset < 0 or length + offset > _MAX_SLOTS or not -1 <= nulls <= length:
-            raise InvalidDataError(f"length {length}, offset {offset} and null count {nulls} do not go together")
+        if length < 0 or offset < 0 or length + offset > _MAX_LENGTH or not -1 <= null_count <= length:
+            raise InvalidDataError(f"length {length}, offset {offset} and null count {null_count} are inconsistent")
         if n_buffers == 1 and not plan.buffers:
-            n_buffers = 0  # as Arrow had it before 1.0, and polars still has it: a null array with an absent bitmap
+            n_buffers = 0  # Arrow before 1.0, and polars: a null array with an absent validity bitmap
         if n_children != plan.children or (
             n_buffers != plan.buffers and (not plan.variadic or n_buffers < plan.buffers)
         ):
-            least = f"at least {plan.buffers}" if plan.variadic else str(plan.buffers)
-            expected = f"{layout.type} has {least} buffers and {plan.children} children"
-            raise InvalidDataError(f"{expected}, not {n_buffers} and {n_children}")
-        held = self._buffers_of(buffers, n_buffers, offset + length, plan) if n_buffers else ()
+            minimum = f"at least {plan.buffers}" if plan.variadic else str(plan.buffers)
+            expected = f"{layout.type} has {minimum} buffers and {plan.children} children"
+            raise InvalidDataError(f"{expected}, found {n_buffers} and {n_children}")
+        buffers = self._read_buffers(buffer_pointers, n_buffers, offset + length, plan) if n_buffers else ()
         if not plan.validity:
-            nulls = -1
-        elif held[0] is None:
-            if nulls > 0:
-                raise InvalidDataError(f"{nulls} of {length} slots are null, but there is no validity bitmap")
-            nulls = 0
+            null_count = -1
+        elif buffers[0] is None:
+            if null_count > 0:
+                raise InvalidDataError(f"{null_count} of {length} slots are null, but there is no validity bitmap")
+            null_count = 0
         if not n_children and not dictionary and layout.dictionary is None:
-            return Array(layout, length, held, (), None, nulls, offset)
-        return self._read_nested(words, layout, held, nulls)
+            return Array(layout, length, buffers, (), None, null_count, offset)
+        return self._read_nested(fields, layout, buffers, null_count)
 
-    def _read_nested(self, words: list[int], layout: Layout, held: tuple[Buffer | None, ...], nulls: int) -> Array:
-        dictionary = words[c_abi.DICTIONARY]
+    def _read_nested(
+        self, fields: list[int], layout: Layout, buffers: tuple[Buffer | None, ...], null_count: int
+    ) -> Array:
+        dictionary = fields[c_abi.DICTIONARY]
         if (dictionary == 0) != (layout.dictionary is None):
-            raise InvalidDataError(f"{layout.type} {'comes with a' if dictionary else 'has no'} dictionary")
-        addresses = c_abi.pointers(words[c_abi.CHILDREN], words[c_abi.N_CHILDREN], "children of an array")
+            raise InvalidDataError(f"{layout.type} has {'an unexpected' if dictionary else 'no'} dictionary")
+        addresses = c_abi.read_pointers(fields[c_abi.CHILDREN], fields[c_abi.N_CHILDREN], "children of an array")
         children = []
-        for child, kind, field in zip(addresses, layout.children, layout.type.fields, strict=True):
+        for child, child_layout, field in zip(addresses, layout.children, layout.type.fields, strict=True):
             try:
-                children.append(self.read(child, kind))
+                children.append(self.read(child, child_layout))
             except InvalidDataError as error:
                 raise type(error)(f"{field.name or 'child'}: {error}") from None
         values = None
@@ -202,83 +206,85 @@ class Import:
             c_abi.check_pointer(dictionary, "a dictionary")
             with error_context("dictionary"):
                 values = self.read(dictionary, layout.dictionary)
-        array = Array(layout, words[c_abi.LENGTH], held, tuple(children), values, nulls, words[c_abi.OFFSET])
+        array = Array(layout, fields[c_abi.LENGTH], buffers, tuple(children), values, null_count, fields[c_abi.OFFSET])
         self._nested.append(array)
         return array
 
-    def _buffers_of(self, buffers: int, size: int, slots: int, plan: _Plan) -> tuple[Buffer | None, ...]:
-        addresses = c_abi.addresses(buffers, size, "buffers")
-        waiting = self._buffers
-        held: list[Buffer | None] = []
-        end = at = 0
-        for width, extra, per_slot, may_be_absent in plan.steps:
-            address = addresses[at]
-            needed = end if not per_slot else (slots + 7) >> 3 if width < 0 else (slots + extra) * width
-            if address and needed:
-                if needed > _MAX_BUFFER_BYTES:
-                    raise InvalidDataError(f"buffer {at} of {slots} slots has {needed} bytes: no process has so many")
+    def _read_buffers(self, address: int, count: int, slots: int, plan: _ImportPlan) -> tuple[Buffer | None, ...]:
+        addresses = c_abi.read_addresses(address, count, "buffers")
+        unbound = self._buffers
+        buffers: list[Buffer | None] = []
+        data_bytes = index = 0
+        for width, extra, per_slot, may_be_absent in plan.buffer_steps:
+            address = addresses[index]
+            size_bytes = data_bytes if not per_slot else (slots + 7) >> 3 if width < 0 else (slots + extra) * width
+            if address and size_bytes:
+                if size_bytes > _MAX_BUFFER_BYTES:
+                    raise InvalidDataError(
+                        f"buffer {index}: {slots} slots need {size_bytes} bytes, more than the address space"
+                    )
                 if extra:
-                    end = _last_offset(address, width, slots) if slots else 0
-                buffer = Buffer(_NOWHERE, address, needed)
-                waiting.append(buffer)
-                held.append(buffer)
+                    data_bytes = _last_offset(address, width, slots) if slots else 0
+                buffer = Buffer(_ADDRESS_SPACE, address, size_bytes)
+                unbound.append(buffer)
+                buffers.append(buffer)
             elif may_be_absent:
-                held.append(None)
-            elif needed and slots:
-                raise InvalidDataError(f"buffer {at} is null, but {slots} slots need {needed} bytes of it")
+                buffers.append(None)
+            elif size_bytes and slots:
+                raise InvalidDataError(f"buffer {index} is null, but {slots} slots need {size_bytes} bytes")
             else:
-                held.append(EMPTY)
-            at += 1
+                buffers.append(EMPTY)
+            index += 1
         if plan.variadic:
-            held += self._variadic(addresses, at)
-        return tuple(held)
+            buffers += self._read_variadic_buffers(addresses, index)
+        return tuple(buffers)
 
-    def _variadic(self, addresses: Sequence[int], declared: int) -> list[Buffer]:
-        """The buffers behind the declared ones; the last pointer leads to their lengths, 64 bits each."""
-        of_data = addresses[declared:-1]
-        lengths = c_abi.addresses(addresses[-1], len(of_data), "lengths of variadic buffers")
-        found = []
-        for at, (address, length) in enumerate(zip(of_data, lengths, strict=True)):
+    def _read_variadic_buffers(self, addresses: Sequence[int], num_declared: int) -> list[Buffer]:
+        """Return the buffers after the declared ones; the last pointer is that of their lengths, 64 bits each."""
+        data_addresses = addresses[num_declared:-1]
+        lengths = c_abi.read_addresses(addresses[-1], len(data_addresses), "lengths of variadic buffers")
+        buffers = []
+        for index, (address, length) in enumerate(zip(data_addresses, lengths, strict=True)):
             if length < 0 or (length and not address):
-                raise InvalidDataError(f"variadic buffer {at} of {length} bytes is at address {address:#x}")
-            found.append(Buffer(_NOWHERE, address, length) if length else EMPTY)
-        self._buffers += [buffer for buffer in found if buffer.size]
-        return found
+                raise InvalidDataError(f"variadic buffer {index} of {length} bytes is at address {address:#x}")
+            buffers.append(Buffer(_ADDRESS_SPACE, address, length) if length else EMPTY)
+        self._buffers += [buffer for buffer in buffers if buffer.size]
+        return buffers
 
 
-_NOWHERE = Memory(b"")
-"""Stands for the whole address space until `settle` knows which part of it is meant; nothing reads it."""
-_NOWHERE.address, _NOWHERE.size = 0, 1 << 64
+_ADDRESS_SPACE = Memory(b"")
+"""The whole address space: a placeholder until `bind_memory` replaces it. It is never read."""
+_ADDRESS_SPACE.address, _ADDRESS_SPACE.size = 0, 1 << 64
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    """What reading an array asks of its layout, looked up once; a step is a buffer's element width (-1: bits), extra
-    elements, whether it has an element for each slot, and whether it may be absent.
+class _ImportPlan:
+    """The expected structure of arrays of a layout. A buffer step is the element width in bytes (-1: bits), the number
+    of extra elements, whether there is an element per slot, and whether the buffer may be absent.
     """
 
     buffers: int
     children: int
     variadic: bool
     validity: bool
-    steps: tuple[tuple[int, int, bool, bool], ...]
+    buffer_steps: tuple[tuple[int, int, bool, bool], ...]
 
 
 @lru_cache(maxsize=4096)
-def _plan(layout: Layout) -> _Plan:
-    steps = tuple(
+def _import_plan(layout: Layout) -> _ImportPlan:
+    buffer_steps = tuple(
         (-1 if s.dtype is None else s.dtype.itemsize, s.extra, s.per_slot, s.role is Role.VALIDITY)
         for s in layout.buffers
     )
-    buffers = len(steps) + (1 if layout.VARIADIC else 0)
-    return _Plan(buffers, len(layout.children), layout.VARIADIC, layout.has_validity, steps)
+    buffers = len(buffer_steps) + (1 if layout.VARIADIC else 0)
+    return _ImportPlan(buffers, len(layout.children), layout.VARIADIC, layout.has_validity, buffer_steps)
 
 
 def _last_offset(address: int, width: int, slots: int) -> int:
-    at = address + slots * width
-    if not c_abi.FIRST_ADDRESS <= at < c_abi.LAST_ADDRESS:
-        raise InvalidDataError(f"offsets at address {address:#x} are no memory of this process")
-    last = (_Int32 if width == 4 else _Int64).from_address(at).value
+    last_address = address + slots * width
+    if not c_abi.FIRST_ADDRESS <= last_address < c_abi.LAST_ADDRESS:
+        raise InvalidDataError(f"offsets at {address:#x}, which is not a valid address")
+    last = (_Int32 if width == 4 else _Int64).from_address(last_address).value
     if last < 0:
         raise InvalidDataError(f"offsets[{slots}] = {last} is negative")
     return last
@@ -287,46 +293,46 @@ def _last_offset(address: int, width: int, slots: int) -> int:
 _Int32, _Int64 = ctypes.c_int32, ctypes.c_int64
 
 
-class Held:
-    """An ArrowArray structure that was moved to us («Moving an array»); released once, when nobody holds it any
-    more.
+class ImportedStruct:
+    """An ArrowArray structure moved from a producer («Moving an array»). It is released when the last reference to it
+    is gone.
     """
 
-    __slots__ = ("__array_interface__", "__weakref__", "_release", "words")
+    __slots__ = ("__array_interface__", "__weakref__", "_release", "fields")
 
     def __init__(self, address: int) -> None:
-        """Move the structure at an address; what is there is marked released."""
-        self.words = c_abi.moved(address, c_abi.ArrayWords, c_abi.RELEASE)
-        self._release = c_abi.ReleaseFunction(self.words[c_abi.RELEASE])
+        """Move the structure at an address and mark the original as released."""
+        self.fields = c_abi.move_struct(address, c_abi.ArrayStruct, c_abi.RELEASE)
+        self._release = c_abi.ReleaseFunction(self.fields[c_abi.RELEASE])
         self.__array_interface__: dict[str, object] = {}
 
     @property
     def address(self) -> int:
-        """Where the structure is now."""
-        return ctypes.addressof(self.words)
+        """The current address of the structure."""
+        return ctypes.addressof(self.fields)
 
-    def memory(self, start: int, size: int) -> Memory:
-        """`size` bytes from an address on, whose views keep the structure."""
-        self.__array_interface__ = {"data": (start, True), "shape": (size,), "typestr": "|u1", "version": 3}
+    def memory(self, start: int, size_bytes: int) -> Memory:
+        """Return `size_bytes` bytes from address `start` as a memory whose views keep the structure alive."""
+        self.__array_interface__ = {"data": (start, True), "shape": (size_bytes,), "typestr": "|u1", "version": 3}
         return Memory(np.asarray(self))
 
     def __del__(self, _addressof: Any = ctypes.addressof) -> None:
-        words = self.words
-        if words[8]:
-            self._release(_addressof(words))
+        fields = self.fields
+        if fields[8]:
+            self._release(_addressof(fields))
 
 
-def take_array(address: int, layout: Layout, on_device: bool = False) -> Array:
-    """The array that a structure describes, over its memory; the structure is moved, and released with its last view.
+def move_array(address: int, layout: Layout, on_device: bool = False) -> Array:
+    """Move a structure and return its array, over the same memory. The structure is released with the last view.
 
-    With `on_device` it is an ArrowDeviceArray, which begins as an ArrowArray. Raises `InvalidDataError` or one of its
-    kinds for a structure that does not fit the layout, or whose memory the processor does not read; it is released
-    then, too.
+    With `on_device` it is an ArrowDeviceArray, which begins with an ArrowArray. Raises `InvalidDataError` or a subclass
+    if the structure does not match the layout, `UnsupportedError` if the CPU can't read its memory; the structure is
+    released in either case.
     """
-    held = Held(address)
+    struct = ImportedStruct(address)
     if on_device:
-        c_device.check_array(address)
-    taken = Import()
-    array = taken.read(held.address, layout)
-    taken.settle(held)
+        c_device.check_array_device(address)
+    importer = ArrayImporter()
+    array = importer.read(struct.address, layout)
+    importer.bind_memory(struct)
     return array

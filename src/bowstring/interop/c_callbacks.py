@@ -1,9 +1,8 @@
-"""Python functions as the C callbacks that release structures («Release callback semantics -- for producers»).
+"""Python functions as the C callbacks that release structures («Release make_callback semantics -- for producers»).
 
-A consumer may call `release` from any thread, long after the producer's modules are gone, and while a Python
-exception is on its way through the consumer's own code: the exception unwinds a frame, the frame held the last
-reference, the reference releases us. A ctypes callback alone would lose that exception (the interpreter then reports a
-`SystemError`), so `callback` lays it aside and puts it back.
+A consumer may call `release` from any thread, after the producer's modules are unloaded, and while a Python exception
+unwinds the consumer's frames: a frame may own the last reference to the structure. A plain ctypes callback would lose
+that exception (the interpreter then raises `SystemError`), so `make_callback` saves and restores it.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-_EXCEPTIONS_CAN_BE_PUT_BACK = sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
+_CAN_RESTORE_EXCEPTIONS = sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
 _TP_DEALLOC, _TP_ITERNEXT = 52, 63
 
 
-class _Slot(ctypes.Structure):
+class _TypeSlot(ctypes.Structure):
     _fields_ = (("slot", ctypes.c_int), ("function", ctypes.c_void_p))
 
 
-class _Spec(ctypes.Structure):
+class _TypeSpec(ctypes.Structure):
     _fields_ = (
         ("name", ctypes.c_char_p),
         ("basicsize", ctypes.c_int),
@@ -34,44 +33,43 @@ class _Spec(ctypes.Structure):
 
 
 _Object = ctypes.c_int64 * 5
-"""An object's reference count and type, and what `map` holds: a tuple of iterators, a callable, and room for a flag."""
+"""The fields of a `map` object: reference count, type, tuple of iterators, callable, and a flag."""
 
 
-def _raising_type() -> type:
-    """A type whose objects, when their last reference goes, call the callable that they hold and let its exception
-    stand.
+def _create_raising_type() -> type:
+    """Create a type whose deallocation calls the object's callable and leaves its exception set.
 
-    `Py_DECREF` of such an object is the only thing that ctypes still does after a callback has returned. The call
-    itself is the interpreter's own step function of `map` over no iterators: it returns NULL with the callable's
-    exception set.
+    `Py_DECREF` of the returned object is the only thing that ctypes does after a callback returns. The deallocation
+    slot is the step function of `map`: with no iterators, it calls the callable and returns NULL with the exception
+    set.
     """
     get_slot = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_int)(("PyType_GetSlot", ctypes.pythonapi))
     from_spec = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p)(("PyType_FromSpec", ctypes.pythonapi))
     step = get_slot(map, _TP_ITERNEXT)
-    slots = (_Slot * 2)(_Slot(_TP_DEALLOC, step), _Slot(0, None))
-    spec = _Spec(b"bowstring.PutBack", ctypes.sizeof(_Object), 0, 0, ctypes.addressof(slots))
-    made: type = from_spec(ctypes.addressof(spec))
-    return made
+    slots = (_TypeSlot * 2)(_TypeSlot(_TP_DEALLOC, step), _TypeSlot(0, None))
+    spec = _TypeSpec(b"bowstring.RestoreError", ctypes.sizeof(_Object), 0, 0, ctypes.addressof(slots))
+    raising_type: type = from_spec(ctypes.addressof(spec))
+    return raising_type
 
 
-def immortal(value: Any) -> Any:
-    """The value, never freed: C code may come back to it until the process ends."""
+def make_immortal(value: Any) -> Any:
+    """Return the value after making it immortal: C code may use it until the process ends."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
     return value
 
 
-def callback(prototype: Any, function: Callable[[int], None]) -> Any:
-    """`function` as a C function of `prototype`, which takes an address and gives nothing.
+def make_callback(prototype: Any, function: Callable[[int], None]) -> Any:
+    """Wrap `function` as a C function of type `prototype`, which takes an address and returns nothing.
 
-    It is never freed, works on any thread, and keeps an exception that is pending when it is called.
+    The C function is never freed, works on any thread, and preserves an exception that is pending when it is called.
     """
     raise_pending = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("PyErr_Occurred", ctypes.pythonapi))
-    raising = immortal(_raising_type()) if _EXCEPTIONS_CAN_BE_PUT_BACK else None
-    forged: deque[Any] = deque(maxlen=1024)  # each is needed only until the callback is over
+    raising = make_immortal(_create_raising_type()) if _CAN_RESTORE_EXCEPTIONS else None
+    objects: deque[Any] = deque(maxlen=1024)  # each is needed only until the callback returns
 
-    def put_back(
+    def restore(
         error: BaseException,
-        _forged: Any = forged,
+        _objects: Any = objects,
         _object: Any = _Object,
         _ctypes: Any = ctypes,
         _type: Any = raising,
@@ -79,27 +77,27 @@ def callback(prototype: Any, function: Callable[[int], None]) -> Any:
     ) -> Any:
         errors, no_iterators = [error], ()
 
-        def again() -> None:
+        def raise_error() -> None:
             raise errors.pop()
 
-        made = _object(0, _id(_type), _id(no_iterators), _id(again), 0)
-        _forged.append((made, no_iterators, again))
-        return _ctypes.cast(_ctypes.addressof(made), _ctypes.py_object).value
+        instance = _object(0, _id(_type), _id(no_iterators), _id(raise_error), 0)
+        _objects.append((instance, no_iterators, raise_error))
+        return _ctypes.cast(_ctypes.addressof(instance), _ctypes.py_object).value
 
-    # What a callback needs is bound to it: at exit the names of modules, even of builtins, go before the last call.
-    def called(
+    # At interpreter exit even builtins are gone, so everything the callback uses is bound as a default.
+    def call(
         address: int,
         _function: Any = function,
         _raise_pending: Any = raise_pending,
-        _put_back: Any = put_back if raising is not None else None,
-        _any_error: Any = BaseException,
+        _restore: Any = restore if raising is not None else None,
+        _base_exception: Any = BaseException,
     ) -> Any:
         pending = None
         try:
             _raise_pending()
-        except _any_error as error:  # the consumer's, and it goes back to it
+        except _base_exception as error:  # an exception of the consumer
             pending = error
         _function(address)
-        return None if pending is None or _put_back is None else _put_back(pending)
+        return None if pending is None or _restore is None else _restore(pending)
 
-    return immortal(prototype(called))
+    return make_immortal(prototype(call))

@@ -1,7 +1,7 @@
-"""«The Arrow C Device data interface»: the structures of the C data interface, and where their buffers are.
+"""«The Arrow C Device data interface»: the structures of the C data interface with a device type and device ID.
 
-What goes out is in the processor's memory and needs no synchronising. What comes in is taken if the processor can read
-it: its own memory, and memory of the host that a GPU's driver has pinned.
+Exports are in CPU memory and have no synchronization event. Imports are accepted if the CPU can read them: CPU memory,
+and host memory pinned by a GPU driver.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from bowstring.errors import UnsupportedError
 from bowstring.interop import c_abi
 
 CPU = 1
-"""ARROW_DEVICE_CPU, and kDLCPU of DLPack: the numbers are the same."""
-DEVICES = {
+"""ARROW_DEVICE_CPU, the same value as kDLCPU of DLPack."""
+DEVICE_NAMES = {
     CPU: "CPU",
     2: "CUDA",
     3: "CUDA_HOST",
@@ -32,48 +32,48 @@ DEVICES = {
     17: "MAIA",
     18: "TRAINIUM",
 }
-"""The names of device types («ArrowDeviceType»; the last two are DLPack's alone)."""
-READABLE = frozenset((CPU, 3, 11))
-"""The device types whose memory the processor reads as its own."""
+"""The names of device types («ArrowDeviceType»; the last two are only in DLPack)."""
+CPU_READABLE = frozenset((CPU, 3, 11))
+"""The device types whose memory the CPU can read."""
 
-(CPU_WORD,) = struct.unpack("=q", struct.pack("=i4x", CPU))
-"""The word of a structure that begins with an int32 for the device."""
-_OF_THE_CPU = (-1, CPU_WORD, 0, 0, 0, 0)
+(CPU_FIELD,) = struct.unpack("=q", struct.pack("=i4x", CPU))
+"""A 64-bit field that starts with an int32 device type."""
+_CPU_DEVICE_FIELDS = (-1, CPU_FIELD, 0, 0, 0, 0)
 
 
-def on_cpu(block: c_abi.Block) -> c_abi.Block:
-    """A settled block that begins with an ArrowArray structure, moved into one that begins with an ArrowDeviceArray."""
+def to_device_array(block: c_abi.Block) -> c_abi.Block:
+    """Move the ArrowArray at the start of a block to a new block that starts with an ArrowDeviceArray on the CPU."""
     with c_abi.Block() as device:
-        device.add([*block.words[: c_abi.DEVICE_ID], *_OF_THE_CPU])
+        device.append([*block.fields[: c_abi.DEVICE_ID], *_CPU_DEVICE_FIELDS])
     return device
 
 
-def check_array(address: int) -> None:
-    """Raise `UnsupportedError` where an ArrowDeviceArray structure is not readable by the processor as it is."""
-    number = ctypes.c_int32.from_address(address + 8 * c_abi.DEVICE_TYPE).value
+def check_array_device(address: int) -> None:
+    """Raise `UnsupportedError` if the CPU can't read an ArrowDeviceArray, or would have to wait for an event."""
+    device_type = ctypes.c_int32.from_address(address + 8 * c_abi.DEVICE_TYPE).value
     device_id = ctypes.c_int64.from_address(address + 8 * c_abi.DEVICE_ID).value
-    check_device(number, device_id)
+    check_device(device_type, device_id)
     if ctypes.c_int64.from_address(address + 8 * c_abi.SYNC_EVENT).value:
         raise UnsupportedError(
-            f"an array on {device_name(number, device_id)} comes with an event to wait for, which this version cannot"
+            f"an array on {format_device(device_type, device_id)} has a synchronization event, which is not supported"
         )
 
 
-def check_stream(address: int) -> None:
-    """Raise `UnsupportedError` where an ArrowDeviceArrayStream structure gives arrays of another device."""
+def check_stream_device(address: int) -> None:
+    """Raise `UnsupportedError` if the CPU can't read the arrays of an ArrowDeviceArrayStream."""
     check_device(ctypes.c_int32.from_address(address).value)
 
 
-def check_device(number: int, device_id: int = -1) -> None:
-    """Raise `UnsupportedError`, naming the device, unless the processor reads its memory as its own."""
-    if number not in READABLE:
+def check_device(device_type: int, device_id: int = -1) -> None:
+    """Raise `UnsupportedError`, naming the device, unless the CPU can read its memory."""
+    if device_type not in CPU_READABLE:
         raise UnsupportedError(
-            f"the data is on device {device_name(number, device_id)}; only memory of the host is read "
-            f"({', '.join(DEVICES[kind] for kind in sorted(READABLE))}): let its library copy it there"
+            f"the data is on device {format_device(device_type, device_id)}, which the CPU can't read: copy it to "
+            f"{', '.join(DEVICE_NAMES[readable] for readable in sorted(CPU_READABLE))}"
         )
 
 
-def device_name(number: int, device_id: int = -1) -> str:
-    """A device for a message: its type, and its number where it has one."""
-    name = DEVICES.get(number, f"of unknown type {number}")
+def format_device(device_type: int, device_id: int = -1) -> str:
+    """Return the name of a device type, and the device ID if it is not negative."""
+    name = DEVICE_NAMES.get(device_type, f"of unknown type {device_type}")
     return name if device_id < 0 else f"{name}:{device_id}"

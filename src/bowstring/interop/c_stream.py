@@ -1,6 +1,4 @@
-"""The Arrow C stream interface, and that of the C device interface: a schema and a pull-style iterator of arrays, out
-and in.
-"""
+"""Export and import of array streams: the Arrow C stream interface, and its variant in the C device interface."""
 
 from __future__ import annotations
 
@@ -14,9 +12,9 @@ from typing import Any, Self
 from bowstring.datatypes.field import Field
 from bowstring.errors import BowstringError, InvalidDataError, ResourceError, UsageError
 from bowstring.interop import c_abi, c_device
-from bowstring.interop.c_array import take_array
-from bowstring.interop.c_callbacks import immortal
-from bowstring.interop.c_schema import read_field, schema_block
+from bowstring.interop.c_array import move_array
+from bowstring.interop.c_callbacks import make_immortal
+from bowstring.interop.c_schema import build_field_block, read_field
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import error_context
 from bowstring.layouts.registry import layout_of
@@ -27,11 +25,11 @@ _ErrorFunction = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 """const char *(*)(struct ArrowArrayStream *)"""
 
 
-# Out
+# Export
 
 
 class _Producer:
-    """What an exported stream holds: its field, what is still to come, and the last error."""
+    """The state of an exported stream: its field, the remaining blocks, and the last error."""
 
     __slots__ = ("blocks", "error", "field")
 
@@ -40,8 +38,10 @@ class _Producer:
         self.blocks = blocks
         self.error: Any = None
 
-    def attempt(self, action: Callable[[], c_abi.Block | None], out: int, size_bytes: int) -> int:
-        """Move what `action` makes to `out` (zeros for nothing: the end of the stream); an error number, 0 for none."""
+    def run(self, action: Callable[[], c_abi.Block | None], out: int, size_bytes: int) -> int:
+        """Run `action` and move its block to `out`, or write zeros at the end of the stream. Return an errno value, 0
+        for success.
+        """
         try:
             self.error = None
             block = action()
@@ -49,7 +49,7 @@ class _Producer:
                 ctypes.memset(out, 0, size_bytes)
             else:
                 ctypes.memmove(out, block.address, size_bytes)
-        except BaseException as error:  # noqa: BLE001 - C has nothing to catch it with: it travels as number and text
+        except BaseException as error:  # noqa: BLE001 - C can't catch exceptions: return a number and a message
             self.error = ctypes.create_string_buffer(f"{type(error).__name__}: {error}".encode().replace(b"\0", b" "))
             return _error_number(error)
         return 0
@@ -63,84 +63,87 @@ def _error_number(error: BaseException) -> int:
     return errno.EINVAL if isinstance(error, ValueError | TypeError) else errno.EIO
 
 
-def _callbacks(first: int, wrap: Callable[[c_abi.Block], c_abi.Block], array_words: Any) -> list[int]:
-    """The addresses of get_schema, get_next and get_last_error for streams with `first` words before these, whose
-    arrays go out `wrap`ped into structures of `array_words`.
+def _create_callbacks(first_index: int, convert: Callable[[c_abi.Block], c_abi.Block], array_type: Any) -> list[int]:
+    """Create the callbacks get_schema, get_next and get_last_error and return their addresses.
+
+    `first_index` is the index of the first of them in the stream structure. `convert` converts the block of an array to
+    one that starts with an `array_type`.
     """
 
     def producer_of(address: int) -> _Producer:
-        key = ctypes.c_int64.from_address(address + 8 * (first + c_abi.STREAM_PRIVATE)).value
-        producer: _Producer = c_abi.live[key][1]
+        key = ctypes.c_int64.from_address(address + 8 * (first_index + c_abi.STREAM_PRIVATE)).value
+        producer: _Producer = c_abi.private_data[key][1]
         return producer
 
     def get_schema(address: int, out: int) -> int:
         producer = producer_of(address)
-        return producer.attempt(lambda: schema_block(producer.field), out, ctypes.sizeof(c_abi.SchemaWords))
+        return producer.run(lambda: build_field_block(producer.field), out, ctypes.sizeof(c_abi.SchemaStruct))
 
     def get_next(address: int, out: int) -> int:
         producer = producer_of(address)
 
-        def step() -> c_abi.Block | None:
+        def next_block() -> c_abi.Block | None:
             block = next(producer.blocks, None)
-            return None if block is None else wrap(block)
+            return None if block is None else convert(block)
 
-        return producer.attempt(step, out, ctypes.sizeof(array_words))
+        return producer.run(next_block, out, ctypes.sizeof(array_type))
 
     def get_last_error(address: int) -> int:
         error = producer_of(address).error
         return 0 if error is None else ctypes.addressof(error)
 
     functions = (_GetFunction(get_schema), _GetFunction(get_next), _ErrorFunction(get_last_error))
-    return [c_abi.address_of(immortal(function)) for function in functions]
+    return [c_abi.function_address(make_immortal(function)) for function in functions]
 
 
-_FUNCTIONS = _callbacks(0, lambda block: block, c_abi.ArrayWords)
-_DEVICE_FUNCTIONS = _callbacks(1, c_device.on_cpu, c_abi.DeviceArrayWords)
+_FUNCTIONS = _create_callbacks(0, lambda block: block, c_abi.ArrayStruct)
+_DEVICE_FUNCTIONS = _create_callbacks(1, c_device.to_device_array, c_abi.DeviceArrayStruct)
 
 
-def stream_block(field: Field, blocks: Iterable[c_abi.Block], on_device: bool = False) -> c_abi.Block:
-    """A stream of arrays, each given as its block when the consumer asks for it, as an ArrowArrayStream structure, or
-    with `on_device` as an ArrowDeviceArrayStream of the CPU.
+def build_stream_block(field: Field, blocks: Iterable[c_abi.Block], on_device: bool = False) -> c_abi.Block:
+    """Return a block with an ArrowArrayStream structure, or with `on_device` an ArrowDeviceArrayStream on the CPU.
+
+    The array blocks are taken from `blocks` one at a time, when the consumer requests the next array.
     """
     with c_abi.Block() as block:
-        key = block.keep(_Producer(field, iter(blocks)))
+        key = block.retain(_Producer(field, iter(blocks)))
         if on_device:
-            block.add([c_device.CPU_WORD, *_DEVICE_FUNCTIONS, c_abi.DEVICE_STREAM_RELEASER, key])
+            block.append([c_device.CPU_FIELD, *_DEVICE_FUNCTIONS, c_abi.RELEASE_DEVICE_STREAM_ADDRESS, key])
         else:
-            block.add([*_FUNCTIONS, c_abi.STREAM_RELEASER, key])
+            block.append([*_FUNCTIONS, c_abi.RELEASE_STREAM_ADDRESS, key])
     return block
 
 
-# In
+# Import
 
 
 class ArrayStream:
-    """Somebody's stream of arrays, taken over: iterating gives them one by one.
+    """An imported stream of arrays: an iterator.
 
-    The stream is released when it ends, fails, is closed, or is dropped. Arrays that came out of it stay valid.
+    The stream is released when it ends, fails, is closed, or is garbage-collected. Its arrays stay valid.
     """
 
-    __slots__ = ("_first", "_layout", "_lock", "_number", "_release", "_words", "field")
+    __slots__ = ("_fields", "_first_index", "_layout", "_lock", "_num_read", "_release", "field")
 
     def __init__(self, address: int, on_device: bool = False) -> None:
         """Move the ArrowArrayStream structure at an address (`on_device`: ArrowDeviceArrayStream), and read its schema.
 
-        Raises `InvalidDataError` or `ResourceError` where the producer fails or its schema is not well formed, and
-        `UnsupportedError`, leaving the structure where it is, for a device whose memory the processor does not read.
+        Raises `InvalidDataError` or `ResourceError` if the producer fails or its schema is malformed. Raises
+        `UnsupportedError`, without moving the structure, for a device whose memory the CPU can't read.
         """
-        self._words: ctypes.Array[ctypes.c_int64] = c_abi.DeviceStreamWords()
-        self._first = 1
+        self._fields: ctypes.Array[ctypes.c_int64] = c_abi.DeviceStreamStruct()
+        self._first_index = 1
         if on_device:
-            c_device.check_stream(address)
-        words_type = c_abi.DeviceStreamWords if on_device else c_abi.StreamWords
-        self._first = 1 if on_device else 0
-        at = self._first + c_abi.STREAM_RELEASE
-        self._words = c_abi.moved(address, words_type, at)
-        if not self._words[at]:
-            raise UsageError("the stream was taken already")
-        self._release = c_abi.ReleaseFunction(self._words[at])
+            c_device.check_stream_device(address)
+        struct_type = c_abi.DeviceStreamStruct if on_device else c_abi.StreamStruct
+        self._first_index = 1 if on_device else 0
+        release_index = self._first_index + c_abi.STREAM_RELEASE
+        self._fields = c_abi.move_struct(address, struct_type, release_index)
+        if not self._fields[release_index]:
+            raise UsageError("the stream was moved or released already")
+        self._release = c_abi.ReleaseFunction(self._fields[release_index])
         self._lock = threading.RLock()
-        self._number = 0
+        self._num_read = 0
         try:
             self.field = self._read_schema()
             self._layout = layout_of(self.field.type)
@@ -149,30 +152,31 @@ class ArrayStream:
             raise
 
     def _read_schema(self) -> Field:
-        out = c_abi.SchemaWords()
+        out = c_abi.SchemaStruct()
         self._call(c_abi.GET_SCHEMA, out, "the schema")
         release = out[c_abi.SCHEMA_RELEASE]
         if not release:
-            raise InvalidDataError("a stream gave a schema that is released already")
+            raise InvalidDataError("a stream returned a schema that is released already")
         try:
             return read_field(ctypes.addressof(out))
         finally:
             c_abi.ReleaseFunction(release)(ctypes.addressof(out))
 
     def _call(self, function: int, out: ctypes.Array[ctypes.c_int64], what: str) -> None:
-        address = ctypes.addressof(self._words)
-        callback = self._words[self._first + function]
+        address = ctypes.addressof(self._fields)
+        callback = self._fields[self._first_index + function]
         if not callback:
-            raise InvalidDataError(f"a stream has a null pointer where it should give {what}")
-        number = _GetFunction(callback)(address, ctypes.addressof(out))
-        if number:
+            raise InvalidDataError(f"a stream can't return {what}: its callback is a null pointer")
+        error_number = _GetFunction(callback)(address, ctypes.addressof(out))
+        if error_number:
             text = None
-            last_error = self._words[self._first + c_abi.GET_LAST_ERROR]
+            last_error = self._fields[self._first_index + c_abi.GET_LAST_ERROR]
             if last_error:
                 text = _ErrorFunction(last_error)(address)
-            said = ctypes.string_at(text).decode("utf-8", "replace") if text else "the producer says no more"
-            message = f"a stream failed to give {what}: {said} (error {number}, {_named(number)})"
-            if number == errno.ENOMEM:
+            reason = ctypes.string_at(text).decode("utf-8", "replace") if text else "the producer has no error message"
+            error_name = f"{errno.errorcode.get(error_number, 'unknown')}: {os.strerror(error_number)}"
+            message = f"a stream failed to return {what}: {reason} (error {error_number}, {error_name})"
+            if error_number == errno.ENOMEM:
                 raise ResourceError(message)
             raise InvalidDataError(message)
 
@@ -180,38 +184,38 @@ class ArrayStream:
         return self
 
     def __next__(self) -> Array:
-        """The next array; its first access may block for as long as the producer does.
+        """Return the next array. Blocks until the producer returns it.
 
-        Raises `InvalidDataError` or `ResourceError` where the producer fails or an array does not fit the schema.
+        Raises `InvalidDataError` or `ResourceError` if the producer fails or an array does not match the schema.
         """
         with self._lock:
-            if not self._words[self._first + c_abi.STREAM_RELEASE]:
+            if not self._fields[self._first_index + c_abi.STREAM_RELEASE]:
                 raise StopIteration
-            out = c_abi.DeviceArrayWords()  # which begins as an ArrowArray
-            what = f"array {self._number}"
+            out = c_abi.DeviceArrayStruct()  # starts with an ArrowArray
+            what = f"array {self._num_read}"
             try:
                 self._call(c_abi.GET_NEXT, out, what)
                 if not out[c_abi.RELEASE]:
                     self._close()
                     raise StopIteration
                 with error_context(f"{what} of a stream"):
-                    array = take_array(ctypes.addressof(out), self._layout, self._first == 1)
+                    array = move_array(ctypes.addressof(out), self._layout, self._first_index == 1)
             except BowstringError:
                 self._close()
                 raise
-            self._number += 1
+            self._num_read += 1
             return array
 
     def close(self) -> None:
-        """Release the stream; what it has not given yet is lost. Nothing happens the second time."""
+        """Release the stream; remaining arrays are lost. Calling it again has no effect."""
         with self._lock:
             self._close()
 
     def _close(self, _addressof: Any = ctypes.addressof) -> None:
-        words, release = self._words, self._first + 3
-        if words[release]:
-            self._release(_addressof(words))
-            words[release] = 0
+        fields, release_index = self._fields, self._first_index + 3
+        if fields[release_index]:
+            self._release(_addressof(fields))
+            fields[release_index] = 0
 
     def __enter__(self) -> Self:
         return self
@@ -221,7 +225,3 @@ class ArrayStream:
 
     def __del__(self) -> None:
         self._close()
-
-
-def _named(number: int) -> str:
-    return f"{errno.errorcode.get(number, 'unnamed')}: {os.strerror(number)}"

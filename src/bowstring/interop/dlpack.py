@@ -1,9 +1,9 @@
-"""Arrays as plain memory: DLPack, and Python's buffer protocol.
+"""DLPack and Python's buffer protocol.
 
-Both know elements of one width, one after the other, and no nulls. So an array goes out by them where it has no nulls
-and its elements lie like that. The buffer protocol shares the memory, read-only. DLPack copies it unless the consumer
-passes `copy=False`: consumers such as PyTorch ignore that memory is read-only, and would crash the process when they
-write to mapped memory, or change what everyone else reads. The capsules are NumPy's, and so is the reading of others'.
+Both support contiguous fixed-width elements without nulls only. The buffer protocol shares the memory, read-only.
+DLPack copies it unless the consumer passes `copy=False`: consumers such as PyTorch ignore the read-only flag, and
+writing to shared memory changes the data of other readers, or crashes the process if the memory is mapped. NumPy
+creates and reads the DLPack capsules.
 """
 
 from __future__ import annotations
@@ -20,113 +20,114 @@ from bowstring.layouts.array import Array
 from bowstring.layouts.base import Values
 from bowstring.layouts.boolean import BooleanLayout
 
-DEVICE = (CPU, 0)
-"""Where our memory is, as DLPack says it."""
+CPU_DEVICE = (CPU, 0)
+"""The DLPack device of all exported memory."""
 
 
-# DLPack, out
+# DLPack export
 
 
 def dlpack_capsule(values: Values, options: dict[str, Any]) -> Any:
-    """A copy of the elements of a NumPy array as a DLPack capsule, or the elements themselves with `copy=False`.
+    """Return a DLPack capsule of a copy of a NumPy array, or with `copy=False` of the array itself.
 
-    `options` are those of the array API standard: `stream` (None: the CPU has no streams), `max_version`, `dl_device`
-    and `copy`. Memory that is shared is read-only; a consumer that writes to it anyway crashes the process or changes
-    the array. Raises `NotShareableError` for elements that DLPack does not know, another device, and for `copy=False`
-    without a `max_version` of DLPack 1.0 or later: earlier versions cannot mark memory as read-only.
+    `options` are those of the array API standard: `stream` (must be None, the CPU has no streams), `max_version`,
+    `dl_device` and `copy`. Shared memory is read-only; a consumer that writes to it anyway crashes the process or
+    changes the array. Raises `NotShareableError` for elements that DLPack doesn't support, for another device, and for
+    `copy=False` without a `max_version` of DLPack 1.0 or later: earlier versions can't mark memory as read-only.
     """
     stream, device = options.pop("stream", None), options.pop("dl_device", None)
     if stream is not None:
-        raise NotShareableError(f"DLPack: memory of the CPU has no stream, but stream {stream!r} is asked for")
-    if device is not None and (int(device[0]), int(device[1])) != DEVICE:
-        raise NotShareableError(f"DLPack: the elements are on the CPU {DEVICE}, not on device {tuple(device)}")
+        raise NotShareableError(f"DLPack: stream must be None for CPU memory, found {stream!r}")
+    if device is not None and (int(device[0]), int(device[1])) != CPU_DEVICE:
+        raise NotShareableError(f"DLPack: the elements are on the CPU {CPU_DEVICE}, not on device {tuple(device)}")
     if values.dtype.kind not in "biuf":
-        raise NotShareableError(f"DLPack knows integers, floats and booleans, not NumPy's {values.dtype}")
+        raise NotShareableError(f"DLPack supports integers, floats and booleans, found NumPy dtype {values.dtype}")
     options["copy"] = options.get("copy") is not False
     try:
         return values.__dlpack__(**{name: value for name, value in options.items() if value is not None})
     except (BufferError, TypeError) as error:
         raise NotShareableError(
-            f"DLPack: {error} (without a copy the memory is read-only, which takes max_version=(1, 0))"
+            f"DLPack: {error} (copy=False needs max_version=(1, 0) to mark the memory as read-only)"
         ) from None
 
 
 def array_capsule(array: Array, options: dict[str, Any]) -> Any:
-    """An array as a DLPack capsule, of one dimension, or of more for fixed-size lists and tensors of plain numbers.
+    """Return a DLPack capsule of an array: one dimension, or more for fixed-size lists and tensors of numbers.
 
-    Raises as `dlpack_capsule`, and `NotShareableError` for nulls and for layouts without plain elements.
+    Raises as `dlpack_capsule`, and `NotShareableError` for nulls and for layouts without fixed-width elements.
     """
     if isinstance(array.layout, BooleanLayout):
         _refuse_nulls(array, "DLPack")
         if options.get("copy") is False:
-            raise NotShareableError("DLPack: booleans are bits here and bytes there, which takes a copy")
+            raise NotShareableError("DLPack: booleans can't be shared with copy=False: Arrow stores bits, DLPack bytes")
         return dlpack_capsule(array.layout.bits(array), options)
-    return dlpack_capsule(_plain(array, "DLPack"), options)
+    return dlpack_capsule(_to_plain_numpy(array, "DLPack"), options)
 
 
 def _refuse_nulls(array: Array, protocol: str) -> None:
     if array.null_count:
         raise NotShareableError(
-            f"{protocol} has no nulls, but {array.null_count} of {array.length} values are null: fill_null or drop_null"
+            f"{protocol} does not support nulls, but {array.null_count} of {array.length} values are null: call "
+            "fill_null or drop_null first"
         )
 
 
-def _plain(array: Array, protocol: str) -> Values:
+def _to_plain_numpy(array: Array, protocol: str) -> Values:
     _refuse_nulls(array, protocol)
     try:
         return array.to_numpy()
     except WouldCopyError as error:
-        raise NotShareableError(f"{protocol} carries plain elements, not {array.type}: {error}") from None
+        raise NotShareableError(f"{protocol} does not support {array.type}: {error}") from None
 
 
-# DLPack, in
+# DLPack import
 
 
 def from_dlpack(source: Any, copy: bool | None = None) -> Array:
-    """The array behind any object with `__dlpack__` (of NumPy, PyTorch, JAX, …) in memory that the processor reads.
+    """Import any object with `__dlpack__` (NumPy, PyTorch, JAX, …) whose memory the CPU can read as an array.
 
-    Elements of more than one dimension become fixed-size lists. Shares the memory where the producer does and elements
-    lie in C order without gaps and are no booleans, else copies; `copy=True` always copies, `copy=False` raises
-    `WouldCopyError` instead of copying. Whoever else writes to shared memory changes the array. Raises
-    `UnsupportedError` for memory of another device, `DataTypeError` for elements that have no data type or no dimension
-    at all, `NotShareableError` for what DLPack does not carry.
+    More than one dimension becomes fixed-size lists. Shares the memory if the producer does and the elements are
+    contiguous in C order and not booleans, else copies. `copy=True` always copies, `copy=False` raises `WouldCopyError`
+    instead of copying. Writes to shared memory by others change the array. Raises `UnsupportedError` for memory of
+    another device, `DataTypeError` for elements without an Arrow type or zero dimensions, `NotShareableError` for what
+    DLPack doesn't support.
     """
     values = numpy_from_dlpack(source, copy)
     if copy is False and not (values.flags.c_contiguous and values.dtype.kind != "b"):
-        raise WouldCopyError("booleans and elements with gaps between them do not become an array without copying")
+        raise WouldCopyError("booleans and elements that are not contiguous can't become an array without a copy")
     return construction.array(values.copy() if copy else values)
 
 
 def numpy_from_dlpack(source: Any, copy: bool | None = None) -> Values:
-    """The NumPy array of an object with `__dlpack__`, over memory that it shares or copies; with `copy=False` it is
-    asked to share it. Errors as `from_dlpack`.
+    """Convert an object with `__dlpack__` to a NumPy array. The producer shares or copies its memory; `copy=False`
+    requests sharing. Raises as `from_dlpack`.
     """
     if not hasattr(source, "__dlpack__"):
-        raise NotShareableError(f"expected an object with __dlpack__, not {type(source).__name__}")
+        raise NotShareableError(f"expected an object with __dlpack__, found {type(source).__name__}")
     if hasattr(source, "__dlpack_device__"):
-        kind, number = source.__dlpack_device__()
-        check_device(int(kind), int(number))
+        device_type, device_id = source.__dlpack_device__()
+        check_device(int(device_type), int(device_id))
     try:
         if copy is False:
-            with suppress(TypeError):  # producers older than DLPack 1.0 have no `copy`, and share
+            with suppress(TypeError):  # producers before DLPack 1.0 have no `copy` parameter, and share
                 return np.from_dlpack(source, copy=False)
         return np.from_dlpack(source)
     except (BufferError, RuntimeError, TypeError, ValueError, AttributeError) as error:
-        raise NotShareableError(f"DLPack does not carry this {type(source).__name__}: {error}") from error
+        raise NotShareableError(f"DLPack can't export this {type(source).__name__}: {error}") from error
 
 
 # The buffer protocol
 
 
 def array_buffer(array: Array) -> memoryview:
-    """The values of an array that NumPy shows without copying, as the same elements in a read-only `memoryview`.
+    """Return the values of an array as a read-only `memoryview`, without copying.
 
-    Raises `NotShareableError` for nulls, for other layouts, and for moments and byte strings: buffers have no format
-    for them.
+    Raises `NotShareableError` for nulls, for layouts that `to_numpy` can't share, and for temporal types and
+    fixed-size binary, for which the buffer protocol has no format.
     """
-    values = _plain(array, "the buffer protocol")
+    values = _to_plain_numpy(array, "the buffer protocol")
     if values.dtype.kind not in "iuf" and values.dtype.names is None:
         raise NotShareableError(
-            f"the buffer protocol has no format for {array.type}: take its slots, `array.values(1)`, or NumPy's view"
+            f"the buffer protocol has no format for {array.type}: use `array.values(1)` or `array.to_numpy()`"
         )
     return values.data.toreadonly()

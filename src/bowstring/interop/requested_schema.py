@@ -1,9 +1,8 @@
-"""«Schema Requests» of the PyCapsule interface: the same data in the representation that its consumer prefers.
+"""«Schema Requests» of the PyCapsule interface: convert exported data to the representation a consumer requests.
 
-A request is granted where the wanted type is another way to lay out the same values (text of another offset width,
-with a dictionary or without, lists of another kind, integers of another width that hold every value, …), and where
-every value goes through unchanged. Otherwise the data goes out as it is, which the protocol allows; nobody gets other
-values than there are. A request for other columns than there are is an error.
+A request is granted if the requested type is another layout of the same values (strings with another offset width, with
+or without a dictionary, another list layout, integers of another width, …) and every value converts without loss.
+Otherwise the data is exported unchanged, which the protocol allows. A request for other columns is an error.
 """
 
 from __future__ import annotations
@@ -17,74 +16,78 @@ from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field, Schema
 from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.interop import c_abi
-from bowstring.interop.c_schema import as_schema, read_field
+from bowstring.interop.c_schema import read_field, schema_from_field
 from bowstring.layouts.array import Array
 
 
-def fitted_array(array: Array, requested: object) -> Array:
-    """The array as one of the requested type where that is granted, else the array itself.
+def convert_array(array: Array, requested: object) -> Array:
+    """Convert the array to the requested type if possible without loss, else return the array itself.
 
-    Raises `DataTypeError` where a struct of other fields is requested, or `requested` is no capsule of a schema.
+    Raises `DataTypeError` if a struct with other fields is requested, or `requested` is not a schema capsule.
     """
     if requested is None:
         return array
-    return _fitted_chunks([array], _wanted(requested).type)[0]
+    return _convert_chunks([array], _read_requested(requested).type)[0]
 
 
-def fitted_chunks(chunks: Sequence[Array], type_: t.DataType, requested: object) -> tuple[Sequence[Array], t.DataType]:
-    """The chunks of one column and their type, as `fitted_array`: all of them, or none."""
+def convert_chunks(chunks: Sequence[Array], type_: t.DataType, requested: object) -> tuple[Sequence[Array], t.DataType]:
+    """Convert all chunks of one column, or none, as `convert_array`. Return the chunks and their type."""
     if requested is None:
         return chunks, type_
-    wanted = _wanted(requested).type
+    requested_type = _read_requested(requested).type
     if not chunks:
-        return chunks, wanted if _alike(type_, wanted) else type_
-    made = _fitted_chunks(chunks, wanted)
-    return made, made[0].type
+        return chunks, requested_type if _is_convertible(type_, requested_type) else type_
+    converted = _convert_chunks(chunks, requested_type)
+    return converted, converted[0].type
 
 
-def fitted_batches(
+def convert_batches(
     schema: Schema, batches: Iterable[RecordBatch], requested: object
 ) -> tuple[Schema, Iterable[RecordBatch]]:
-    """The schema and the batches with their columns as requested, column by column as `fitted_chunks`.
+    """Convert the columns of the batches one by one, as `convert_chunks`. Return the converted schema and batches.
 
-    Batches are taken one by one only where nothing is requested: whether a column's values fit is known when all have
-    been seen.
+    Without a request, batches are passed through lazily. With a request, all batches are read first: a column is
+    converted only if all its values can be.
     """
     if requested is None:
         return schema, batches
-    wanted = as_schema(_wanted(requested))
-    if wanted.names != schema.names:
-        raise DataTypeError(f"columns {schema.names} do not go out as the requested {wanted.names}")
-    if wanted.types == schema.types:
+    requested_schema = schema_from_field(_read_requested(requested))
+    if requested_schema.names != schema.names:
+        raise DataTypeError(f"columns {schema.names} can't be exported as the requested {requested_schema.names}")
+    if requested_schema.types == schema.types:
         return schema, batches
-    held = list(batches)
+    batches = list(batches)
     columns, fields = [], []
-    for index, (field, other) in enumerate(zip(schema, wanted, strict=True)):
-        chunks = [batch.column(index) for batch in held]
-        made = _fitted_chunks(chunks, other.type) if chunks else []
-        kind = made[0].type if made else (other.type if _alike(field.type, other.type) else field.type)
-        columns.append(made)
-        fields.append(Field(field.name, kind, field.nullable, field.pairs))
-    fitted = Schema(tuple(fields), schema.pairs)
-    return fitted, [
-        RecordBatch(fitted, batch.num_rows, [made[number] for made in columns]) for number, batch in enumerate(held)
+    for index, (field, requested_field) in enumerate(zip(schema, requested_schema, strict=True)):
+        chunks, type_ = [batch.column(index) for batch in batches], field.type
+        if chunks:
+            chunks = list(_convert_chunks(chunks, requested_field.type))
+            type_ = chunks[0].type
+        elif _is_convertible(type_, requested_field.type):
+            type_ = requested_field.type
+        columns.append(chunks)
+        fields.append(Field(field.name, type_, field.nullable, field.pairs))
+    converted_schema = Schema(tuple(fields), schema.pairs)
+    return converted_schema, [
+        RecordBatch(converted_schema, batch.num_rows, [chunks[i] for chunks in columns])
+        for i, batch in enumerate(batches)
     ]
 
 
-def _wanted(requested: object) -> Field:
-    return read_field(c_abi.pointer(requested, c_abi.SCHEMA_CAPSULE))
+def _read_requested(requested: object) -> Field:
+    return read_field(c_abi.capsule_pointer(requested, c_abi.SCHEMA_CAPSULE))
 
 
-def _fitted_chunks(chunks: Sequence[Array], wanted: t.DataType) -> Sequence[Array]:
-    if chunks[0].type == wanted or not _alike(chunks[0].type, wanted):
+def _convert_chunks(chunks: Sequence[Array], requested_type: t.DataType) -> Sequence[Array]:
+    if chunks[0].type == requested_type or not _is_convertible(chunks[0].type, requested_type):
         return chunks
     try:
-        return [chunk.cast(wanted) for chunk in chunks]
+        return [chunk.cast(requested_type) for chunk in chunks]
     except (DataTypeError, InvalidDataError):
         return chunks
 
 
-# Which types show the same values
+# Types with the same values in different representations
 
 _FAMILIES: tuple[tuple[type[t.DataType], ...], ...] = (
     (t.Utf8, t.LargeUtf8, t.Utf8View),
@@ -95,44 +98,44 @@ _FAMILIES: tuple[tuple[type[t.DataType], ...], ...] = (
     (t.Time,),
 )
 _CONDITIONS: dict[type[t.DataType], Callable[[Any, Any], bool]] = {
-    t.FloatingPoint: lambda own, wanted: bool(wanted.bit_width >= own.bit_width),
-    t.Decimal: lambda own, wanted: bool(wanted.scale >= own.scale),
-    t.Timestamp: lambda own, wanted: bool(wanted.timezone == own.timezone),
+    t.FloatingPoint: lambda type_, requested_type: bool(requested_type.bit_width >= type_.bit_width),
+    t.Decimal: lambda type_, requested_type: bool(requested_type.scale >= type_.scale),
+    t.Timestamp: lambda type_, requested_type: bool(requested_type.timezone == type_.timezone),
 }
-"""What has to hold between two types of this class; casts do the rest, and refuse what would change a value."""
+"""Conditions for converting between two types of a class; the cast itself rejects values that would change."""
 
 
-def _alike(own: t.DataType, wanted: t.DataType) -> bool:
-    if own == wanted or isinstance(own, t.Null):
+def _is_convertible(type_: t.DataType, requested_type: t.DataType) -> bool:
+    if type_ == requested_type or isinstance(type_, t.Null):
         return True
-    if isinstance(wanted, ExtensionType):
+    if isinstance(requested_type, ExtensionType):
         return False
-    if isinstance(own, ExtensionType):
-        return _alike(own.storage_type, wanted)
-    inner_own, inner_wanted = _within(own), _within(wanted)
-    if inner_own is not own or inner_wanted is not wanted:
-        return _alike(inner_own, inner_wanted)
-    if own.num_fields or wanted.num_fields:
-        are_lists = isinstance(own, t.ListLike) and isinstance(wanted, t.ListLike)
-        return (are_lists or type(own) is type(wanted)) and _children_alike(own, wanted)
-    condition = _CONDITIONS.get(type(own))
+    if isinstance(type_, ExtensionType):
+        return _is_convertible(type_.storage_type, requested_type)
+    value_type, requested_value_type = _value_type(type_), _value_type(requested_type)
+    if value_type is not type_ or requested_value_type is not requested_type:
+        return _is_convertible(value_type, requested_value_type)
+    if type_.num_fields or requested_type.num_fields:
+        are_lists = isinstance(type_, t.ListLike) and isinstance(requested_type, t.ListLike)
+        return (are_lists or type(type_) is type(requested_type)) and _has_convertible_children(type_, requested_type)
+    condition = _CONDITIONS.get(type(type_))
     if condition is not None:
-        return type(own) is type(wanted) and condition(own, wanted)
-    return any(isinstance(own, family) and isinstance(wanted, family) for family in _FAMILIES)
+        return type(type_) is type(requested_type) and condition(type_, requested_type)
+    return any(isinstance(type_, family) and isinstance(requested_type, family) for family in _FAMILIES)
 
 
-def _within(type_: t.DataType) -> t.DataType:
+def _value_type(type_: t.DataType) -> t.DataType:
     if isinstance(type_, t.Dictionary):
         return type_.value_type
     return type_.fields[1].type if isinstance(type_, t.RunEndEncoded) else type_
 
 
-def _children_alike(own: t.DataType, wanted: t.DataType) -> bool:
-    if isinstance(own, t.Struct):
-        names, others = [f.name for f in own.fields], [f.name for f in wanted.fields]
-        if names != others:
-            raise DataTypeError(f"a struct of fields {names} does not go out as one of the requested {others}")
-    return own.num_fields == wanted.num_fields and all(
-        _alike(mine.type, theirs.type) and (theirs.nullable or not mine.nullable)
-        for mine, theirs in zip(own.fields, wanted.fields, strict=True)
+def _has_convertible_children(type_: t.DataType, requested_type: t.DataType) -> bool:
+    if isinstance(type_, t.Struct):
+        names, requested_names = [f.name for f in type_.fields], [f.name for f in requested_type.fields]
+        if names != requested_names:
+            raise DataTypeError(f"a struct of fields {names} can't be exported as the requested {requested_names}")
+    return type_.num_fields == requested_type.num_fields and all(
+        _is_convertible(field.type, requested.type) and (requested.nullable or not field.nullable)
+        for field, requested in zip(type_.fields, requested_type.fields, strict=True)
     )

@@ -241,7 +241,7 @@ class Array:
         """Where the values are: the processor's memory."""
         from bowstring.interop import dlpack
 
-        return dlpack.DEVICE
+        return dlpack.CPU_DEVICE
 
     def __len__(self) -> int:
         return self.length

@@ -157,7 +157,7 @@ class Tensor(Shaped):
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Where the elements are: the processor's memory."""
-        return dlpack.DEVICE
+        return dlpack.CPU_DEVICE
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tensor.from_buffer, (self.type, self.data, self.shape, self.strides, self.dim_names)
