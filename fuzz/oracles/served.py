@@ -26,7 +26,7 @@ from bowstring.inspection.validation import Validator
 from bowstring.ipc.message import CONTINUATION, is_file_start
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.memory.region import Region
-from bowstring.sharing.connection import Link, Stream
+from bowstring.sharing.connection import Connection, Stream
 from bowstring.sharing.uris import FREE_DATA, WANT_DATA, Ticket
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.loopback import LoopbackTransport
@@ -48,10 +48,10 @@ def check_served(data: bytes) -> bool:
     batches: list[bs.RecordBatch] = []
     with server_end, client_end, Region.copy_of([data or b"\0"]) as region:
         lies = _serve(server_end, region, data, chosen)
-        link = _link(client_end)
-        stream = Stream(link, Ticket(("t",)))
+        connection = _connection_over(client_end)
+        stream = Stream(connection, Ticket(("t",)))
         try:
-            link.transport.send_message(stream.connection.request(b"t"))
+            connection.transport.send_message(stream.protocol.request(b"t"))
             stream.read_schema()
             for batch in stream:
                 batch.validate(full=True)
@@ -73,14 +73,14 @@ def _has_faults(data: bytes) -> bool:
     return any(True for _ in Validator(data, limits=LIMITS).faults())
 
 
-def _link(transport: LoopbackTransport) -> Link:
+def _connection_over(transport: LoopbackTransport) -> Connection:
     """A link over one end of a pair, in the place of a socket."""
-    link = object.__new__(Link)
-    link.uri, link.timeout_s = StreamURI("unix", "@loopback", WANT_DATA, FREE_DATA), 1.0
-    link.transport, link.lock = transport, threading.Lock()  # type: ignore[assignment]  # as good as a socket
-    link._freed, link._tokens = deque(), {}
-    link._is_streaming = link._is_released = link.is_closed = False
-    return link
+    connection = object.__new__(Connection)
+    connection.uri, connection.timeout_s = StreamURI("unix", "@loopback", WANT_DATA, FREE_DATA), 1.0
+    connection.transport, connection.lock = transport, threading.Lock()  # type: ignore[assignment]  # as good as a socket
+    connection._freed, connection._tokens = deque(), {}
+    connection._is_streaming = connection._is_released = connection.is_closed = False
+    return connection
 
 
 def _serve(transport: LoopbackTransport, region: Region, data: bytes, chosen: int) -> bool:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from bowstring.dissociated.limits import Limits
-from bowstring.dissociated.pairing import Paired, Pairing
+from bowstring.dissociated.pairing import MessageAssembler, StreamMessage
 from bowstring.dissociated.wire import PackedBody
 from bowstring.errors import BowstringError, LimitError, ProtocolError
 
@@ -30,7 +30,7 @@ def arrivals(draw: st.DrawFn) -> tuple[int, list[bool], list[tuple[str, int]]]:
     return draw(starts), has_body, draw(st.permutations(items))
 
 
-def arrive(pairing: Pairing, item: tuple[str, int], start: int, has_body: list[bool]) -> list[Paired]:
+def arrive(pairing: MessageAssembler, item: tuple[str, int], start: int, has_body: list[bool]) -> list[StreamMessage]:
     kind, position = item
     sequence = (start + position) % 2**32
     if kind == "metadata":
@@ -44,8 +44,8 @@ def arrive(pairing: Pairing, item: tuple[str, int], start: int, has_body: list[b
 @given(arrivals())
 def test_any_order_of_arrival_gives_the_stream(case: tuple[int, list[bool], list[tuple[str, int]]]) -> None:
     start, has_body, items = case
-    pairing = Pairing(start=start)
-    out: list[Paired] = []
+    pairing = MessageAssembler(start=start)
+    out: list[StreamMessage] = []
     for item in items:
         assert not pairing.is_complete
         out += arrive(pairing, item, start, has_body)
@@ -65,7 +65,7 @@ def test_whatever_arrives_twice_is_refused(
     case: tuple[int, list[bool], list[tuple[str, int]]], data: st.DataObject
 ) -> None:
     start, has_body, items = case
-    pairing = Pairing(start=start)
+    pairing = MessageAssembler(start=start)
     count = data.draw(st.integers(1, len(items)))
     for item in items[:count]:
         arrive(pairing, item, start, has_body)
@@ -78,7 +78,7 @@ def test_without_one_message_the_stream_is_never_complete(
     case: tuple[int, list[bool], list[tuple[str, int]]], lost: int
 ) -> None:
     start, has_body, items = case
-    pairing = Pairing(start=start)
+    pairing = MessageAssembler(start=start)
     missing = items[lost % len(items)]
     for item in items:
         if item != missing:
@@ -92,7 +92,7 @@ def test_without_one_message_the_stream_is_never_complete(
     st.lists(st.tuples(st.sampled_from(["metadata", "bare", "body", "end"]), st.integers(-5, 20)), max_size=30), starts
 )
 def test_any_sequence_of_events_is_a_stream_or_a_clean_error(events: list[tuple[str, int]], start: int) -> None:
-    pairing = Pairing(Limits(max_unpaired_messages=8), start=start)
+    pairing = MessageAssembler(Limits(max_unpaired_messages=8), start=start)
     expected = start
     for kind, offset in events:
         sequence = (start + offset) % 2**32
@@ -114,29 +114,29 @@ def test_any_sequence_of_events_is_a_stream_or_a_clean_error(events: list[tuple[
 
 
 def test_a_body_for_a_header_without_one_is_refused_in_both_orders() -> None:
-    pairing = Pairing()
+    pairing = MessageAssembler()
     pairing.add_body(0, body(0))
     with pytest.raises(ProtocolError, match="message 0, whose header has none"):
         pairing.add_metadata(0, b"h", False)
-    pairing = Pairing()
+    pairing = MessageAssembler()
     pairing.add_metadata(1, b"h", False)
     with pytest.raises(ProtocolError, match="message 1, whose header has none"):
         pairing.add_body(1, body(1))
 
 
 def test_what_comes_after_the_end_is_refused_in_both_orders() -> None:
-    pairing = Pairing()
+    pairing = MessageAssembler()
     pairing.add_end(2)
     with pytest.raises(ProtocolError, match="body 2 lies after the end"):
         pairing.add_body(2, body(2))
-    pairing = Pairing()
+    pairing = MessageAssembler()
     pairing.add_metadata(2, b"h", False)
     with pytest.raises(ProtocolError, match="message 2 came, but the end of stream has number 2"):
         pairing.add_end(2)
 
 
 def test_an_end_that_lies_behind_is_refused() -> None:
-    pairing = Pairing()
+    pairing = MessageAssembler()
     pairing.add_metadata(0, b"h", False)
     pairing.add_metadata(1, b"h", False)
     with pytest.raises(ProtocolError, match="number 1, but message 2 is the next one"):
@@ -144,7 +144,7 @@ def test_an_end_that_lies_behind_is_refused() -> None:
 
 
 def test_running_too_far_ahead_is_refused_with_the_limit_named() -> None:
-    pairing = Pairing(Limits(max_unpaired_messages=3))
+    pairing = MessageAssembler(Limits(max_unpaired_messages=3))
     pairing.add_body(2, body(2))
     with pytest.raises(LimitError, match="body 3 is 3 messages ahead of message 0, max_unpaired_messages = 3"):
         pairing.add_body(3, body(3))
@@ -152,7 +152,7 @@ def test_running_too_far_ahead_is_refused_with_the_limit_named() -> None:
 
 def test_too_many_waiting_bytes_are_refused_but_one_big_complete_message_is_not() -> None:
     limits = Limits(max_unpaired_bytes=100)
-    pairing = Pairing(limits)
+    pairing = MessageAssembler(limits)
     pairing.add_metadata(0, b"h", True)
     assert len(pairing.add_body(0, PackedBody.of(bytes(1000)))) == 1
     with pytest.raises(LimitError, match="max_unpaired_bytes = 100"):

@@ -1,4 +1,4 @@
-"""The keeper of a host: it outlives those who gave it memory, and ends with those whose memory it is."""
+"""The host agent: it outlives those who gave it memory, and ends with those whose memory it is."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.region import Region
 from bowstring.sharing import agent_client
-from bowstring.sharing.agent_client import Keeper, KeeperKey, launch
+from bowstring.sharing.agent_client import AgentClient, AgentKey, launch
 from bowstring.sharing.processes import Process
 from bowstring.sharing.stored_dataset import store
 from bowstring.testing.descriptors import no_descriptor_left
@@ -35,22 +35,22 @@ from tests.waiting import soon
 
 PUT = """
 import bowstring as bs
-from bowstring.sharing.agent_client import Keeper
+from bowstring.sharing.agent_client import AgentClient
 from bowstring.sharing.stored_dataset import store
-with Keeper.open(key) as keeper:
+with AgentClient.open(key) as agent:
     region, rows = store(bs.table({"a": values}))
-    say(keeper.put("d", place, region, rows=rows))
+    say(agent.put("d", place, region, rows=rows))
 """
 OWN = """
-from bowstring.sharing.agent_client import Keeper, KeeperKey
+from bowstring.sharing.agent_client import AgentClient, AgentKey
 import bowstring as bs
 from bowstring.sharing.stored_dataset import store
-key = KeeperKey.new()
-keeper = Keeper.open(key)
+key = AgentKey.new()
+agent = AgentClient.open(key)
 region, rows = store(bs.table({"a": [1, 2]}))
-uri = keeper.put("d", (0, 0), region, rows=rows)
-keeper.commit("d", {0: 0})
-say((uri, keeper.status()["pid"]))
+uri = agent.put("d", (0, 0), region, rows=rows)
+agent.commit("d", {0: 0})
+say((uri, agent.status()["pid"]))
 hear()
 """
 QUICK = """
@@ -67,20 +67,20 @@ host_agent.main(listener.detach())
 
 
 @pytest.fixture
-def key() -> Iterator[KeeperKey]:
-    made = KeeperKey.new()
+def key() -> Iterator[AgentKey]:
+    made = AgentKey.new()
     yield made
     try:
-        with Keeper.open(made, start=False) as keeper:
-            os.kill(keeper.status()["pid"], 9)
+        with AgentClient.open(made, start=False) as agent:
+            os.kill(agent.status()["pid"], 9)
     except ConnectionLostError:
         pass
 
 
-def put(keeper: Keeper, values: list[int], place: tuple[int, int], dataset: str = "d") -> str:
+def put(agent: AgentClient, values: list[int], place: tuple[int, int], dataset: str = "d") -> str:
     region, rows = store(bs.table({"a": values}))
     with region:
-        return keeper.put(dataset, place, region, rows=rows)
+        return agent.put(dataset, place, region, rows=rows)
 
 
 def read(uri: str) -> list[int]:
@@ -91,59 +91,59 @@ def is_running(pid: int) -> bool:
     return Process.of(pid).start_time >= 0
 
 
-def test_what_a_process_gave_can_be_read_after_its_end(key: KeeperKey) -> None:
+def test_what_a_process_gave_can_be_read_after_its_end(key: AgentKey) -> None:
     uri = run(PUT, key=key, values=[1, 2], place=(0, 5))
-    with Keeper.open(key, start=False) as keeper:
-        assert keeper.commit("d", {0: 5}) == []
+    with AgentClient.open(key, start=False) as agent:
+        assert agent.commit("d", {0: 5}) == []
         assert read(uri) == [1, 2]
 
 
-def test_only_confirmed_attempts_can_be_read_and_the_others_are_dropped(key: KeeperKey) -> None:
-    with Keeper.open(key) as keeper:
-        first, second = put(keeper, [1], (0, 1)), put(keeper, [1], (0, 2))
-        other = put(keeper, [3], (1, 3))
+def test_only_confirmed_attempts_can_be_read_and_the_others_are_dropped(key: AgentKey) -> None:
+    with AgentClient.open(key) as agent:
+        first, second = put(agent, [1], (0, 1)), put(agent, [1], (0, 2))
+        other = put(agent, [3], (1, 3))
         with pytest.raises(NotFoundError):
             bs.connect(first)
-        assert keeper.commit("d", {0: 2, 1: 3}) == []
+        assert agent.commit("d", {0: 2, 1: 3}) == []
         assert read(second) + read(other) == [1, 3]
         with pytest.raises(NotFoundError):
             bs.connect(first)
-        assert keeper.status()["datasets"]["d"]["partitions"] == 2
-        with pytest.raises(UsageError, match="no more partitions"):
-            put(keeper, [1], (0, 4))
+        assert agent.status()["datasets"]["d"]["partitions"] == 2
+        with pytest.raises(UsageError, match="partitions can't be added"):
+            put(agent, [1], (0, 4))
 
 
-def test_partitions_that_the_keeper_does_not_have_are_named_and_nothing_is_confirmed(key: KeeperKey) -> None:
-    with Keeper.open(key) as keeper:
-        uri = put(keeper, [1], (0, 1))
-        assert keeper.commit("d", {0: 1, 4: 9, 7: 9}) == [4, 7]
+def test_partitions_that_the_agent_does_not_have_are_named_and_nothing_is_confirmed(key: AgentKey) -> None:
+    with AgentClient.open(key) as agent:
+        uri = put(agent, [1], (0, 1))
+        assert agent.commit("d", {0: 1, 4: 9, 7: 9}) == [4, 7]
         with pytest.raises(NotFoundError):
             bs.connect(uri)
 
 
-def test_a_dropped_data_set_cannot_be_read_and_its_memory_goes(key: KeeperKey) -> None:
-    with Keeper.open(key) as keeper:
-        uri = put(keeper, [1, 2], (0, 1))
-        keeper.commit("d", {0: 1})
+def test_a_dropped_data_set_cannot_be_read_and_its_memory_goes(key: AgentKey) -> None:
+    with AgentClient.open(key) as agent:
+        uri = put(agent, [1, 2], (0, 1))
+        agent.commit("d", {0: 1})
         table = bs.connect(uri).read_all()
-        keeper.drop("d")
+        agent.drop("d")
         with pytest.raises(NotFoundError):
             bs.connect(uri)
         with pytest.raises(NotFoundError, match="no data set 'd'"):
-            keeper.drop("d")
-        with pytest.raises(UsageError, match="no more partitions"):
-            put(keeper, [3], (0, 2))
+            agent.drop("d")
+        with pytest.raises(UsageError, match="partitions can't be added"):
+            put(agent, [3], (0, 2))
         assert table.to_pydict() == {"a": [1, 2]}
-        pid = keeper.status()["pid"]
+        pid = agent.status()["pid"]
         del table
         assert soon(lambda: "memfd" not in Path(f"/proc/{pid}/maps").read_text())
 
 
-def test_processes_that_start_it_at_the_same_time_find_one_keeper(key: KeeperKey) -> None:
+def test_processes_that_start_it_at_the_same_time_find_one_agent(key: AgentKey) -> None:
     code = (
-        "from bowstring.sharing.agent_client import Keeper\n"
+        "from bowstring.sharing.agent_client import AgentClient\n"
         "hear()\n"
-        "with Keeper.open(key) as keeper: say(keeper.status()['pid'])"
+        "with AgentClient.open(key) as agent: say(agent.status()['pid'])"
     )
     others = [Other(code, key=key) for _ in range(4)]
     try:
@@ -169,85 +169,85 @@ def test_it_ends_with_its_owner_and_the_memory_comes_back() -> None:
         bs.connect(uri)
 
 
-def test_it_stays_when_processes_that_gave_memory_are_killed(key: KeeperKey) -> None:
+def test_it_stays_when_processes_that_gave_memory_are_killed(key: AgentKey) -> None:
     with Other(PUT + "\nhear()", key=key, values=[7], place=(0, 0)) as other:
         uri = other.hear()
         other.kill()
-    time.sleep(1.5)  # the keeper looks once a second for who has ended
-    with Keeper.open(key, start=False) as keeper:
-        keeper.commit("d", {0: 0})
+    time.sleep(1.5)  # the host agent looks once a second for who has ended
+    with AgentClient.open(key, start=False) as agent:
+        agent.commit("d", {0: 0})
     assert read(uri) == [7]
 
 
-def test_a_killed_keeper_is_a_lost_connection_and_what_was_attached_stays(key: KeeperKey) -> None:
-    with Keeper.open(key) as keeper:
-        uri = put(keeper, [1, 2], (0, 0))
-        keeper.commit("d", {0: 0})
+def test_a_killed_agent_is_a_lost_connection_and_what_was_attached_stays(key: AgentKey) -> None:
+    with AgentClient.open(key) as agent:
+        uri = put(agent, [1, 2], (0, 0))
+        agent.commit("d", {0: 0})
         data = bs.connect(uri)
         table = data.read_all()
-        os.kill(keeper.status()["pid"], 9)
+        os.kill(agent.status()["pid"], 9)
         with pytest.raises(ConnectionLostError):
-            keeper.status()
+            agent.status()
     with pytest.raises(ConnectionLostError):
         data.read_all()
     assert table.to_pydict() == {"a": [1, 2]}
     with pytest.raises(ConnectionLostError):
-        Keeper.open(key, start=False)
-    with Keeper.open(key) as keeper, pytest.raises(NotFoundError):
-        keeper.commit("d", {0: 0})
+        AgentClient.open(key, start=False)
+    with AgentClient.open(key) as agent, pytest.raises(NotFoundError):
+        agent.commit("d", {0: 0})
 
 
-def test_a_data_set_ends_with_its_time_to_live(key: KeeperKey) -> None:
-    with Keeper.open(key) as keeper:
+def test_a_data_set_ends_with_its_time_to_live(key: AgentKey) -> None:
+    with AgentClient.open(key) as agent:
         region, rows = store(bs.table({"a": [1]}))
-        keeper.put("short", (0, 0), region, rows=rows, ttl_s=0.1)
-        assert soon(lambda: "short" not in keeper.status()["datasets"])
+        agent.put("short", (0, 0), region, rows=rows, ttl_s=0.1)
+        assert soon(lambda: "short" not in agent.status()["datasets"])
 
 
-def test_it_holds_nothing_of_the_process_that_started_it(key: KeeperKey) -> None:
-    code = "from bowstring.sharing.agent_client import Keeper; print(Keeper.open(key).status()['pid'])"
+def test_it_holds_nothing_of_the_process_that_started_it(key: AgentKey) -> None:
+    code = "from bowstring.sharing.agent_client import AgentClient; print(AgentClient.open(key).status()['pid'])"
     boot = f"import pickle; key = pickle.loads({__import__('pickle').dumps(key)!r}); exec({code!r})"
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-c", boot], capture_output=True, text=True, timeout=60, check=True)
     assert time.monotonic() - began < 30
-    pid = int(done.stdout)  # the pipe came to its end, though the keeper lives
+    pid = int(done.stdout)  # the pipe came to its end, though the host agent lives
     held = {os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()}
     assert not [name for name in held if name.startswith("pipe:")]
     assert os.getsid(pid) != os.getsid(0)
     assert Process.of(pid).is_alive()
 
 
-def test_memory_that_is_not_sealed_or_is_no_arrow_file_is_refused(key: KeeperKey, tmp_path: Path) -> None:
+def test_memory_that_is_not_sealed_or_is_no_arrow_file_is_refused(key: AgentKey, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * 100)
-    with Keeper.open(key) as keeper:
+    with AgentClient.open(key) as agent:
         with Region.copy_of([b"x" * 100]) as region, pytest.raises(InvalidDataError):
-            keeper.put("d", (0, 0), region, rows=1)
-        assert keeper.status()["datasets"] == {}
+            agent.put("d", (0, 0), region, rows=1)
+        assert agent.status()["datasets"] == {}
         with Region.from_file(path) as region, pytest.raises(ConnectionLostError):
-            keeper.put("d", (0, 0), region, rows=1)
+            agent.put("d", (0, 0), region, rows=1)
 
 
-def test_memory_with_other_rows_than_were_announced_is_refused(key: KeeperKey) -> None:
+def test_memory_with_other_rows_than_were_announced_is_refused(key: AgentKey) -> None:
     region, rows = store(bs.table({"a": [1, 2]}))
-    with region, Keeper.open(key) as keeper:
-        with pytest.raises(UsageError, match="3 rows were announced, 2 are there"):
-            keeper.put("d", (0, 0), region, rows=rows + 1)
-        assert keeper.status()["datasets"] == {}
+    with region, AgentClient.open(key) as agent:
+        with pytest.raises(UsageError, match="expected 3 rows, found 2"):
+            agent.put("d", (0, 0), region, rows=rows + 1)
+        assert agent.status()["datasets"] == {}
 
 
 @pytest.mark.parametrize("setting", ["_IDLE_S", "_FIRST_OWNER_S"])
-def test_a_keeper_that_nobody_uses_ends_though_its_owner_lives(key: KeeperKey, setting: str) -> None:
-    with Other(QUICK, address=key.address, setting=setting) as keepers_process:
-        keepers_process.hear()
+def test_an_agent_that_nobody_uses_ends_though_its_owner_lives(key: AgentKey, setting: str) -> None:
+    with Other(QUICK, address=key.address, setting=setting) as agent_process:
+        agent_process.hear()
         if setting == "_IDLE_S":
-            Keeper.open(key, start=False).close()
-        assert soon(lambda: keepers_process.process.poll() is not None)
-        assert keepers_process.process.returncode == 0
+            AgentClient.open(key, start=False).close()
+        assert soon(lambda: agent_process.process.poll() is not None)
+        assert agent_process.process.returncode == 0
 
 
-def test_requests_that_make_no_sense_are_refused_and_it_goes_on(key: KeeperKey) -> None:
-    with Keeper.open(key) as keeper:
+def test_requests_that_make_no_sense_are_refused_and_it_goes_on(key: AgentKey) -> None:
+    with AgentClient.open(key) as agent:
         for request in (
             {"op": "nonsense"},
             {"op": "put"},
@@ -256,7 +256,7 @@ def test_requests_that_make_no_sense_are_refused_and_it_goes_on(key: KeeperKey) 
             {"op": "put", "region": float("inf")},
         ):
             with pytest.raises((ProtocolError, InvalidDataError, NotFoundError)):
-                keeper._ask(request)
+                agent._request(request)
         for odd in (b"\xff\xfe", b"[" * 100_000):
             with UnixTransport.connect(key.address) as raw:
                 raw.send((odd,))
@@ -267,11 +267,11 @@ def test_requests_that_make_no_sense_are_refused_and_it_goes_on(key: KeeperKey) 
                 raw.receive()
         for name in ("a\0b", "\udc80"):
             with pytest.raises(UsageError, match="name of a data set"):
-                put(keeper, [1], (0, 0), name)
-        assert keeper.status()["datasets"] == {}
+                put(agent, [1], (0, 0), name)
+        assert agent.status()["datasets"] == {}
 
 
-def test_no_descriptor_left_for_a_keeper_is_a_resource_error(key: KeeperKey) -> None:
+def test_no_descriptor_left_for_an_agent_is_a_resource_error(key: AgentKey) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
     try:
@@ -282,36 +282,36 @@ def test_no_descriptor_left_for_a_keeper_is_a_resource_error(key: KeeperKey) -> 
 
 
 @pytest.mark.parametrize("setting", ["executable", "_LAUNCH_S"])
-def test_a_keeper_that_does_not_start_is_a_resource_error_and_no_process(
-    key: KeeperKey, setting: str, monkeypatch: pytest.MonkeyPatch
+def test_an_agent_that_does_not_start_is_a_resource_error_and_no_process(
+    key: AgentKey, setting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if setting == "executable":
         monkeypatch.setattr(sys, "executable", "/bin/false")
     else:
         monkeypatch.setattr(agent_client, "_LAUNCH", "import time; time.sleep(60)")
         monkeypatch.setattr(agent_client, "_LAUNCH_S", 0.2)
-    with pytest.raises(ResourceError, match="the keeper can't be started"):
-        Keeper.open(key)
+    with pytest.raises(ResourceError, match="the host agent can't be started"):
+        AgentClient.open(key)
     with pytest.raises(ConnectionLostError):
-        Keeper.open(key, start=False)
+        AgentClient.open(key, start=False)
 
 
 @pytest.mark.parametrize("host", ["here", "elsewhere"])
-def test_an_attempt_is_taken_once(key: KeeperKey, host: str) -> None:
+def test_an_attempt_is_taken_once(key: AgentKey, host: str) -> None:
     owner = key.owner if host == "here" else replace(key.owner, host="another")  # which no attempt is confirmed for
-    with Keeper.open(replace(key, owner=owner)) as keeper:
-        uri = put(keeper, [1], (0, 0))
+    with AgentClient.open(replace(key, owner=owner)) as agent:
+        uri = put(agent, [1], (0, 0))
         with pytest.raises(UsageError, match="partition 0, attempt 0"):
-            put(keeper, [2], (0, 0))
-        keeper.commit("d", {0: 0})
+            put(agent, [2], (0, 0))
+        agent.commit("d", {0: 0})
         assert read(uri) == [1]
-        keeper.drop("d")
+        agent.drop("d")
         with pytest.raises(NotFoundError):
             bs.connect(uri)
 
 
-def test_an_owner_that_does_not_run_is_refused(key: KeeperKey) -> None:
+def test_an_owner_that_does_not_run_is_refused(key: AgentKey) -> None:
     gone = replace(key, owner=replace(key.owner, start_time=1))
-    with no_descriptor_left(), pytest.raises(UsageError, match="does not run here") as caught:
-        Keeper.open(gone)
+    with no_descriptor_left(), pytest.raises(UsageError, match="does not run on this host") as caught:
+        AgentClient.open(gone)
     assert caught.traceback  # it would keep a connection that was not closed

@@ -15,7 +15,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import NotFoundError
-from bowstring.sharing.agent_client import Keeper, KeeperKey
+from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.stored_dataset import store
 from bowstring.transports.unix_address import socket_name
 from tests.sharing.other_process import Other, run
@@ -40,20 +40,20 @@ import os, resource, subprocess, sys
 import numpy as np
 import bowstring as bs
 from bowstring.memory.region import Region
-from bowstring.sharing.agent_client import Keeper, KeeperKey
-from bowstring.sharing.stored_dataset import store, stored
+from bowstring.sharing.agent_client import AgentClient, AgentKey
+from bowstring.sharing.stored_dataset import store, read_stored_dataset
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
 template = store(bs.table({"a": np.array([0])}))[0]
-at = stored(template).messages[0].body_offset
+at = read_stored_dataset(template).messages[0].body_offset
 content = bytearray(template.memory)
 uris = []
-with Keeper.open(KeeperKey.new()) as keeper:
+with AgentClient.open(AgentKey.new()) as agent:
     for number in range(partitions):
         content[at : at + 8] = number.to_bytes(8, "little")
         with Region.copy_of([content]) as region:
-            uris.append(keeper.put("many", (number, 7), region, rows=1))
-    missing = keeper.commit("many", dict.fromkeys(range(partitions), 7))
-    agent = keeper.status()
+            uris.append(agent.put("many", (number, 7), region, rows=1))
+    missing = agent.commit("many", dict.fromkeys(range(partitions), 7))
+    agent = agent.status()
     children = [
         subprocess.Popen([sys.executable, "-c", reader], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         for _ in range(readers)
@@ -85,22 +85,22 @@ print("still there")
 
 
 @pytest.fixture
-def key() -> KeeperKey:
-    return KeeperKey.new()
+def key() -> AgentKey:
+    return AgentKey.new()
 
 
 @contextmanager
-def running(key: KeeperKey, limits: dict[str, int], **settings: Any) -> Iterator[int]:
+def running(key: AgentKey, limits: dict[str, int], **settings: Any) -> Iterator[int]:
     """An agent with other limits; its process."""
     with Other(AGENT, address=key.address, limits=limits, settings=settings) as other:
         assert other.hear() == "ready"
         yield other.process.pid
 
 
-def put(keeper: Keeper, number: int, attempt: int = 0, values: int = 100, dataset: str = "d") -> str:
+def put(agent: AgentClient, number: int, attempt: int = 0, values: int = 100, dataset: str = "d") -> str:
     region, rows = store(bs.table({"a": np.full(values, number)}))
     with region:
-        return keeper.put(dataset, (number, attempt), region, rows=rows)
+        return agent.put(dataset, (number, attempt), region, rows=rows)
 
 
 def numbers(uris: list[str]) -> list[int]:
@@ -123,35 +123,35 @@ def test_eight_processes_read_ten_thousand_partitions_with_1024_descriptors_each
     assert set(os.listdir("/dev/shm")) <= names
 
 
-def test_an_agent_keeps_more_partitions_than_it_has_descriptors_before_anything_is_confirmed(key: KeeperKey) -> None:
-    with running(key, {"RLIMIT_NOFILE": 64}, _SMALL_BYTES=0) as pid, Keeper.open(key, start=False) as keeper:
-        uris = [put(keeper, number) for number in range(200)]
+def test_an_agent_keeps_more_partitions_than_it_has_descriptors_before_anything_is_confirmed(key: AgentKey) -> None:
+    with running(key, {"RLIMIT_NOFILE": 64}, _SMALL_BYTES=0) as pid, AgentClient.open(key, start=False) as agent:
+        uris = [put(agent, number) for number in range(200)]
         assert descriptors(pid) < 40
-        keeper.commit("d", dict.fromkeys(range(200), 0))
+        agent.commit("d", dict.fromkeys(range(200), 0))
         assert numbers(uris) == list(range(200))
         assert numbers([uris[170]]) == [170]
 
 
-def test_many_data_sets_of_few_partitions_share_no_memory_and_take_few_descriptors(key: KeeperKey) -> None:
-    with running(key, {"RLIMIT_NOFILE": 64}, _SMALL_BYTES=0) as pid, Keeper.open(key, start=False) as keeper:
+def test_many_data_sets_of_few_partitions_share_no_memory_and_take_few_descriptors(key: AgentKey) -> None:
+    with running(key, {"RLIMIT_NOFILE": 64}, _SMALL_BYTES=0) as pid, AgentClient.open(key, start=False) as agent:
         names = [f"d{number}" for number in range(15)]
-        uris = [[put(keeper, number, dataset=name) for number in range(5)] for name in names]
+        uris = [[put(agent, number, dataset=name) for number in range(5)] for name in names]
         assert descriptors(pid) < 40
         for name in names:
-            keeper.commit(name, dict.fromkeys(range(5), 0))
-        keeper.drop(names.pop())
+            agent.commit(name, dict.fromkeys(range(5), 0))
+        agent.drop(names.pop())
         assert [numbers(parts) for parts in uris[:-1]] == [list(range(5))] * 14
         for name in names:
-            keeper.drop(name)
+            agent.drop(name)
         assert soon(lambda: "memfd" not in Path(f"/proc/{pid}/maps").read_text())
 
 
-def test_attempts_that_do_not_count_take_no_memory_once_that_is_known(key: KeeperKey) -> None:
-    with running(key, {"RLIMIT_NOFILE": 64}, _SMALL_BYTES=0) as pid, Keeper.open(key, start=False) as keeper:
-        uris = [[put(keeper, number, attempt, 2000) for attempt in range(3)] for number in range(40)]
-        before = keeper.status()["datasets"]["d"]
-        assert keeper.commit("d", {number: number % 3 for number in range(40)}) == []
-        after = keeper.status()["datasets"]["d"]
+def test_attempts_that_do_not_count_take_no_memory_once_that_is_known(key: AgentKey) -> None:
+    with running(key, {"RLIMIT_NOFILE": 64}, _SMALL_BYTES=0) as pid, AgentClient.open(key, start=False) as agent:
+        uris = [[put(agent, number, attempt, 2000) for attempt in range(3)] for number in range(40)]
+        before = agent.status()["datasets"]["d"]
+        assert agent.commit("d", {number: number % 3 for number in range(40)}) == []
+        after = agent.status()["datasets"]["d"]
         assert (before["partitions"], after["partitions"]) == (120, 40)
         assert after["bytes"] * 3 == before["bytes"]
         assert after["memory_bytes"] < after["bytes"] + 40 * 64
@@ -161,76 +161,76 @@ def test_attempts_that_do_not_count_take_no_memory_once_that_is_known(key: Keepe
             bs.connect(uris[0][1])
 
 
-def test_partitions_that_are_read_while_others_arrive_stay_where_they_are_for_their_readers(key: KeeperKey) -> None:
+def test_partitions_that_are_read_while_others_arrive_stay_where_they_are_for_their_readers(key: AgentKey) -> None:
     elsewhere = replace(key, owner=replace(key.owner, host="another"))  # where nothing is confirmed
-    with running(key, {"RLIMIT_NOFILE": 64}), Keeper.open(elsewhere, start=False) as keeper:
-        uris = [put(keeper, number) for number in range(12)]
+    with running(key, {"RLIMIT_NOFILE": 64}), AgentClient.open(elsewhere, start=False) as agent:
+        uris = [put(agent, number) for number in range(12)]
         with bs.connect(uris) as data:
             table = data.read_all()
-            uris += [put(keeper, number) for number in range(12, 120)]
+            uris += [put(agent, number) for number in range(12, 120)]
             assert table["a"].to_numpy().tolist() == [number for number in range(12) for _ in range(100)]
             assert data.read_all() == table
         assert numbers(uris) == list(range(120))
 
 
-def test_small_partitions_are_one_region_and_go_with_their_data_set(key: KeeperKey) -> None:
-    with running(key, {}) as pid, Keeper.open(key, start=False) as keeper:
-        uris = [put(keeper, number) for number in range(20)]
-        uris.append(put(keeper, 20, values=100_000))
-        keeper.commit("d", dict.fromkeys(range(21), 0))
-        assert keeper.status()["datasets"]["d"]["regions"] == 2
+def test_small_partitions_are_one_region_and_go_with_their_data_set(key: AgentKey) -> None:
+    with running(key, {}) as pid, AgentClient.open(key, start=False) as agent:
+        uris = [put(agent, number) for number in range(20)]
+        uris.append(put(agent, 20, values=100_000))
+        agent.commit("d", dict.fromkeys(range(21), 0))
+        assert agent.status()["datasets"]["d"]["regions"] == 2
         assert numbers(uris) == list(range(21))
-        keeper.drop("d")
+        agent.drop("d")
         assert soon(lambda: "memfd" not in Path(f"/proc/{pid}/maps").read_text())
 
 
-def test_partitions_stay_where_they_are_if_there_is_no_memory_to_pack_them(key: KeeperKey) -> None:
+def test_partitions_stay_where_they_are_if_there_is_no_memory_to_pack_them(key: AgentKey) -> None:
     limits = {"RLIMIT_NOFILE": 256, "RLIMIT_FSIZE": 20_000}
-    with running(key, limits) as pid, Keeper.open(key, start=False) as keeper:
-        uris = [put(keeper, number) for number in range(100)]
-        assert keeper.commit("d", dict.fromkeys(range(100), 0)) == []
-        assert keeper.status()["datasets"]["d"]["regions"] == 100
+    with running(key, limits) as pid, AgentClient.open(key, start=False) as agent:
+        uris = [put(agent, number) for number in range(100)]
+        assert agent.commit("d", dict.fromkeys(range(100), 0)) == []
+        assert agent.status()["datasets"]["d"]["regions"] == 100
         assert descriptors(pid) > 100
         assert numbers(uris) == list(range(100))
 
 
-def test_connections_that_ask_for_nothing_give_way_to_those_that_do(key: KeeperKey) -> None:
+def test_connections_that_ask_for_nothing_give_way_to_those_that_do(key: AgentKey) -> None:
     with running(key, {"RLIMIT_NOFILE": 256}, _FIRST_REQUEST_S=3600.0) as pid, ExitStack() as stack:
         silent = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(300)]
         for number, one in enumerate(silent):
             one.settimeout(20)
             one.connect(socket_name(key.address))
             if number % 50 == 0:
-                with Keeper.open(key, start=False) as keeper:
-                    assert keeper.status()["pid"] == pid
+                with AgentClient.open(key, start=False) as agent:
+                    assert agent.status()["pid"] == pid
         assert descriptors(pid) < 60
         assert len(os.listdir(f"/proc/{pid}/task")) < 5
-        with Keeper.open(key, start=False) as keeper:
-            put(keeper, 1)
+        with AgentClient.open(key, start=False) as agent:
+            put(agent, 1)
             assert [one.recv(1) for one in silent[:200]] == [b""] * 200  # closed by the agent
 
 
-def test_connections_that_asked_once_are_kept_while_others_come(key: KeeperKey) -> None:
+def test_connections_that_asked_once_are_kept_while_others_come(key: AgentKey) -> None:
     with running(key, {"RLIMIT_NOFILE": 256}), ExitStack() as stack:
-        first = [stack.enter_context(Keeper.open(key, start=False)) for _ in range(32)]  # all that are allowed
+        first = [stack.enter_context(AgentClient.open(key, start=False)) for _ in range(32)]  # all that are allowed
         late = stack.enter_context(socket.socket(socket.AF_UNIX))
         late.connect(socket_name(key.address))  # waits in the queue
-        assert len({keeper.status()["pid"] for keeper in first}) == 1
+        assert len({agent.status()["pid"] for agent in first}) == 1
         first[0].close()
-        with Keeper.open(key, start=False) as keeper:
-            assert keeper.status()["datasets"] == {}
+        with AgentClient.open(key, start=False) as agent:
+            assert agent.status()["datasets"] == {}
 
 
 @pytest.mark.parametrize("setting", ["_FIRST_REQUEST_S", "_NEXT_REQUEST_S"])
 @pytest.mark.parametrize("beginning", [b"", b"BWS1"])
-def test_a_connection_that_falls_silent_is_closed(key: KeeperKey, setting: str, beginning: bytes) -> None:
+def test_a_connection_that_falls_silent_is_closed(key: AgentKey, setting: str, beginning: bytes) -> None:
     with running(key, {}, **{setting: 0.05}), ExitStack() as stack:
         if setting == "_FIRST_REQUEST_S":
             connection = stack.enter_context(socket.socket(socket.AF_UNIX))
             connection.connect(socket_name(key.address))
         else:
-            keeper = stack.enter_context(Keeper.open(key, start=False))
-            connection = keeper._transport._channel._socket
+            agent = stack.enter_context(AgentClient.open(key, start=False))
+            connection = agent._transport._channel._socket
         connection.settimeout(20)
         connection.sendall(beginning)
         assert connection.recv(1) == b""

@@ -28,7 +28,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.region import Region
 from bowstring.sharing.server import ServerOptions
-from bowstring.sharing.stored_dataset import Stored, store, stored
+from bowstring.sharing.stored_dataset import StoredDataset, read_stored_dataset, store
 from bowstring.sharing.uris import FREE_DATA, WANT_DATA, uri_for
 from bowstring.transports.regions import addresses_of
 from bowstring.transports.unix import UnixTransport
@@ -40,9 +40,9 @@ TABLE = bs.table({"a": np.arange(100), "s": [str(i) for i in range(100)]})
 
 
 @contextmanager
-def false_server(act: Callable[[UnixTransport, ServerConnection, Stored], object]) -> Iterator[str]:
+def false_server(act: Callable[[UnixTransport, ServerConnection, StoredDataset], object]) -> Iterator[str]:
     """A server that takes one client's request and then does what `act` says; its URI."""
-    held = stored(store(TABLE)[0])
+    held = read_stored_dataset(store(TABLE)[0])
     with UnixListener() as listener:
 
         def serve() -> None:
@@ -71,7 +71,7 @@ def send(transport: UnixTransport, messages: list[Message]) -> None:
 def honest(
     transport: UnixTransport,
     connection: ServerConnection,
-    held: Stored,
+    held: StoredDataset,
     change: Callable[[AddressBody], AddressBody] = lambda body: body,
 ) -> None:
     send(transport, connection.send(held.schema))
@@ -95,7 +95,7 @@ def test_a_server_written_by_somebody_else_is_read() -> None:
 
 
 def test_buffers_scattered_over_a_region_are_read_in_place() -> None:
-    def scattered(transport: UnixTransport, connection: ServerConnection, held: Stored) -> None:
+    def scattered(transport: UnixTransport, connection: ServerConnection, held: StoredDataset) -> None:
         (message,) = held.messages
         memory, places, parts, at = held.region.memory, [], [], 0
         for start, length in zip(message.buffers.addresses.tolist(), message.buffers.lengths.tolist(), strict=True):
@@ -113,7 +113,7 @@ def test_buffers_scattered_over_a_region_are_read_in_place() -> None:
 
 
 def test_buffers_of_several_regions_are_gathered() -> None:
-    def several(transport: UnixTransport, connection: ServerConnection, held: Stored) -> None:
+    def several(transport: UnixTransport, connection: ServerConnection, held: StoredDataset) -> None:
         (message,) = held.messages
         memory, addresses = held.region.memory, []
         send(transport, connection.send(held.schema))
@@ -128,7 +128,7 @@ def test_buffers_of_several_regions_are_gathered() -> None:
 
 
 def test_more_bytes_at_addresses_than_all_regions_have_are_not_gathered() -> None:
-    def overlapping(transport: UnixTransport, connection: ServerConnection, held: Stored) -> None:
+    def overlapping(transport: UnixTransport, connection: ServerConnection, held: StoredDataset) -> None:
         (message,) = held.messages
         send(transport, connection.send(held.schema))
         size = int(message.buffers.lengths.max())
@@ -145,7 +145,7 @@ def test_more_bytes_at_addresses_than_all_regions_have_are_not_gathered() -> Non
 
 
 def test_bodies_in_several_regions_that_no_memory_takes_are_a_shortage(tmp_path: Path) -> None:
-    def sparse(transport: UnixTransport, connection: ServerConnection, held: Stored) -> None:
+    def sparse(transport: UnixTransport, connection: ServerConnection, held: StoredDataset) -> None:
         (message,) = held.messages
         send(transport, connection.send(held.schema))
         path = tmp_path / "sparse"
@@ -195,9 +195,9 @@ def test_a_schema_of_garbage_is_refused(header: bytes) -> None:
 
 
 def test_a_batch_of_another_schema_is_refused() -> None:
-    other = stored(store(bs.table({"x": [1.5]}))[0])
+    other = read_stored_dataset(store(bs.table({"x": [1.5]}))[0])
 
-    def mixed(transport: UnixTransport, connection: ServerConnection, held: Stored) -> None:
+    def mixed(transport: UnixTransport, connection: ServerConnection, held: StoredDataset) -> None:
         send(transport, connection.send(held.schema))
         message = other.messages[0]
         memory = other.region.memory[message.body_offset : message.body_offset + message.body_bytes]
@@ -214,7 +214,7 @@ def test_a_server_that_says_nothing_is_a_deadline() -> None:
 
 
 def test_a_server_that_goes_in_the_middle_is_a_lost_connection() -> None:
-    def half(transport: UnixTransport, connection: ServerConnection, held: Stored) -> None:
+    def half(transport: UnixTransport, connection: ServerConnection, held: StoredDataset) -> None:
         send(transport, connection.send(held.schema))
         transport.close()
 

@@ -17,7 +17,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.dissociated.uri import parse_uri
-from bowstring.sharing.agent_client import Keeper, KeeperKey
+from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.server import ServerOptions
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, uri_for
 from bowstring.transports.unix import UnixTransport
@@ -113,9 +113,9 @@ def test_a_message_of_gigabytes_takes_no_memory_of_the_server(kind: int, tag: in
 
 
 def test_a_message_of_gigabytes_takes_no_memory_of_the_host_agent() -> None:
-    key = KeeperKey.new()
-    with Keeper.open(key) as keeper, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connected:
-        pid = keeper.status()["pid"]
+    key = AgentKey.new()
+    with AgentClient.open(key) as agent, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connected:
+        pid = agent.status()["pid"]
         before = status(pid, "RssAnon")
         connected.connect(socket_name(key.address))
         connected.settimeout(20)
@@ -124,7 +124,7 @@ def test_a_message_of_gigabytes_takes_no_memory_of_the_host_agent() -> None:
             for _ in range(200):
                 connected.sendall(bytes(1 << 20))
             pytest.fail("the agent receives the message")
-        assert keeper.status()["pid"] == pid
+        assert agent.status()["pid"] == pid
         assert status(pid, "RssAnon") - before < 20_000
 
 

@@ -33,7 +33,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.region import Region
 from bowstring.sharing import stored_dataset
-from bowstring.sharing.connection import Link
+from bowstring.sharing.connection import Connection
 from bowstring.sharing.server import ServerOptions
 from bowstring.sharing.stored_dataset import store
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, Ticket
@@ -64,7 +64,7 @@ def server() -> Iterator[bs.Server]:
 
 
 def lent(data: bs.Dataset) -> int:
-    return sum(link.num_lent for link in data._links)
+    return sum(connection.num_lent for connection in data._connections)
 
 
 def test_another_process_reads_a_table(server: bs.Server) -> None:
@@ -84,7 +84,7 @@ def test_batches_keep_their_borders_types_and_nulls(server: bs.Server, copy: boo
 def test_a_data_set_can_be_read_again_and_again(server: bs.Server) -> None:
     with bs.connect(server.uri("t")) as data:
         assert [data.read_all().num_rows for _ in range(3)] == [6, 6, 6]
-        assert len(data._links) == 1
+        assert len(data._connections) == 1
 
 
 def test_reading_goes_on_where_a_connection_has_no_number_left_for_a_region(
@@ -93,7 +93,7 @@ def test_reading_goes_on_where_a_connection_has_no_number_left_for_a_region(
     monkeypatch.setattr(base, "MAX_REGIONS", 3)  # it is 65,536: one for each region and reading
     with bs.connect(server.uri("t")) as data:
         assert [data.read_all().num_rows for _ in range(8)] == [6] * 8
-        assert len(data._links) == 1
+        assert len(data._connections) == 1
 
 
 def test_reading_that_was_left_halfway_begins_anew(server: bs.Server) -> None:
@@ -118,7 +118,7 @@ def test_several_parts_are_one_data_set(server: bs.Server) -> None:
     uris = [server.add(f"part {i}", bs.table({"a": [i, i + 10]})) for i in range(3)]
     with bs.connect(uris) as data:
         assert data.read_all().to_pydict() == {"a": [0, 10, 1, 11, 2, 12]}
-        assert len(data._links) == 1
+        assert len(data._connections) == 1
 
 
 def test_many_parts_are_asked_for_together(server: bs.Server) -> None:
@@ -141,7 +141,7 @@ def test_parts_of_several_servers_and_of_servers_of_before_are_one_data_set(serv
     ):
         assert data.read_all()["a"].to_pylist() == [0, 1, 6, 2, 3, 4, 5]
         assert [len(request.uris) for request in data._requests] == [2, 1, 1, 1, 1, 1]
-        assert len(data._links) == 3
+        assert len(data._connections) == 3
 
 
 def test_a_part_that_is_missing_among_many_is_named_and_those_before_it_are_read(server: bs.Server) -> None:
@@ -170,9 +170,9 @@ def test_parts_whose_equal_schemas_are_encoded_differently_are_one_data_set(serv
 
 
 def test_more_parts_in_a_request_than_the_server_offers_are_refused(server: bs.Server) -> None:
-    link = Link(parse_uri(server.uri("t")), 10)
+    connection = Connection(parse_uri(server.uri("t")), 10)
     with pytest.raises(UsageError, match="at most 256"):
-        link.stream(Ticket(("t",) * 257))
+        connection.stream(Ticket(("t",) * 257))
 
 
 def test_parts_with_different_schemas_are_refused(server: bs.Server) -> None:
@@ -378,7 +378,7 @@ def test_a_connection_is_used_again_only_for_the_same_tags(server: bs.Server) ->
     wrong = other.replace("want_data=1", "want_data=9").replace("free_data=2", "free_data=8")
     with bs.connect([server.uri("t"), other]) as data:
         assert data.read_all().num_rows == 12
-        assert len(data._links) == 1
+        assert len(data._connections) == 1
     with bs.connect([server.uri("t"), wrong]) as data, pytest.raises(bs.BowstringError, match="found 9"):
         data.read_all()
 
@@ -407,10 +407,10 @@ def test_a_connection_with_a_message_that_nobody_asked_for_is_not_used_again(ser
         (session,) = server._clients
         server._loop.call(lambda: session._channel.submit((b"unasked",)))
         server._loop.call(lambda: server._loop.handle(session, 0))
-        (link,) = data._links
-        assert soon(lambda: select.select([link.transport], [], [], 0)[0])
+        (connection,) = data._connections
+        assert soon(lambda: select.select([connection.transport], [], [], 0)[0])
         assert data.read_all() == example()
-        assert link not in data._links
+        assert connection not in data._connections
 
 
 def test_a_server_that_left_is_a_connection_that_is_refused(server: bs.Server, tmp_path: Path) -> None:
@@ -610,7 +610,7 @@ if not (pid := os.fork()):
     data.close()
     os._exit(0 if (before, again) == (6, 6) else 1)
 code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-say((code, sum(link.num_lent for link in data._links), data.read_all().num_rows, table.num_rows))
+say((code, sum(link.num_lent for link in data._connections), data.read_all().num_rows, table.num_rows))
 """
     assert run(code, uri=server.uri("t")) == (0, 2, 6, 6)
 
@@ -651,6 +651,6 @@ def test_a_large_table_is_served_from_the_regions_that_two_threads_wrote(
 
 
 def test_regions_with_different_schemas_are_no_data_set() -> None:
-    parts = [stored_dataset.stored(stored_dataset.store(bs.table({name: [1]}))[0]) for name in "ab"]
+    parts = [stored_dataset.read_stored_dataset(stored_dataset.store(bs.table({name: [1]}))[0]) for name in "ab"]
     with bs.serve({}) as server, pytest.raises(InvalidDataError, match="different schemas"):
         server.add_stored("t", *parts)

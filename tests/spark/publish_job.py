@@ -62,7 +62,7 @@ def executors() -> list[int]:
 
 
 def main(master: str, folder: str) -> None:
-    from bowstring.sharing.agent_client import Keeper
+    from bowstring.sharing.agent_client import AgentClient
     from bowstring.spark import publish, session
 
     path = os.pathsep.join(p for p in sys.path if p)
@@ -82,9 +82,9 @@ def main(master: str, folder: str) -> None:
     )
     published = publish(frame)
     assert published._key is not None
-    with Keeper.open(published._key, start=False) as keeper:
-        status = keeper.status()
-    report = {"published": pickle.dumps(published).hex(), "keeper": status["pid"], "kept": status["datasets"]}
+    with AgentClient.open(published._key, start=False) as agent:
+        status = agent.status()
+    report = {"published": pickle.dumps(published).hex(), "agent": status["pid"], "kept": status["datasets"]}
     print(json.dumps(report), flush=True)  # noqa: T201
     for line in sys.stdin:
         if line.strip() == "executors":

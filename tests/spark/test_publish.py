@@ -14,7 +14,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import ClosedError, ConnectionLostError, NotFoundError, UnsupportedTypeError, UsageError
-from bowstring.sharing.agent_client import Keeper
+from bowstring.sharing.agent_client import AgentClient
 from bowstring.spark import Published, publish
 from tests.sharing.other_process import run
 from tests.spark.test_faults import fails
@@ -27,14 +27,14 @@ pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 
-def keeper_of(published: Published) -> Keeper:
+def agent_of(published: Published) -> AgentClient:
     assert published._key is not None
-    return Keeper.open(published._key, start=False)
+    return AgentClient.open(published._key, start=False)
 
 
 def kept(published: Published) -> dict[str, Any]:
-    with keeper_of(published) as keeper:
-        found: dict[str, Any] = keeper.status()["datasets"]
+    with agent_of(published) as agent:
+        found: dict[str, Any] = agent.status()["datasets"]
         return found
 
 
@@ -154,7 +154,7 @@ def test_attempts_that_fail_leave_no_row_twice_and_no_memory(spark: SparkSession
         assert kept(published)[published.name]["partitions"] == 3
 
 
-def test_a_job_that_fails_leaves_nothing_in_the_keeper(spark: SparkSession) -> None:
+def test_a_job_that_fails_leaves_nothing_in_the_agent(spark: SparkSession) -> None:
     with publish(spark.range(1)) as other:
         with pytest.raises(Exception, match="injected into attempt"):
             publish(spark.range(0, 2000, 1, 3).mapInArrow(fails(9), "id long"))
@@ -179,13 +179,13 @@ def test_close_lets_the_memory_go_and_readers_keep_theirs(spark: SparkSession) -
         bs.connect(copy).read_all()
 
 
-def test_a_killed_keeper_is_told_and_the_next_publish_starts_another(spark: SparkSession) -> None:
+def test_a_killed_agent_is_told_and_the_next_publish_starts_another(spark: SparkSession) -> None:
     published = publish(spark.range(100))
     table = bs.connect(published).read_all()
-    with keeper_of(published) as keeper:
-        os.kill(keeper.status()["pid"], 9)
+    with agent_of(published) as agent:
+        os.kill(agent.status()["pid"], 9)
         with pytest.raises(ConnectionLostError):
-            keeper.status()
+            agent.status()
     with pytest.raises(ConnectionLostError):
         bs.connect(published)
     published.close()
@@ -194,9 +194,9 @@ def test_a_killed_keeper_is_told_and_the_next_publish_starts_another(spark: Spar
         assert bs.connect(again).read_all().num_rows == 100
 
 
-def test_a_keeper_that_dies_while_the_job_runs_is_told_with_the_partitions(spark: SparkSession) -> None:
-    with publish(spark.range(1)) as other, keeper_of(other) as keeper:
-        pid = keeper.status()["pid"]
+def test_a_agent_that_dies_while_the_job_runs_is_told_with_the_partitions(spark: SparkSession) -> None:
+    with publish(spark.range(1)) as other, agent_of(other) as agent:
+        pid = agent.status()["pid"]
 
     def kill(batches: Iterator[Any]) -> Iterator[Any]:
         from pyspark import TaskContext

@@ -75,7 +75,7 @@ def test_every_row_is_there_once_though_an_executor_was_killed(cluster_report: J
     assert sorted(found.column("id").to_pylist()) == list(range(ROWS))
 
 
-def test_the_keeper_has_one_attempt_of_each_partition(cluster_report: Job) -> None:
+def test_the_agent_has_one_attempt_of_each_partition(cluster_report: Job) -> None:
     (kept,) = cluster_report.report["kept"].values()
     assert (kept["partitions"], kept["rows"]) == (4, ROWS)
 
@@ -92,7 +92,7 @@ def test_nothing_is_left_when_the_driver_is_killed(cluster_report: Job) -> None:
     table = bs.connect(cluster_report.published).read_all()
     cluster_report.process.kill()
     cluster_report.process.wait(30)
-    assert soon(lambda: start_time(cluster_report.report["keeper"]) < 0, 20), "the keeper outlives its driver"
+    assert soon(lambda: start_time(cluster_report.report["agent"]) < 0, 20), "the host agent outlives its driver"
     with pytest.raises(ConnectionLostError):
         bs.connect(cluster_report.published)
     assert table.num_rows == ROWS

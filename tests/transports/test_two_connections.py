@@ -14,7 +14,7 @@ from bowstring.dissociated.server import Role, ServerConnection
 from bowstring.dissociated.wire import AddressBody, Body, PackedBody
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import Buffer
-from bowstring.sharing.stored_dataset import Stored, store, stored
+from bowstring.sharing.stored_dataset import StoredDataset, read_stored_dataset, store
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.unix import UnixTransport
 
@@ -29,7 +29,7 @@ class Server:
         self.transport = transport
         self.connection = ServerConnection(WANT, FREE, role=role)
 
-    def stream(self, dataset: Stored) -> None:
+    def stream(self, dataset: StoredDataset) -> None:
         self.connection.receive(*self.transport.receive())
         index = self.transport.send_region(dataset.region) if self.connection.role is Role.BODIES else 0
         messages = self.connection.send(dataset.schema)
@@ -46,7 +46,7 @@ class Server:
 @given(st.lists(st.booleans(), max_size=20))
 def test_metadata_and_bodies_of_two_unix_sockets_meet_in_any_order_of_arrival(order: list[bool]) -> None:
     with ExitStack() as stack:
-        dataset = stored(stack.enter_context(store(TABLE)[0]))
+        dataset = read_stored_dataset(stack.enter_context(store(TABLE)[0]))
         options = TransportOptions(timeout_s=10)
         ends = [UnixTransport.pair(options) for _ in range(2)]
         for end in (end for pair in ends for end in pair):

@@ -23,7 +23,7 @@ from bowstring.dissociated.events import (
 )
 from bowstring.dissociated.leases import Leases
 from bowstring.dissociated.limits import DEFAULT_LIMITS, Limits
-from bowstring.dissociated.pairing import Paired, Pairing
+from bowstring.dissociated.pairing import MessageAssembler, StreamMessage
 from bowstring.dissociated.states import (
     CLIENT_BODY_STREAM,
     CLIENT_METADATA_STREAM,
@@ -83,7 +83,7 @@ class ClientConnection:
         self._started = False
         self._metadata = Position(CLIENT_METADATA_STREAM)
         self._bodies = Position(CLIENT_BODY_STREAM)
-        self._pairing = Pairing(limits, start=first_sequence, stream="client stream")
+        self._pairing = MessageAssembler(limits, start=first_sequence, stream="client stream")
         self.held = Leases("this client", limits)
 
     @property
@@ -239,7 +239,7 @@ class ClientConnection:
         if self._in_order and sequence != expected:
             raise ProtocolError(f"{what}: expected sequence number {expected}, found {sequence}")
 
-    def _given_out(self, messages: list[Paired]) -> list[ClientEvent]:
+    def _given_out(self, messages: list[StreamMessage]) -> list[ClientEvent]:
         events: list[ClientEvent] = [MessageReady(message) for message in messages]
         self._started = self._started or bool(messages)
         if self._pairing.is_complete:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from bowstring.dissociated.pairing import Paired
+from bowstring.dissociated.pairing import StreamMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class StreamComplete:
 class MessageReady:
     """Client: the next message in order, with its body. Sequence number 0 is the schema."""
 
-    message: Paired
+    message: StreamMessage
 
 
 @dataclass(frozen=True, slots=True)

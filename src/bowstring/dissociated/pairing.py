@@ -16,7 +16,7 @@ from bowstring.errors import LimitError, ProtocolError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Paired:
+class StreamMessage:
     """One message of the stream with its body, or None where its header has none."""
 
     sequence: int
@@ -37,7 +37,7 @@ class _Slot:
     held_bytes: int = 0
 
 
-class Pairing:
+class MessageAssembler:
     """The messages of one stream between their arrival and the moment when they are complete and in order.
 
     `start` is the sequence number of the first one: 0 in the protocol. What arrives twice, after the end, or as a
@@ -75,7 +75,7 @@ class Pairing:
         """The metadata and bodies that wait."""
         return self._held_bytes
 
-    def add_metadata(self, sequence: int, header: Any, needs_body: bool) -> list[Paired]:
+    def add_metadata(self, sequence: int, header: Any, needs_body: bool) -> list[StreamMessage]:
         """Take a metadata message; the messages that are complete and in order with it."""
         if needs_body or sequence != self._next or sequence in self._slots or self._end_distance is not None:
             slot = self._slot(sequence, "metadata message")
@@ -87,9 +87,9 @@ class Pairing:
             self._hold(slot, len(header))
             return self._complete_ones()
         self._next = (sequence + 1) & SEQUENCE_MASK
-        return [Paired(sequence, header, None), *self._complete_ones()]
+        return [StreamMessage(sequence, header, None), *self._complete_ones()]
 
-    def add_body(self, sequence: int, body: Body) -> list[Paired]:
+    def add_body(self, sequence: int, body: Body) -> list[StreamMessage]:
         """Take a body; the messages that are complete and in order with it."""
         slot = self._slot(sequence, "body")
         if slot.body is not None:
@@ -153,15 +153,15 @@ class Pairing:
         slot.held_bytes += length_bytes
         self._held_bytes += length_bytes
 
-    def _complete_ones(self) -> list[Paired]:
-        complete: list[Paired] = []
+    def _complete_ones(self) -> list[StreamMessage]:
+        complete: list[StreamMessage] = []
         while True:
             slot = self._slots.get(self._next)
             if slot is None or slot.header is None or (slot.needs_body and slot.body is None):
                 break
             del self._slots[self._next]
             self._held_bytes -= slot.held_bytes
-            complete.append(Paired(self._next, slot.header, slot.body))
+            complete.append(StreamMessage(self._next, slot.header, slot.body))
             self._next = (self._next + 1) & SEQUENCE_MASK
             if self._end_distance is not None:
                 self._end_distance -= 1

@@ -1,1 +1,1 @@
-"""Where batches meet the protocol: serving and connecting, sharing a table, the keeper of each host."""
+"""Share tables between processes: `share` and `attach`, `serve` and `connect`, and the host agent."""

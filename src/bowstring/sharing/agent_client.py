@@ -1,9 +1,8 @@
-"""Reaching the keeper of this host, and starting it: what a Spark task, and the driver, ask of it.
+"""Client of the host agent, for Spark tasks and the driver; starts the agent if it does not run.
 
-The keeper listens at an abstract unix address that its key names. Whoever finds nobody there takes the address itself,
-which only one process can, starts the keeper with the listening socket, and forgets it: so there is no file to lock
-and none to leave behind, no keeper is started twice, and who comes next waits in the socket's queue while the keeper
-starts.
+The agent listens at an abstract unix address that its key determines. A client that finds no listener binds the address
+itself, which only one process can do, and starts the agent with the listening socket. This needs no lock file, never
+starts two agents, and other clients wait in the socket's queue while the agent starts.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from bowstring.transports.unix_address import socket_name
 
 DEFAULT_TTL_S = 86_400.0
 
-# The parent of this process ends at once, so that the keeper is nobody's child; only then is anything imported.
+# The parent of this process exits at once, so that the agent has no parent to wait for it; imports follow the fork.
 _LAUNCH = (
     "import os, sys\nos.fork() and os._exit(0)\nfrom bowstring.sharing.host_agent import main\nmain(int(sys.argv[1]))"
 )
@@ -41,51 +40,49 @@ _LAUNCH_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class KeeperKey:
-    """Which keeper: one for each host and each owner. Travels to the executors with a job."""
+class AgentKey:
+    """Identifies the host agents of one owner, one per host. Sent to the executors with a job."""
 
     token: str
     owner: Process
     ttl_s: float = DEFAULT_TTL_S
 
     @classmethod
-    def new(cls, ttl_s: float = DEFAULT_TTL_S) -> KeeperKey:
-        """A key that belongs to this process: its keepers end when it ends."""
+    def new(cls, ttl_s: float = DEFAULT_TTL_S) -> AgentKey:
+        """A key owned by this process, whose agents end when the process ends."""
         return cls(secrets.token_hex(16), Process.current(), ttl_s)
 
     @property
     def address(self) -> str:
-        """Where its keeper listens, on whichever host."""
-        return f"@bowstring-keeper-{os.getuid()}-{self.token}"
+        """The address of the agent; the same on every host."""
+        return f"@bowstring-agent-{os.getuid()}-{self.token}"
 
-    def owner_here(self) -> Process:
-        """Whose end is the keeper's end: the owner's if it is of this host, else that of the Java process that we
-        descend from.
-        """
+    def local_owner(self) -> Process:
+        """The process of this host whose end ends the agent: the owner if it runs here, else the executor's JVM."""
         return self.owner if self.owner.is_local else java_above() or Process.current()
 
 
-class Keeper(Closable):
-    """A connection to the keeper of this host. A context manager."""
+class AgentClient(Closable):
+    """A connection to the host agent. A context manager."""
 
     def __init__(self, transport: UnixTransport, *, needs_commit: bool = True) -> None:
         self._transport = transport
         self._needs_commit = needs_commit
 
     @classmethod
-    def open(cls, key: KeeperKey, *, start: bool = True, timeout_s: float = 30.0) -> Self:
-        """Connect to the keeper of this host; with `start`, start it where there is none.
+    def open(cls, key: AgentKey, *, start: bool = True, timeout_s: float = 30.0) -> Self:
+        """Connect to the agent of this host; with `start`, start it if it does not run.
 
-        Raises `ConnectionLostError` where there is none, `DeadlineError` where it does not answer, `ResourceError`
-        where it can't be started.
+        Raises `ConnectionLostError` if it does not run, `DeadlineError` if it does not answer, `ResourceError` if it
+        can't be started.
         """
         deadline = Deadline(timeout_s)
         while True:
             try:
-                made = cls(_connected(key, deadline), needs_commit=key.owner.is_local)
-                with close_on_error(made):
-                    made._ask({"op": "hello", "owner": _as_json(key.owner_here())})
-                return made
+                client = cls(_connect(key, deadline), needs_commit=key.owner.is_local)
+                with close_on_error(client):
+                    client._request({"op": "hello", "owner": _as_json(key.local_owner())})
+                return client
             except ConnectionLostError:
                 if not start or not deadline.remaining_s():
                     raise
@@ -93,61 +90,63 @@ class Keeper(Closable):
                 time.sleep(_RETRY_S)
 
     def put(
-        self, dataset: str, place: tuple[int, int], region: Region, *, rows: int, ttl_s: float = DEFAULT_TTL_S
+        self, dataset: str, attempt: tuple[int, int], region: Region, *, rows: int, ttl_s: float = DEFAULT_TTL_S
     ) -> str:
-        """Hand over the memory of a partition: (number, attempt); the URI at which it can be read once the attempt is
-        confirmed.
+        """Hand over the memory of one attempt (partition index, attempt ID). Return its URI, which can be read once the
+        attempt is committed.
 
-        Raises `UsageError` where the data set is complete or dropped already.
+        Raises `UsageError` if the data set is complete or dropped already.
         """
         index = self._transport.send_region(region)
-        request = {"op": "put", "dataset": dataset, "place": place, "region": index, "rows": rows, "ttl_s": ttl_s}
+        request = {"op": "put", "dataset": dataset, "attempt": attempt, "region": index, "rows": rows, "ttl_s": ttl_s}
         request["needs_commit"] = self._needs_commit
-        return str(self._ask(request)["uri"])
+        return str(self._request(request)["uri"])
 
     def commit(self, dataset: str, attempts: Mapping[int, int]) -> list[int]:
-        """Confirm the attempt that counts of each partition, and drop all others; the partitions that the keeper does
-        not have.
+        """Commit one attempt of each partition and drop all others. Return the partitions that the agent lacks; if
+        there are any, nothing is committed.
         """
-        answer = self._ask({"op": "commit", "dataset": dataset, "attempts": sorted(attempts.items())})
-        return [int(partition) for partition in answer["missing"]]
+        reply = self._request({"op": "commit", "dataset": dataset, "attempts": sorted(attempts.items())})
+        return [int(partition) for partition in reply["missing"]]
 
     def drop(self, dataset: str) -> None:
-        """Let the memory of a data set go. Raises `NotFoundError` where there is no such data set."""
-        self._ask({"op": "drop", "dataset": dataset})
+        """Free the memory of a data set. Raises `NotFoundError` if there is no such data set."""
+        self._request({"op": "drop", "dataset": dataset})
 
     def status(self) -> dict[str, Any]:
-        """The keeper's process (`pid`), and for each data set its partitions, rows and bytes."""
-        return self._ask({"op": "status"})
+        """The agent's process (`pid`), and the partitions, rows and bytes of each data set."""
+        return self._request({"op": "status"})
 
     def close(self) -> None:
-        """End the connection; the keeper keeps what it has."""
+        """Close the connection; the agent keeps its data sets."""
         self._transport.close()
 
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _request(self, request: dict[str, Any]) -> dict[str, Any]:
         self._transport.send((json.dumps(request).encode(),))
         received = self._transport.receive()
         if received.tag is not None:
-            raise decode_error(received.data, "keeper")
+            raise decode_error(received.data, "host agent")
         try:
-            answer = json.loads(bytes(received.data))
+            reply = json.loads(bytes(received.data))
         except ValueError:
-            raise ProtocolError(f"keeper: expected JSON, found {bytes(received.data[:80])!r}") from None
-        if not isinstance(answer, dict):
-            raise ProtocolError(f"keeper: expected a JSON object, found {type(answer).__name__}")
-        return answer
+            raise ProtocolError(f"host agent: expected JSON, found {bytes(received.data[:80])!r}") from None
+        if not isinstance(reply, dict):
+            raise ProtocolError(f"host agent: expected a JSON object, found {type(reply).__name__}")
+        return reply
 
 
-def _connected(key: KeeperKey, deadline: Deadline) -> UnixTransport:
-    left_s = max(deadline.remaining_s(), 0.001)
-    return UnixTransport.connect(key.address, timeout_s=left_s, options=TransportOptions(timeout_s=deadline.timeout_s))
+def _connect(key: AgentKey, deadline: Deadline) -> UnixTransport:
+    timeout_s = max(deadline.remaining_s(), 0.001)
+    return UnixTransport.connect(
+        key.address, timeout_s=timeout_s, options=TransportOptions(timeout_s=deadline.timeout_s)
+    )
 
 
 def launch(address: str) -> bool:
-    """Start a keeper at an address; False where another process is listening, or about to, there.
+    """Start an agent at an address; False if another process has bound it.
 
-    The keeper gets a session of its own and none of our descriptors: Spark talks to its workers by pipes and sockets,
-    and waits for whoever still holds them. Raises `ResourceError`.
+    The agent runs in a new session and inherits no other descriptors, because Spark waits for every process that has
+    its workers' pipes and sockets open. Raises `ResourceError`.
     """
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
@@ -158,17 +157,17 @@ def launch(address: str) -> bool:
                     return False
                 raise
             listener.listen(_BACKLOG)
-            code = _run_keeper(listener.fileno())
+            return_code = _spawn_agent(listener.fileno())
     except (OSError, subprocess.SubprocessError) as error:
-        message = f"the keeper can't be started: {error}"
+        message = f"the host agent can't be started: {error}"
         raise translate_os_error(error, message) if isinstance(error, OSError) else ResourceError(message) from error
-    if code != 0:
-        raise ResourceError(f"the keeper can't be started: {sys.executable} ended with code {code}")
+    if return_code != 0:
+        raise ResourceError(f"the host agent can't be started: {sys.executable} exited with code {return_code}")
     return True
 
 
-def _run_keeper(descriptor: int) -> int:
-    """Start a process whose child is the keeper; how it ended."""
+def _spawn_agent(descriptor: int) -> int:
+    """Start a process whose child is the agent; return its exit code."""
     paths = os.pathsep.join(os.path.abspath(path) for path in sys.path)
     environment = {**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
@@ -180,11 +179,11 @@ def _run_keeper(descriptor: int) -> int:
         start_new_session=True,
         env=environment,
         cwd="/",
-    ) as launched:
+    ) as process:
         try:
-            return launched.wait(_LAUNCH_S)
+            return process.wait(_LAUNCH_S)
         except BaseException:
-            launched.kill()
+            process.kill()
             raise
 
 

@@ -23,7 +23,7 @@ from bowstring.errors import (
     UsageError,
 )
 from bowstring.memory.closable import Closable
-from bowstring.sharing.connection import Link, Stream
+from bowstring.sharing.connection import Connection, Stream
 from bowstring.sharing.uris import Ticket, max_tickets, parse, server_of
 
 
@@ -99,9 +99,9 @@ class Dataset(Closable):
         self._requests = list(requests)
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
-        self._idle: dict[StreamURI, list[Link]] = {}
-        self._links: set[Link] = set()
-        self._opened: tuple[Link, Stream] | None = None
+        self._idle: dict[StreamURI, list[Connection]] = {}
+        self._connections: set[Connection] = set()
+        self._opened: tuple[Connection, Stream] | None = None
         self._is_closed = False
         if self._requests:
             self._opened = self._open_first()
@@ -129,7 +129,7 @@ class Dataset(Closable):
         while requests:
             request = requests.popleft()
             try:
-                link, stream = opened or self._open(request)
+                connection, stream = opened or self._open(request)
             except _REFUSALS:
                 if len(request.uris) == 1:
                     raise
@@ -137,7 +137,7 @@ class Dataset(Closable):
                 continue
             opened = None
             if stream.schema is not self.schema and stream.schema != self.schema:
-                self._end(link, None)
+                self._end(connection, None)
                 raise InvalidDataError(f"{request.uris[0]}: expected {self.schema!r}, found {stream.schema!r}")
             is_whole = False
             try:
@@ -147,7 +147,7 @@ class Dataset(Closable):
                     yield _with_schema(batch, self.schema)
                 is_whole = True
             finally:
-                self._end(link, request if is_whole else None)
+                self._end(connection, request if is_whole else None)
 
     def read_all(self) -> Table:
         """Everything as a table, without copying. Errors as iterating."""
@@ -161,14 +161,14 @@ class Dataset(Closable):
         """Give back everything that is lent. Tables and arrays stay valid. Idempotent."""
         with self._lock:
             self._is_closed = True
-            links = list(self._links)
-            self._links.clear()
+            connections = list(self._connections)
+            self._connections.clear()
             self._idle.clear()
             self._opened = None
-        for link in links:
-            link.close()
+        for connection in connections:
+            connection.close()
 
-    def _open_first(self) -> tuple[Link, Stream]:
+    def _open_first(self) -> tuple[Connection, Stream]:
         """Open the first request, or its first data set if the server refuses them together."""
         try:
             return self._open(self._requests[0])
@@ -178,52 +178,52 @@ class Dataset(Closable):
         self._requests[:1] = self._requests[0].split()
         return self._open(self._requests[0])
 
-    def _take_first(self) -> tuple[Link, Stream] | None:
+    def _take_first(self) -> tuple[Connection, Stream] | None:
         """What was opened for the schema, if it can still be read."""
         with self._lock:
             opened, self._opened = self._opened, None
         return opened if opened is not None and not opened[0].is_closed else None
 
-    def _open(self, request: Request) -> tuple[Link, Stream]:
+    def _open(self, request: Request) -> tuple[Connection, Stream]:
         with self._lock:
             if self._is_closed:
                 raise ClosedError("the data set is closed")
             idle = self._idle.get(request.server, [])
-            link = idle.pop() if idle else None
-        if link is not None and not link.is_closed:
+            connection = idle.pop() if idle else None
+        if connection is not None and not connection.is_closed:
             try:
-                link.check_idle()
-                return link, self._streaming(link, request)
+                connection.check_idle()
+                return connection, self._streaming(connection, request)
             except ConnectionError:
-                self._end(link, None)  # the server may have started anew: a fresh connection tells
+                self._end(connection, None)  # the server may have started anew: a fresh connection tells
         try:
-            link = Link(request.uris[0], self._timeout_s)
+            connection = Connection(request.uris[0], self._timeout_s)
         except ConnectionLostError as error:
             raise type(error)(f"{request.ticket}: {error}") from error
         with self._lock:
-            self._links.add(link)
-        return link, self._streaming(link, request)
+            self._connections.add(connection)
+        return connection, self._streaming(connection, request)
 
-    def _streaming(self, link: Link, request: Request) -> Stream:
+    def _streaming(self, connection: Connection, request: Request) -> Stream:
         try:
-            return link.stream(request.ticket)
+            return connection.stream(request.ticket)
         except BaseException:
-            self._end(link, None)
+            self._end(connection, None)
             raise
 
-    def _end(self, link: Link, request: Request | None) -> None:
+    def _end(self, connection: Connection, request: Request | None) -> None:
         """Keep the connection for another stream, where the last was read to its end."""
         with self._lock:
             if request is not None and not self._is_closed:
-                self._idle.setdefault(request.server, []).append(link)
+                self._idle.setdefault(request.server, []).append(connection)
                 return
-            self._links.discard(link)
-        link.close()
+            self._connections.discard(connection)
+        connection.close()
 
     def __del__(self) -> None:
-        for link in getattr(self, "_links", ()):
+        for connection in getattr(self, "_links", ()):
             try:
-                link.release()
+                connection.release()
             except BowstringError:
                 pass
 

@@ -21,7 +21,7 @@ from bowstring.datatypes.field import Schema
 from bowstring.dissociated.client import ClientConnection
 from bowstring.dissociated.events import MessageReady
 from bowstring.dissociated.limits import DEFAULT_LIMITS
-from bowstring.dissociated.pairing import Paired
+from bowstring.dissociated.pairing import StreamMessage
 from bowstring.dissociated.uri import StreamURI
 from bowstring.dissociated.wire import AddressBody, PackedBody
 from bowstring.errors import (
@@ -38,7 +38,7 @@ from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import EMPTY, Buffer, Memory, allocate
 from bowstring.memory.closable import close_on_error
 from bowstring.memory.descriptors import check_available
-from bowstring.sharing.processes import let_go_of
+from bowstring.sharing.processes import close_inherited
 from bowstring.sharing.uris import Ticket, decode_error, error_tag
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.regions import OFFSET_BITS
@@ -49,7 +49,7 @@ _MAX_ERROR_BYTES = 1 << 16
 _UINT8 = np.dtype(np.uint8)
 
 
-class Link:
+class Connection:
     """A connection to one server; `stream` may be called again when the last stream was read to its end."""
 
     def __init__(self, uri: StreamURI, timeout_s: float) -> None:
@@ -66,7 +66,7 @@ class Link:
         self._is_streaming = False
         self._is_released = False
         self.is_closed = False
-        _LINKS.add(self)
+        _CONNECTIONS.add(self)
 
     @property
     def num_lent(self) -> int:
@@ -81,7 +81,7 @@ class Link:
         stream = Stream(self, ticket)
         with close_on_error(self):
             with self.lock:
-                self.transport.send_message(stream.connection.request(ticket.encode()), timeout_s=self.timeout_s)
+                self.transport.send_message(stream.protocol.request(ticket.encode()), timeout_s=self.timeout_s)
             stream.read_schema()
         return stream
 
@@ -102,23 +102,23 @@ class Link:
             except ProtocolError as error:
                 raise ConnectionLostError(f"{self.uri}: {error}") from error
 
-    def lend(self, connection: ClientConnection, body: AddressBody, memory: memoryview) -> Memory:
+    def lend(self, protocol: ClientConnection, body: AddressBody, memory: memoryview) -> Memory:
         """The region as a memory of its own, which frees the addresses when nothing refers to it any more."""
         token = np.frombuffer(memory, _UINT8) if memory.nbytes else np.empty(0, _UINT8)
-        _KEPT.add(self)
+        _LENDING.add(self)
         key = id(token)
 
-        def gone(_: object) -> None:
+        def free_body(_: object) -> None:
             self._tokens.pop(key, None)
-            self._freed.append((connection, body))
+            self._freed.append((protocol, body))
             self.flush()
 
-        self._tokens[key] = weakref.ref(token, gone)
+        self._tokens[key] = weakref.ref(token, free_body)
         return Memory(token)
 
-    def free(self, connection: ClientConnection, body: AddressBody) -> None:
+    def free(self, protocol: ClientConnection, body: AddressBody) -> None:
         """Free addresses that nothing refers to."""
-        self._freed.append((connection, body))
+        self._freed.append((protocol, body))
 
     def flush(self) -> None:
         """Send what is due, unless somebody else is at it already."""
@@ -139,8 +139,8 @@ class Link:
         later.
         """
         while self._freed:
-            connection, body = self._freed.popleft()
-            message = connection.free(body)
+            protocol, body = self._freed.popleft()
+            message = protocol.free(body)
             if message is not None:
                 self.transport.post(message.parts, tag=message.tag)
         if not self._is_streaming:
@@ -157,7 +157,7 @@ class Link:
         """
         if not self.is_closed:
             self.is_closed = True
-            _KEPT.discard(self)
+            _LENDING.discard(self)
             self.transport.close()
             self._freed.clear()
 
@@ -165,14 +165,14 @@ class Link:
 class Stream:
     """One data set on its way: iterate once."""
 
-    def __init__(self, link: Link, ticket: Ticket) -> None:
-        self._link = link
+    def __init__(self, connection: Connection, ticket: Ticket) -> None:
+        self._connection = connection
         self._name = str(ticket)
         self._decoder = Decoder()
         self._headers: deque[BatchHeader] = deque()
-        self._ready: deque[Paired] = deque()
-        self._error_tag = error_tag(link.uri)
-        self.connection = ClientConnection(link.uri.want_data, link.uri.free_data, has_body=self._has_body)
+        self._ready: deque[StreamMessage] = deque()
+        self._error_tag = error_tag(connection.uri)
+        self.protocol = ClientConnection(connection.uri.want_data, connection.uri.free_data, has_body=self._has_body)
 
     @property
     def schema(self) -> Schema:
@@ -189,15 +189,15 @@ class Stream:
         try:
             while True:
                 while not self._ready:
-                    if self.connection.is_ended:
-                        self._link.ended()
+                    if self.protocol.is_ended:
+                        self._connection.ended()
                         return
                     self._receive()
                 batch = self._batch(self._ready.popleft())
                 if batch is not None:
                     yield batch
         except BowstringError:
-            self._link.close()
+            self._connection.close()
             raise
 
     def _has_body(self, header: Any) -> bool:
@@ -209,29 +209,29 @@ class Stream:
     def _check_length(self, tag: int | None, length_bytes: int) -> None:
         """Raise for a message that is not to be received at all."""
         if tag is None or tag != self._error_tag:
-            self.connection.check_length(tag, length_bytes)
+            self.protocol.check_length(tag, length_bytes)
         elif length_bytes > _MAX_ERROR_BYTES:
             raise LimitError(f"{self._name}: an error of {length_bytes} bytes, at most {_MAX_ERROR_BYTES} are received")
 
     def _receive(self) -> None:
-        link = self._link
-        if link.is_closed:
+        connection = self._connection
+        if connection.is_closed:
             raise ClosedError(f"{self._name}: the connection was closed before its end")
-        with link.lock:
+        with connection.lock:
             try:
-                received = link.transport.receive(timeout_s=link.timeout_s, allocate=self._check_length)
+                received = connection.transport.receive(timeout_s=connection.timeout_s, allocate=self._check_length)
                 if received.tag is not None and received.tag == self._error_tag:
                     raise decode_error(received.data, self._name)
-                for event in self.connection.receive(received.tag, received.data):
+                for event in self.protocol.receive(received.tag, received.data):
                     if isinstance(event, MessageReady):
                         self._ready.append(event.message)
             except DeadlineError as error:
                 raise DeadlineError(f"{self._name}: the server sends nothing: {error}") from None
             except ConnectionLostError as error:
                 raise type(error)(f"{self._name}: the server is gone before the end: {error}", error) from None
-        link.flush()
+        connection.flush()
 
-    def _batch(self, message: Paired) -> RecordBatch | None:
+    def _batch(self, message: StreamMessage) -> RecordBatch | None:
         header = self._headers.popleft()
         body = message.body
         try:
@@ -246,7 +246,7 @@ class Stream:
             raise type(error)(f"{self._name}, message {message.sequence}: {error}") from error
 
     def _at_addresses(self, header: BatchHeader, body: AddressBody) -> RecordBatch | None:
-        link = self._link
+        connection = self._connection
         wanted = header.buffers()["length"]
         short = wanted.astype(np.uint64) > body.lengths
         if bool(short.any()):
@@ -255,20 +255,20 @@ class Stream:
                 f"buffer {worst}: the header says {wanted[worst]} bytes, the address {body.lengths[worst]}"
             )
         if not body.total_bytes:
-            link.free(self.connection, body)
+            connection.free(self.protocol, body)
             return self._decoder.finish(_placed(header, np.zeros(wanted.size, np.int64), 0), EMPTY)
         try:
-            located = link.transport.regions.locate(body.addresses, body.lengths)
+            located = connection.transport.regions.locate(body.addresses, body.lengths)
         except ProtocolError:
             if np.unique(body.addresses[body.lengths > 0] >> np.uint64(OFFSET_BITS)).size == 1:
                 raise
             return self._gathered(header, body)
-        memory = link.lend(self.connection, body, located.region.memory)
+        memory = connection.lend(self.protocol, body, located.region.memory)
         return self._decoder.finish(_placed(header, located.offsets, memory.size), Buffer(memory, 0, memory.size))
 
     def _gathered(self, header: BatchHeader, body: AddressBody) -> RecordBatch | None:
         """Buffers of several regions, copied into one body: our servers don't send such bodies."""
-        regions = self._link.transport.regions
+        regions = self._connection.transport.regions
         if body.total_bytes > sum(regions[index].size_bytes for index in regions):
             raise LimitError(f"{body.total_bytes} bytes at addresses, more than all regions have")
         padded = (body.lengths.astype(np.int64) + 63) & -64
@@ -278,7 +278,7 @@ class Stream:
         starts = ends - padded
         for start, view in zip(starts.tolist(), regions.resolve_all(body.addresses, body.lengths), strict=True):
             held[start : start + view.nbytes] = view
-        self._link.free(self.connection, body)
+        self._connection.free(self.protocol, body)
         return self._decoder.finish(_placed(header, starts, held.size), Buffer.of(held))
 
 
@@ -297,17 +297,17 @@ def _placed(header: BatchHeader, offsets: Any, body_bytes: int) -> BatchHeader:
     return header
 
 
-_KEPT: set[Link] = set()
+_LENDING: set[Connection] = set()
 """Links that have lent something: they live until all of it is let go of, or they are closed."""
-_LINKS: weakref.WeakSet[Link] = weakref.WeakSet()
+_CONNECTIONS: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
-def _let_go_after_fork() -> None:
+def _close_after_fork() -> None:
     """A connection is the parent's: what a forked child drops is still lent to the parent."""
-    for link in list(_LINKS):
-        link.is_closed = True
-        let_go_of((link.transport.fileno(),))
-    _KEPT.clear()
+    for connection in list(_CONNECTIONS):
+        connection.is_closed = True
+        close_inherited((connection.transport.fileno(),))
+    _LENDING.clear()
 
 
-os.register_at_fork(after_in_child=_let_go_after_fork)
+os.register_at_fork(after_in_child=_close_after_fork)

@@ -1,14 +1,13 @@
-"""The keeper of a host: a process of its own that holds published partitions while the tasks that wrote them are gone.
+"""The host agent: a process that holds published partitions after the tasks that wrote them have ended.
 
-Tasks hand over sealed memfds; the driver says which attempts count, and only those can be read. Readers come to the
-same `Server` that `bowstring.serve` makes. The keeper watches its owners, the driver or else the executors of its
-host, and ends when the last of them is gone, when nothing was kept for a while, or when a data set's time is over and
-it was the last. Its memory has no name in any file system: however it ends, nothing is left, and readers keep what
-they have attached.
+Tasks hand over sealed memfds. The driver commits one attempt of each partition, and only those can be read, through
+the same `Server` as `bowstring.serve`. The agent watches its owners (the driver, or on other hosts the executors), and
+exits when the last one has ended, or when it has had no data set for a while. Its memory has no name in any file
+system: nothing is left when it exits, and readers keep the memory that they have mapped.
 
-Descriptors are scarce: a process may have as few as 1,024. So small partitions, and beyond a quarter of the limit the
-smallest ones of any size, are copied together into larger memfds, each for one data set. One thread waits for all
-requests, and a connection that makes none is closed after a few seconds.
+A process may have as few as 1,024 descriptors. So small partitions, and beyond a quarter of the limit the smallest of
+any size, are copied together into larger memfds, each for one data set. One thread answers all requests, and a
+connection without a request is closed after a few seconds.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from bowstring.errors import BowstringError, DeadlineError, NotFoundError, Proto
 from bowstring.memory.region import Region
 from bowstring.sharing.processes import Process
 from bowstring.sharing.server import Server, ServerOptions
-from bowstring.sharing.stored_dataset import Stored, pack, stored
+from bowstring.sharing.stored_dataset import StoredDataset, pack, read_stored_dataset
 from bowstring.sharing.uris import ERROR_DATA, encode_error
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.unix import UnixTransport
@@ -44,49 +43,49 @@ _MAX_DATASETS = 100_000
 _MAX_CLIENTS = 4096
 _MAX_CONNECTIONS = 1024
 _SMALL_BYTES = 256 << 10
-"""Partitions up to this size are packed in any case: a reader takes longer to map them than it takes to copy them."""
+"""Partitions up to this size are always packed: mapping one takes a reader longer than copying it."""
 _PACK_BYTES = 256 << 20
-"""How much is packed at once, because it needs that much memory twice in the meantime."""
+"""The most that is packed at once: it takes that much memory twice while it is copied."""
 
 Attempt: TypeAlias = tuple[int, int]
-"""The number of a partition, and that of the task's attempt that wrote it."""
+"""The index of a partition, and the ID of the task attempt that wrote it."""
 
 
 @dataclass(slots=True)
 class _Dataset:
-    """The attempts of a data set, the memory in which they lie, and the tickets that can be read."""
+    """The attempts of a data set, their regions, and the tickets that can be read."""
 
     expires_at: float
     is_complete: bool = False
-    partitions: dict[Attempt, Stored] = field(default_factory=dict)
+    partitions: dict[Attempt, StoredDataset] = field(default_factory=dict)
     regions: dict[Region, list[Attempt]] = field(default_factory=dict)
     tickets: set[str] = field(default_factory=set)
 
-    def add(self, attempt: Attempt, partition: Stored) -> None:
-        """Take one more attempt."""
+    def add(self, attempt: Attempt, partition: StoredDataset) -> None:
+        """Add an attempt."""
         self.partitions[attempt] = partition
         self.regions.setdefault(partition.region, []).append(attempt)
 
-    def discard_all_but(self, attempts: Iterable[Attempt]) -> set[Region]:
-        """Forget all other attempts; the regions that still have bytes of them, beside others that are needed."""
+    def keep_only(self, attempts: Iterable[Attempt]) -> set[Region]:
+        """Remove all other attempts. Return the remaining regions that still contain bytes of removed ones."""
         self.partitions = {attempt: self.partitions[attempt] for attempt in attempts}
         before, self.regions = self.regions, {}
         for attempt, partition in self.partitions.items():
             self.regions.setdefault(partition.region, []).append(attempt)
-        return {region for region, left in self.regions.items() if len(left) < len(before[region])}
+        return {region for region, remaining in self.regions.items() if len(remaining) < len(before[region])}
 
 
 @dataclass(slots=True)
 class _Connection:
-    """Somebody who asks: a task, or the driver."""
+    """The connection of a task or the driver."""
 
     transport: UnixTransport
     closes_at: float
-    has_asked: bool = False
+    has_sent_request: bool = False
 
 
-class Agent:
-    """What the keeper keeps, and the loop that answers requests. The server of the readers has threads of its own."""
+class HostAgent:
+    """The data sets of the agent, and the loop that answers requests. The readers' server runs in its own thread."""
 
     def __init__(self) -> None:
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -97,22 +96,22 @@ class Agent:
         self._datasets: dict[str, _Dataset] = {}
         self._dropped: dict[str, None] = {}
         self._owners: dict[Process, int] = {}
-        self._had_owner = False
+        self._has_had_owner = False
         self._connections: dict[int, _Connection] = {}
         self._selector = selectors.DefaultSelector()
         self._is_listening = False
-        self._began_at = self._used_at = time.monotonic()
+        self._started_at = self._used_at = time.monotonic()
 
     def run(self, listener: socket.socket) -> None:
-        """Serve until the last owner is gone."""
+        """Answer requests until the agent is no longer needed."""
         listener.setblocking(False)
-        while not self._is_over():
+        while not self._is_finished():
             self._listen(listener)
             for key, _ in self._selector.select(_TICK_S):
                 key.data()
 
-    def _is_over(self) -> bool:
-        """Whether nobody needs the keeper any more. Drops what has expired."""
+    def _is_finished(self) -> bool:
+        """Whether the agent is no longer needed. Drops expired data sets and closes expired connections."""
         now = time.monotonic()
         for name in [name for name, dataset in self._datasets.items() if dataset.expires_at < now]:
             self._drop(name)
@@ -121,13 +120,13 @@ class Agent:
         if self._datasets:
             self._used_at = now
         return (
-            (self._had_owner and not self._owners)
+            (self._has_had_owner and not self._owners)
             or now - self._used_at > _IDLE_S
-            or (not self._had_owner and now - self._began_at > _FIRST_OWNER_S)
+            or (not self._has_had_owner and now - self._started_at > _FIRST_OWNER_S)
         )
 
     def _listen(self, listener: socket.socket) -> None:
-        """Accept connections only while there is room: the next ones wait in the socket's queue."""
+        """Accept connections only below the limit; others wait in the socket's queue."""
         has_room = self._has_room()
         if has_room and not self._is_listening:
             self._selector.register(listener, selectors.EVENT_READ, partial(self._accept, listener))
@@ -136,13 +135,13 @@ class Agent:
         self._is_listening = has_room
 
     def _has_room(self) -> bool:
-        """Whether one more may connect; whoever has not asked for anything yet gives way."""
+        """Whether one more connection can be accepted, if necessary in place of one without a request."""
         is_full = len(self._connections) >= self._max_connections
-        return not is_full or any(not connection.has_asked for connection in self._connections.values())
+        return not is_full or any(not connection.has_sent_request for connection in self._connections.values())
 
     def _accept(self, listener: socket.socket) -> None:
         if len(self._connections) >= self._max_connections:
-            self._close(next(each for each in self._connections.values() if not each.has_asked))
+            self._close(next(each for each in self._connections.values() if not each.has_sent_request))
         options = TransportOptions(
             max_plain_bytes=1 << 26, max_tagged_bytes=0, max_regions=1, accept_files=False, keep_descriptors=True
         )
@@ -152,7 +151,7 @@ class Agent:
         except BlockingIOError:
             return
         except (OSError, BowstringError):
-            time.sleep(_PAUSE_S)  # descriptors are short, or it was somebody else
+            time.sleep(_PAUSE_S)  # no descriptors left, or a peer of another user
             return
         connection = _Connection(transport, time.monotonic() + _FIRST_REQUEST_S)
         self._connections[transport.fileno()] = connection
@@ -165,23 +164,23 @@ class Agent:
             connection.transport.close()
 
     def _serve(self, connection: _Connection) -> None:
-        """Receive what there is of a request, and answer it if it is whole."""
+        """Receive the available bytes of a request, and answer it when it is complete."""
         transport = connection.transport
         try:
             received = transport.receive(timeout_s=0)
             self._used_at = time.monotonic()
             try:
-                answer, tag = json.dumps(self._answer(received.data, transport)).encode(), None
+                reply, tag = json.dumps(self._answer(received.data, transport)).encode(), None
             except BowstringError as error:
-                answer, tag = encode_error(error), ERROR_DATA
-            transport.send((answer,), tag=tag, timeout_s=_ANSWER_S)
+                reply, tag = encode_error(error), ERROR_DATA
+            transport.send((reply,), tag=tag, timeout_s=_ANSWER_S)
         except DeadlineError:
             if transport.is_closed:
                 self._close(connection)
         except (BowstringError, OSError):
             self._close(connection)
         else:
-            connection.has_asked, connection.closes_at = True, time.monotonic() + _NEXT_REQUEST_S
+            connection.has_sent_request, connection.closes_at = True, time.monotonic() + _NEXT_REQUEST_S
 
     def _answer(self, data: memoryview, transport: UnixTransport) -> dict[str, Any]:
         try:
@@ -195,53 +194,51 @@ class Agent:
             return operation(self, request)
         except BowstringError:
             raise
-        except Exception as error:  # whatever it is, the partitions of others are still needed
+        except Exception as error:  # any error: the agent goes on, for the partitions of others
             raise ProtocolError(f"request {request['op']}: {type(error).__name__} {error}") from error
 
     def hello(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Take one more owner."""
-        pid, started, host = request["owner"]
-        owner = Process(int(pid), int(started), str(host))
+        """Add an owner."""
+        pid, start_time, host = request["owner"]
+        owner = Process(int(pid), int(start_time), str(host))
         if owner not in self._owners:
             descriptor = owner.watch()
             if descriptor is None:
-                raise UsageError(f"process {pid} does not run here: it can't own the keeper")
+                raise UsageError(f"process {pid} does not run on this host: it can't own the host agent")
             self._owners[owner] = descriptor
-            self._selector.register(descriptor, selectors.EVENT_READ, partial(self._lose_owner, owner))
-            self._had_owner = True
+            self._selector.register(descriptor, selectors.EVENT_READ, partial(self._remove_owner, owner))
+            self._has_had_owner = True
         return {"pid": os.getpid()}
 
-    def _lose_owner(self, owner: Process) -> None:
+    def _remove_owner(self, owner: Process) -> None:
         descriptor = self._owners.pop(owner)
         self._selector.unregister(descriptor)
         os.close(descriptor)
 
     def put(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Take the memory of one attempt. It can't be read before `commit` says that it counts."""
+        """Take the memory of one attempt. It can be read after `commit`."""
         name, ttl_s = str(request["dataset"]), float(request["ttl_s"])
-        number, attempt = (int(number) for number in request["place"])
+        index, attempt = (int(number) for number in request["attempt"])
         needs_commit = bool(request["needs_commit"])
-        partition = stored(request["region"])
+        partition = read_stored_dataset(request["region"])
         if partition.num_rows != request["rows"]:
-            raise UsageError(
-                f"partition {number}: {request['rows']} rows were announced, {partition.num_rows} are there"
-            )
-        uri = self._server.uri_of(_ticket(name, number, attempt))
+            raise UsageError(f"partition {index}: expected {request['rows']} rows, found {partition.num_rows}")
+        uri = self._server.uri_of(_ticket(name, index, attempt))
         dataset = self._datasets.get(name)
         if name in self._dropped or (dataset is not None and dataset.is_complete):
-            raise UsageError(f"data set {name!r} is complete or dropped: it takes no more partitions")
-        if dataset is not None and (number, attempt) in dataset.partitions:
-            raise UsageError(f"data set {name!r}: partition {number}, attempt {attempt} is kept already")
+            raise UsageError(f"data set {name!r} is complete or dropped: partitions can't be added")
+        if dataset is not None and (index, attempt) in dataset.partitions:
+            raise UsageError(f"data set {name!r}: partition {index}, attempt {attempt} exists already")
         if dataset is None:
             dataset = self._datasets[name] = _Dataset(time.monotonic() + ttl_s)
-        dataset.add((number, attempt), partition)
+        dataset.add((index, attempt), partition)
         if not needs_commit:
-            self._serve_partitions(name, dataset, [(number, attempt)])
+            self._serve_partitions(name, dataset, [(index, attempt)])
         self._save_descriptors()
         return {"uri": uri}
 
     def commit(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Let the attempts that count be read, and forget the others."""
+        """Serve the committed attempts, and drop the others."""
         name = str(request["dataset"])
         attempts = {(int(partition), int(attempt)) for partition, attempt in request["attempts"]}
         dataset = self._find(name)
@@ -250,7 +247,7 @@ class Agent:
         ]
         if not missing and not dataset.is_complete:
             dataset.is_complete = True
-            mixed = dataset.discard_all_but(attempts)
+            mixed = dataset.keep_only(attempts)
             small = {region for region in dataset.regions if region.size_bytes <= _SMALL_BYTES}
             if mixed or len(small) > 1:
                 self._pack(name, dataset, mixed | small)
@@ -258,13 +255,13 @@ class Agent:
         return {"missing": missing}
 
     def drop(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Forget a data set."""
+        """Drop a data set."""
         self._find(str(request["dataset"]))
         self._drop(str(request["dataset"]))
         return {}
 
     def status(self, _request: Mapping[str, Any]) -> dict[str, Any]:
-        """What is kept."""
+        """The data sets, with their partitions, rows, bytes and regions."""
         datasets = {
             name: {
                 "partitions": len(dataset.partitions),
@@ -291,8 +288,8 @@ class Agent:
             return
         name, dataset = max(self._datasets.items(), key=lambda entry: len(entry[1].regions))
         smallest, size_bytes = list[Region](), 0
-        most = max(len(dataset.regions) // 2, 2)
-        for region in sorted(dataset.regions, key=lambda region: region.size_bytes)[:most]:
+        max_regions = max(len(dataset.regions) // 2, 2)
+        for region in sorted(dataset.regions, key=lambda region: region.size_bytes)[:max_regions]:
             size_bytes += region.size_bytes
             if size_bytes > _PACK_BYTES and len(smallest) > 1:
                 break
@@ -301,7 +298,7 @@ class Agent:
             self._pack(name, dataset, smallest)
 
     def _pack(self, name: str, dataset: _Dataset, regions: Iterable[Region]) -> None:
-        """Copy what is needed of some regions into one, and let go of them. If memory is short, they stay."""
+        """Copy the attempts of some regions into one region. If memory is short, the regions stay as they are."""
         attempts = [attempt for region in regions for attempt in dataset.regions[region]]
         try:
             packed = pack([dataset.partitions[attempt] for attempt in attempts], name)
@@ -318,7 +315,7 @@ class Agent:
     def _find(self, name: str) -> _Dataset:
         dataset = self._datasets.get(name)
         if dataset is None:
-            raise NotFoundError(f"the keeper has no data set {name!r}")
+            raise NotFoundError(f"the host agent has no data set {name!r}")
         return dataset
 
     def _drop(self, name: str) -> None:
@@ -330,12 +327,12 @@ class Agent:
             self._server.remove(ticket)
 
 
-_OPERATIONS: dict[str, Callable[[Agent, Mapping[str, Any]], dict[str, Any]]] = {
-    "hello": Agent.hello,
-    "put": Agent.put,
-    "commit": Agent.commit,
-    "drop": Agent.drop,
-    "status": Agent.status,
+_OPERATIONS: dict[str, Callable[[HostAgent, Mapping[str, Any]], dict[str, Any]]] = {
+    "hello": HostAgent.hello,
+    "put": HostAgent.put,
+    "commit": HostAgent.commit,
+    "drop": HostAgent.drop,
+    "status": HostAgent.status,
 }
 
 
@@ -344,10 +341,10 @@ def _ticket(name: str, partition: int, attempt: int) -> str:
 
 
 def main(descriptor: int) -> None:
-    """Be the keeper, at a listening socket that was inherited."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    """Run the agent on an inherited listening socket."""
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
     with socket.socket(fileno=descriptor) as listener:
         os.set_inheritable(descriptor, False)
-        Agent().run(listener)
-    os._exit(0)  # threads that wait for clients have nothing to tidy up
+        HostAgent().run(listener)
+    os._exit(0)  # the server's thread has nothing to clean up

@@ -144,7 +144,7 @@ def has_ended(watched: int, timeout_s: float = 0) -> bool:
     return bool(poll.poll(timeout_s * 1000))
 
 
-def let_go_of(descriptors: Iterable[int]) -> None:
+def close_inherited(descriptors: Iterable[int]) -> None:
     """Put nothing in the place of sockets that a forked child got from its parent: whoever closes them ends nothing."""
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for descriptor in descriptors:

@@ -33,9 +33,9 @@ from bowstring.errors import (
 )
 from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import Region
-from bowstring.sharing.processes import let_go_of
+from bowstring.sharing.processes import close_inherited
 from bowstring.sharing.share import Handle
-from bowstring.sharing.stored_dataset import Batches, Stored, store_in_parts, stored
+from bowstring.sharing.stored_dataset import Batches, StoredDataset, read_stored_dataset, store_in_parts
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, MAX_TICKETS, WANT_DATA, Ticket, encode_error, uri_for
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.event_loop import EventLoop
@@ -82,7 +82,7 @@ class Server(Closable):
         transport = TransportOptions(max_plain_bytes=1 << 16, max_tagged_bytes=_LIMITS.max_free_bytes, max_regions=0)
         self._listener = UnixListener(address, options=transport)
         self._lock = threading.Lock()
-        self._stored: dict[str, tuple[Stored, ...]] = {}
+        self._stored: dict[str, tuple[StoredDataset, ...]] = {}
         # Only the loop's thread changes these two.
         self._silent: dict[_Session, None] = {}
         self._clients: dict[_Session, None] = {}
@@ -129,13 +129,13 @@ class Server(Closable):
         """
         self._refuse_closed()
         uri_for(self.address, name)  # a bad name is told before anything is copied
-        parts = [stored(region) for region in _regions_of(source, name)]
+        parts = [read_stored_dataset(region) for region in _regions_of(source, name)]
         if isinstance(source, str | os.PathLike) and len(self._stored) >= _MAX_OPEN_FILES:
             for part in parts:
                 part.region.release_descriptor()
         return self.add_stored(name, *parts)
 
-    def add_stored(self, name: str, *held: Stored) -> str:
+    def add_stored(self, name: str, *held: StoredDataset) -> str:
         """As `add`, of what lies in regions already, at least one.
 
         Raises `InvalidDataError` where their schemas differ.
@@ -148,7 +148,7 @@ class Server(Closable):
             self._stored[name] = held
         return self.uri_of(name)
 
-    def replace_stored(self, name: str, *held: Stored) -> None:
+    def replace_stored(self, name: str, *held: StoredDataset) -> None:
         """Serve the same data set from other memory from now on. Raises `NotFoundError`."""
         with self._lock:
             if name not in self._stored:
@@ -216,7 +216,7 @@ class Server(Closable):
         self._loop.remove(session)
         session.close()
 
-    def _find(self, name: str) -> tuple[Stored, ...]:
+    def _find(self, name: str) -> tuple[StoredDataset, ...]:
         with self._lock:
             held = self._stored.get(name)
             if held is None:
@@ -380,7 +380,7 @@ class _Session:
         self._channel.passed.check_room(len({part.region for part in parts} - self._passed.keys()))
         self._messages = self._stream(parts, ticket.packed)
 
-    def _stream(self, parts: Sequence[Stored], is_packed: bool) -> Iterator[Message | None]:
+    def _stream(self, parts: Sequence[StoredDataset], is_packed: bool) -> Iterator[Message | None]:
         """All messages of data sets, bodies as addresses or as bytes; None where what was submitted is to be sent."""
         connection = self._connection
         for index, part in enumerate(parts):
@@ -446,10 +446,10 @@ def serve(sources: Mapping[str, Source], address: str | None = None, options: Se
 _SERVERS: weakref.WeakSet[Server] = weakref.WeakSet()
 
 
-def _let_go_after_fork() -> None:
+def _close_after_fork() -> None:
     """A forked child has no threads to serve with: without this it would keep addresses that nobody answers at."""
     for server in list(_SERVERS):
-        let_go_of(server._loop.descriptors)
+        close_inherited(server._loop.descriptors)
 
 
-os.register_at_fork(after_in_child=_let_go_after_fork)
+os.register_at_fork(after_in_child=_close_after_fork)

@@ -189,7 +189,7 @@ class StoredMessage:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stored:
+class StoredDataset:
     """Everything that a server says about a file or stream in a region: the schema's flatbuffer, then dictionaries and
     batches in order.
 
@@ -203,14 +203,14 @@ class Stored:
     offset_bytes: int
     size_bytes: int
 
-    def moved(self, region: Region, offset_bytes: int) -> Stored:
+    def moved(self, region: Region, offset_bytes: int) -> StoredDataset:
         """The same bytes in another region."""
         shift_bytes = offset_bytes - self.offset_bytes
         messages = tuple(message.shifted(shift_bytes, region.size_bytes) for message in self.messages)
-        return Stored(region, self.schema, messages, self.num_rows, offset_bytes, self.size_bytes)
+        return StoredDataset(region, self.schema, messages, self.num_rows, offset_bytes, self.size_bytes)
 
 
-def pack(datasets: Sequence[Stored], name: str) -> list[Stored]:
+def pack(datasets: Sequence[StoredDataset], name: str) -> list[StoredDataset]:
     """Copy the files and streams of several regions into a new sealed one, so that they need one descriptor together.
 
     Raises `ResourceError` if memory is short; then nothing is left behind.
@@ -226,7 +226,7 @@ def pack(datasets: Sequence[Stored], name: str) -> list[Stored]:
     return [dataset.moved(region, offset) for dataset, offset in zip(datasets, offsets, strict=True)]
 
 
-def stored(region: Region) -> Stored:
+def read_stored_dataset(region: Region) -> StoredDataset:
     """Read the headers of the file or stream in a region; bodies are not touched. Raises `InvalidDataError`s."""
     source = MemorySource(Memory(region.memory), region.name)
     is_file = is_file_start(source.read_at(0, min(_FIRST_MESSAGE, source.size)))
@@ -243,7 +243,7 @@ def stored(region: Region) -> Stored:
             header, body = reader.read_batch_message(index)
             rows += header.length
             messages.append(_message(header, body.offset, region.size_bytes, True))
-        return Stored(region, schema, tuple(messages), rows, 0, region.size_bytes)
+        return StoredDataset(region, schema, tuple(messages), rows, 0, region.size_bytes)
     StreamReader(source)  # it says in detail what is wrong with other bytes
     schema, position = _framed(source, 0)
     headers, messages, rows = HeaderReader(DEFAULT_LIMITS), [], 0
@@ -259,7 +259,7 @@ def stored(region: Region) -> Stored:
         messages.append(_message(read, position, region.size_bytes, False))
         rows += read.length if read.template.kind == "RecordBatch" else 0
         position += read.body_bytes
-    return Stored(region, schema, tuple(messages), rows, 0, region.size_bytes)
+    return StoredDataset(region, schema, tuple(messages), rows, 0, region.size_bytes)
 
 
 def _framed(source: MemorySource, position: int) -> tuple[bytes, int]:

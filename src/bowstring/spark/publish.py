@@ -1,7 +1,7 @@
 """Publishing a data frame: Spark computes it, and any process of the hosts picks it up where it lies.
 
-Each task writes its partition as an Arrow file into memory of its own host, seals it, and hands it to the keeper of
-that host. Only where it is, its rows and its bytes come back to the driver, which then says to the keepers which
+Each task writes its partition as an Arrow file into memory of its own host, seals it, and hands it to the host agent of
+that host. Only where it is, its rows and its bytes come back to the driver, which then tells the host agents which
 attempts count: a task that was repeated, or ran twice, so leaves nothing twice.
 """
 
@@ -25,7 +25,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
-from bowstring.sharing.agent_client import DEFAULT_TTL_S, Keeper, KeeperKey
+from bowstring.sharing.agent_client import DEFAULT_TTL_S, AgentClient, AgentKey
 from bowstring.sharing.processes import Process
 from bowstring.sharing.stored_dataset import store
 from bowstring.spark.batch_size import drop_padding, pad_wide_rows, without_size_check
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 _RESULT = "partition int, attempt long, host string, is_here boolean, rows long, nbytes long, uri string"
 _LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 
-_KEEPER_S = 120.0
-"""How long a task waits for its keeper, which a busy host may take a while to start."""
+_AGENT_TIMEOUT_S = 120.0
+"""How long a task waits for its host agent, which a busy host may take a while to start."""
 
-_keys: dict[Process, KeeperKey] = {}
+_keys: dict[Process, AgentKey] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Published(Closable):
 
     __slots__ = ("__weakref__", "_is_closed", "_key", "name", "partitions", "schema")
 
-    def __init__(self, name: str, schema: Schema, partitions: Sequence[Partition], key: KeeperKey | None) -> None:
+    def __init__(self, name: str, schema: Schema, partitions: Sequence[Partition], key: AgentKey | None) -> None:
         self.name = name
         self.schema = schema
         self.partitions = tuple(partitions)
@@ -129,7 +129,7 @@ def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TT
     Raises:
         UnsupportedTypeError: a column's type has no counterpart in Arrow; told before any job runs, with the column's
             path.
-        ConnectionLostError: a keeper died with its partitions while the job ran.
+        ConnectionLostError: a host agent died with its partitions while the job ran.
         UsageError: `ttl_s` is not positive, `name` has other characters than letters, digits, "_", "-" and ".", or `df`
             is no data frame.
     """
@@ -142,7 +142,7 @@ def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TT
     spark = df.sparkSession
     schema = arrow_schema(df.schema, prefers_large_types=spark.conf.get(_LARGE_TYPES) == "true")
     dataset = f"{name or 'data'}-{secrets.token_hex(8)}"
-    key = _keeper_key(ttl_s)
+    key = _agent_key(ttl_s)
     try:
         frame = _numbered(df)
         padded = pad_wide_rows(frame)
@@ -166,49 +166,49 @@ def _numbered(df: DataFrame) -> DataFrame:
     return df.toDF(*map(str, range(len(df.columns)))) if df.columns else df.selectExpr("null")
 
 
-def _keeper_key(ttl_s: float) -> KeeperKey:
-    """One keeper a host for this process; what was forked from it has its own."""
+def _agent_key(ttl_s: float) -> AgentKey:
+    """One host agent per host for this process; what was forked from it has its own."""
     owner = Process.current()
     key = _keys.get(owner)
     if key is None:
-        key = _keys[owner] = KeeperKey.new()
+        key = _keys[owner] = AgentKey.new()
     return replace(key, ttl_s=ttl_s)
 
 
-def _put_empty(dataset: str, schema: Schema, key: KeeperKey) -> Partition:
+def _put_empty(dataset: str, schema: Schema, key: AgentKey) -> Partition:
     """Partition 0 of a data set without rows, kept on this host, so that it has a URI to read the schema from."""
     region, _ = store(Table(schema, []), f"{dataset}/0")
-    with region, Keeper.open(key, timeout_s=_KEEPER_S) as keeper:
-        uri = keeper.put(dataset, (0, 0), region, rows=0, ttl_s=key.ttl_s)
+    with region, AgentClient.open(key, timeout_s=_AGENT_TIMEOUT_S) as agent:
+        uri = agent.put(dataset, (0, 0), region, rows=0, ttl_s=key.ttl_s)
     _commit(dataset, key, {0: 0})
     return Partition(0, uri, os.uname().nodename, 0, region.size_bytes)
 
 
-def _commit(dataset: str, key: KeeperKey, attempts: dict[int, int]) -> None:
+def _commit(dataset: str, key: AgentKey, attempts: dict[int, int]) -> None:
     if not attempts:
         return
     try:
-        with Keeper.open(key, start=False) as keeper:
-            missing = keeper.commit(dataset, attempts)
+        with AgentClient.open(key, start=False) as agent:
+            missing = agent.commit(dataset, attempts)
     except (ConnectionLostError, NotFoundError) as problem:
         raise ConnectionLostError(
-            f"data set {dataset}: the keeper of this host ended with its partitions while the job ran: {problem}"
+            f"data set {dataset}: the host agent ended with its partitions while the job ran: {problem}"
         ) from problem
     if missing:
         raise ConnectionLostError(
-            f"data set {dataset}: the keeper of this host has lost the partitions {missing}: it ended while the job ran"
+            f"data set {dataset}: the host agent has lost the partitions {missing}: it ended while the job ran"
         )
 
 
-def _drop(dataset: str, key: KeeperKey) -> None:
+def _drop(dataset: str, key: AgentKey) -> None:
     try:
-        with Keeper.open(key, start=False) as keeper:
-            keeper.drop(dataset)
+        with AgentClient.open(key, start=False) as agent:
+            agent.drop(dataset)
     except BowstringError:
         pass  # nothing was kept, or it is gone already
 
 
-def _writer(dataset: str, key: KeeperKey, schema: Schema) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _writer(dataset: str, key: AgentKey, schema: Schema) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """What runs on the executors for each partition: its batches in, one row about it out."""
 
     def write(batches: Iterator[Any]) -> Iterator[Any]:
@@ -222,8 +222,8 @@ def _writer(dataset: str, key: KeeperKey, schema: Schema) -> Callable[[Iterator[
         region, rows = _written(own_rows, schema, f"{dataset}/{partition}")
         uri = None
         if region is not None:
-            with region, Keeper.open(key, timeout_s=_KEEPER_S) as keeper:
-                uri = keeper.put(dataset, (partition, attempt), region, rows=rows, ttl_s=key.ttl_s)
+            with region, AgentClient.open(key, timeout_s=_AGENT_TIMEOUT_S) as agent:
+                uri = agent.put(dataset, (partition, attempt), region, rows=rows, ttl_s=key.ttl_s)
         row = {
             "partition": partition,
             "attempt": attempt,
