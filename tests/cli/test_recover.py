@@ -90,7 +90,7 @@ def test_what_can_t_be_recovered_is_one_line_and_leaves_nothing(tmp_path: Path) 
     done = run_command("recover", path, tmp_path / "out.arrow")
     assert done.returncode == 1
     assert done.stderr.count(b"\n") == 1
-    assert b"nothing can be recovered, as there is no schema" in done.stderr
+    assert b"nothing can be recovered: no schema at the beginning" in done.stderr
     assert not (tmp_path / "out.arrow").exists()
 
 

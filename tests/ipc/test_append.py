@@ -102,7 +102,7 @@ def test_a_process_that_is_killed_in_between_leaves_the_file_as_it_was(path: Pat
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
-        with pytest.raises(errors.ResourceError, match="somebody else"):
+        with pytest.raises(errors.ResourceError, match="another process"):
             bs.append_file(path)
         process.send_signal(signal.SIGKILL)
         process.wait(30)
@@ -114,7 +114,7 @@ def test_a_process_that_is_killed_in_between_leaves_the_file_as_it_was(path: Pat
 
 def test_two_who_append_at_once_do_not_lose_a_batch(path: Path) -> None:
     with bs.append_file(path) as first:
-        with pytest.raises(errors.ResourceError, match="somebody else is appending"):
+        with pytest.raises(errors.ResourceError, match="another process is appending"):
             bs.append_file(path)
         first.write(batch())
     with bs.append_file(path) as second:
@@ -330,7 +330,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path, path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(errors.TruncatedError):
         bs.append_file(path)
-    with pytest.raises(errors.UsageError, match="by its path"):
+    with pytest.raises(errors.UsageError, match="expected a path"):
         bs.append_file(io.BytesIO(bs_stream()))  # type: ignore[arg-type]
     (tmp_path / "s").write_bytes(bs_stream())
     with pytest.raises(errors.FormatMismatchError, match="stream"):
@@ -351,7 +351,7 @@ def test_a_footer_with_blocks_outside_the_file_is_refused(path: Path) -> None:
     at = raw.rindex(block)
     raw[at : at + 8] = (1 << 40).to_bytes(8, "little")
     path.write_bytes(bytes(raw))
-    with pytest.raises(errors.InvalidDataError, match="not within the file"):
+    with pytest.raises(errors.InvalidDataError, match="outside the file"):
         bs.append_file(path)
 
 
@@ -377,5 +377,5 @@ def test_a_path_that_leads_nowhere_is_told(tmp_path: Path) -> None:
 def test_what_is_no_regular_file_is_not_even_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")  # to open it would wait for a writer
     for path in (tmp_path / "pipe", Path("/dev/zero")):
-        with pytest.raises(errors.UsageError, match="no regular file"):
+        with pytest.raises(errors.UsageError, match="not a regular file"):
             bs.append_file(path)

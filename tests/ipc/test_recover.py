@@ -238,7 +238,7 @@ def test_a_lost_schema_is_taken_from_the_footer_and_without_one_nothing_can_be_d
     report, batches = recovered(bytes(raw))
     assert len(batches) == 2
     assert "schema" in report.dropped[0].reason
-    with pytest.raises(errors.InvalidDataError, match="nothing can be recovered, as there is no schema"):
+    with pytest.raises(errors.InvalidDataError, match="nothing can be recovered: no schema at the beginning"):
         recovered(bytes(raw[:-20]))
 
 

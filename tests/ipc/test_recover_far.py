@@ -87,7 +87,7 @@ def test_of_a_url_the_same_is_recovered_as_of_a_file_beside_us(
         monkeypatch.setattr(range_source, "_EDGE_BYTES", 16)
         monkeypatch.setattr(readahead, "_FIRST_BYTES", 200)
         monkeypatch.setattr(readahead, "MAX_WINDOW_BYTES", 300)
-        monkeypatch.setattr(salvage, "_MOST_AT_ONCE", 2)
+        monkeypatch.setattr(salvage, "_MAX_PREFETCHED_HEADERS", 2)
         monkeypatch.setattr(prefetch, "ROUND_BYTES", 700)
     batch = samples.batch("int", "text", "dictionary", "view", "list")
     other = bs.record_batch({"n": np.arange(40), "s": [f"value {n}" for n in range(40)]})

@@ -1,4 +1,4 @@
-"""Whether sources go together: the schema, the byte order and the metadata version are those of the first one."""
+"""Check that schema, byte order and metadata version of each source equal those of the first one."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ from bowstring.ipc.metadata.schema import V4, V5, WireSchema
 from bowstring.ipc.schema_cache import CachedSchema, schema_difference
 from bowstring.ipc.tools.concat_source import ConcatSource
 
-_MAX_KEPT = 64
+_MAX_EQUAL_SCHEMAS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class FirstSource:
-    """What the first source has said: how to call it, its schema and metadata version; and the schemas that were found
-    to be the same.
-    """
+    """Name, schema and metadata version of the first source, and the cached schemas that equal its schema."""
 
     name: str
     wire: WireSchema
     version: int
-    alike: list[CachedSchema]
+    equal_schemas: list[CachedSchema]
 
     @classmethod
-    def of(cls, incoming: ConcatSource) -> FirstSource:
-        """Begin with a source. Raises `UnsupportedError` for metadata versions that are not read."""
-        version = incoming.scan.version
+    def of(cls, source: ConcatSource) -> FirstSource:
+        """Begin with a source. Raises `UnsupportedError` for unsupported metadata versions."""
+        version = source.scan.version
         if version not in (V4, V5):
-            raise UnsupportedError(f"{incoming.name}: metadata version {_version(version)} is not supported")
-        return cls(incoming.name, incoming.known.wire.whole, version, [incoming.known])
+            raise UnsupportedError(f"{source.name}: metadata version {_version_name(version)} is not supported")
+        return cls(source.name, source.cached_schema.wire.whole, version, [source.cached_schema])
 
-    def check(self, incoming: ConcatSource) -> None:
-        """Raise `UsageError` naming the first difference."""
-        if incoming.scan.version != self.version:
-            raise self._unlike(incoming, f"metadata version {_version(self.version)}", _version(incoming.scan.version))
-        if any(incoming.known is known for known in self.alike):
-            return
-        ours, theirs = self.wire, incoming.known.wire.whole
-        if ours.is_big_endian != theirs.is_big_endian:
-            raise self._unlike(
-                incoming, *("big-endian" if it.is_big_endian else "little-endian" for it in (ours, theirs))
+    def check(self, source: ConcatSource) -> None:
+        """Raise `UsageError` with the first difference, if any."""
+        if source.scan.version != self.version:
+            raise self._mismatch_error(
+                source, f"metadata version {_version_name(self.version)}", _version_name(source.scan.version)
             )
-        found = schema_difference(ours.schema, theirs.schema, check_metadata=True)
-        if found is not None:
-            raise self._unlike(incoming, *found)
-        if len(self.alike) < _MAX_KEPT:
-            self.alike.append(incoming.known)
+        if any(source.cached_schema is cached_schema for cached_schema in self.equal_schemas):
+            return
+        wire, other_wire = self.wire, source.cached_schema.wire.whole
+        if wire.is_big_endian != other_wire.is_big_endian:
+            raise self._mismatch_error(
+                source, *("big-endian" if each.is_big_endian else "little-endian" for each in (wire, other_wire))
+            )
+        mismatch = schema_difference(wire.schema, other_wire.schema, check_metadata=True)
+        if mismatch is not None:
+            raise self._mismatch_error(source, *mismatch)
+        if len(self.equal_schemas) < _MAX_EQUAL_SCHEMAS:
+            self.equal_schemas.append(source.cached_schema)
 
-    def _unlike(self, incoming: ConcatSource, expected: str, found: str) -> UsageError:
-        return UsageError(f"{incoming.name}: expected {expected} as in {self.name}, found {found}")
+    def _mismatch_error(self, source: ConcatSource, expected: str, found: str) -> UsageError:
+        return UsageError(f"{source.name}: expected {expected} as in {self.name}, found {found}")
 
 
-def _version(number: int) -> str:
+def _version_name(number: int) -> str:
     return VERSIONS[number] if 0 <= number < len(VERSIONS) else str(number)

@@ -1,4 +1,4 @@
-"""Sources whose messages are passed on: files and streams, told apart by content, with their schema read."""
+"""Sources of `concat_files`: files and streams, detected by content, with their schema read."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ from bowstring.ipc.tools.scan import FileScan, StreamScan
 
 @dataclass(frozen=True, slots=True)
 class ConcatSource:
-    """A source whose schema has been read; `memory` is where all of it lies, None where each body comes by itself.
+    """A source whose schema has been read; `memory` is its whole content, or None if bodies are read one by one.
 
-    One that `comes_once`, through a pipe, can't be opened again; if it is a file, it is kept in memory.
+    A pipe (`is_pipe`) can't be reopened; a file from a pipe is kept in memory.
     """
 
     name: str
     scan: FileScan | StreamScan
-    known: CachedSchema
+    cached_schema: CachedSchema
     memory: MemorySource | None
-    comes_once: bool
+    is_pipe: bool
 
 
 @contextmanager
-def opened(source: Any, limits: ReadLimits, max_piped_bytes: int) -> Iterator[ConcatSource]:
-    """A source, open for as long as the block runs; one that is open already as it is.
+def open_concat_source(source: Any, limits: ReadLimits, max_piped_bytes: int) -> Iterator[ConcatSource]:
+    """Open a source until the block ends; one that is open already is returned unchanged.
 
-    Raises what opening raises, and `LimitError` for a file on a pipe that is larger than `max_piped_bytes`.
+    Raises the errors of opening a source, and `LimitError` for a piped file larger than `max_piped_bytes`.
     """
     if isinstance(source, ConcatSource):
         yield source
         return
-    held = open_source(source)
+    opened_source = open_source(source)
     try:
-        is_file, ready = detect_format(held, max_piped_bytes)
-        memory = ready if isinstance(ready, MemorySource) else None
-        once = isinstance(held, StreamSource)
+        is_file, readable = detect_format(opened_source, max_piped_bytes)
+        memory = readable if isinstance(readable, MemorySource) else None
+        is_pipe = isinstance(opened_source, StreamSource)
         if is_file:
-            assert isinstance(ready, MemorySource | RangeSource)
-            scan = FileScan(ready, limits, keeps_bodies=True)
-            yield ConcatSource(ready.name, scan, scan.reader.known, memory, once)
+            assert isinstance(readable, MemorySource | RangeSource)
+            scan = FileScan(readable, limits, keeps_bodies=True)
+            yield ConcatSource(readable.name, scan, scan.reader.known, memory, is_pipe)
         else:
-            stream = StreamScan(ready, limits, keeps_bodies=True)
-            known = load_schema(stream.schema, limits)
-            yield ConcatSource(ready.name, stream, known, memory, once)
+            stream = StreamScan(readable, limits, keeps_bodies=True)
+            cached_schema = load_schema(stream.schema, limits)
+            yield ConcatSource(readable.name, stream, cached_schema, memory, is_pipe)
     finally:
-        held.close()
+        opened_source.close()

@@ -1,9 +1,9 @@
-"""Dictionaries of several files and streams in one («Dictionary Messages»): passed on as they are wherever they agree.
+"""Merge the dictionaries of several files and streams («Dictionary Messages»), without re-encoding them where possible.
 
-A dictionary that is there already, or begins like the one that is there, is not written again; one that goes on where
-the other ends becomes a delta, unless others are inside it and it can be replaced. Where they differ a stream takes the
-new one as a replacement. A file can't: there they are united, what is new becomes a delta, and the indices into the one
-that came last are moved.
+A dictionary that equals the output's, or is a prefix of it, is not written again. One that extends the output's becomes
+a delta, unless it contains other dictionaries and can be replaced. If they differ, a stream takes the new one as a
+replacement. A file can't: there the dictionaries are unified, new values become a delta, and the source's indices are
+remapped.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from bowstring.memory.buffer import Buffer
 
 ALIGNMENT_BYTES = 64
 Values: TypeAlias = Callable[[], Array]
-"""All values of a dictionary, made when they are asked for."""
+"""Returns all values of a dictionary."""
 
 
 @dataclass(frozen=True, slots=True)
 class DictionaryBatch:
-    """A dictionary batch to be written: a message that is passed on under this id, or values that were made now."""
+    """A dictionary batch to write: a message to copy under this id, or new values."""
 
     mark: DictionaryHeader
     span: BatchSpan | None
@@ -49,33 +49,33 @@ class DictionaryBatch:
 
 
 @dataclass(slots=True)
-class _Held:
-    """What is written of one dictionary: its messages, None for one that was made here, and its values."""
+class _OutputDictionary:
+    """The output's state of one dictionary: its messages, None for those encoded here, and its values."""
 
     chain: list[BatchSpan | None]
     values: Values
 
 
 class DictionaryMerger:
-    """What is written of each dictionary, and so what is due when the next source says what it has.
+    """Tracks the dictionaries of the output and decides what to write for each source.
 
-    `wire` is the schema of what is written.
+    `wire` is the output's schema.
     """
 
     def __init__(self, wire: WireSchema, may_replace: bool) -> None:
         self._wire = wire
         self._may_replace = may_replace
-        self._held: dict[int, _Held] = {}
-        self._moves: dict[int, Indices] = {}
-        self._stale: set[int] = set()  # those in which a dictionary was replaced
+        self._output: dict[int, _OutputDictionary] = {}
+        self._index_maps: dict[int, Indices] = {}
+        self._stale: set[int] = set()  # ids of dictionaries that contain a replaced one
         self.has_replaced = False
-        self._inside = {
+        self._inner_ids = {
             id_: {node.id for node in dictionaries_inside_out(known.inside)} for id_, known in wire.by_id.items()
         }
         self._ordered = {
             node.id
             for field, nodes in zip(wire.schema.fields, wire.dictionaries, strict=True)
-            for node, kind in zip(dictionaries_inside_out(nodes), _encoded(field.type), strict=True)
+            for node, kind in zip(dictionaries_inside_out(nodes), _dictionary_types(field.type), strict=True)
             if kind.ordered
         }
         self._names = {
@@ -84,156 +84,167 @@ class DictionaryMerger:
             for node in dictionaries_inside_out(nodes)
         }
 
-    def due(self, node: DictionaryId, chain: Sequence[BatchSpan], values: Values) -> list[DictionaryBatch]:
-        """What to write so that a source's dictionary, all of whose messages are `chain`, is there as `node`.
+    def merge(self, node: DictionaryId, chain: Sequence[BatchSpan], values: Values) -> list[DictionaryBatch]:
+        """Return the dictionary batches that make a source's dictionary available as `node`; `chain` are all of its
+        messages.
 
-        Dictionaries inside it come before it. Raises `UsageError` where a file would have to replace one and they can't
-        be united, `InvalidDataError` for values that can't be read.
+        Dictionaries inside it have to be merged first. Raises `UsageError` if a file would have to replace a dictionary
+        that can't be unified, `InvalidDataError` for values that can't be read.
         """
-        self._moves.pop(node.id, None)
-        was_held = node.id in self._held
-        due = self._due(node, chain, values)
-        if self._may_replace and node.inside and any(one.mark.is_delta for one in due):
-            return self._as_a_whole(node.id, values(), was_held)  # pyarrow reads no such delta
-        return due
+        self._index_maps.pop(node.id, None)
+        is_replacement = node.id in self._output
+        batches = self._merge(node, chain, values)
+        if self._may_replace and node.inside and any(batch.mark.is_delta for batch in batches):
+            return self._write_whole(node.id, values(), is_replacement)  # pyarrow can't read such a delta
+        return batches
 
-    def _due(self, node: DictionaryId, chain: Sequence[BatchSpan], values: Values) -> list[DictionaryBatch]:
-        held = self._held.get(node.id)
-        if held is None:
-            return self._begin(node.id, chain, values)
-        alike = _common(held.chain, chain)
+    def _merge(self, node: DictionaryId, chain: Sequence[BatchSpan], values: Values) -> list[DictionaryBatch]:
+        output = self._output.get(node.id)
+        if output is None:
+            return self._write_all(node.id, chain, values)
+        common_count = _common_prefix_length(output.chain, chain)
         if node.id in self._stale:
-            return self._replaced(node.id, chain, values, "a dictionary inside it differs")
-        if alike == len(chain):
+            return self._replace(node.id, chain, values, "a dictionary inside it differs")
+        if common_count == len(chain):
             return []
-        if alike == len(held.chain):
-            self._held[node.id] = _Held(list(chain), values)
-            return [DictionaryBatch(DictionaryHeader(node.id, True), span) for span in chain[alike:]]
-        return self._compared(node.id, held, chain, values)
+        if common_count == len(output.chain):
+            self._output[node.id] = _OutputDictionary(list(chain), values)
+            return [DictionaryBatch(DictionaryHeader(node.id, True), span) for span in chain[common_count:]]
+        return self._merge_values(node.id, output, chain, values)
 
-    def _begin(self, id_: int, chain: Sequence[BatchSpan], values: Values) -> list[DictionaryBatch]:
-        self._held[id_] = _Held(list(chain), values)
+    def _write_all(self, id_: int, chain: Sequence[BatchSpan], values: Values) -> list[DictionaryBatch]:
+        self._output[id_] = _OutputDictionary(list(chain), values)
         self._stale.discard(id_)
         return [DictionaryBatch(DictionaryHeader(id_, index > 0), span) for index, span in enumerate(chain)]
 
-    def _compared(self, id_: int, held: _Held, chain: Sequence[BatchSpan], values: Values) -> list[DictionaryBatch]:
-        ours, theirs = held.values(), values()
-        for array in (ours, theirs):
+    def _merge_values(
+        self, id_: int, output: _OutputDictionary, chain: Sequence[BatchSpan], values: Values
+    ) -> list[DictionaryBatch]:
+        output_values, source_values = output.values(), values()
+        for array in (output_values, source_values):
             array.validate(full=True)
-        shared = min(ours.length, theirs.length)
-        if not has_prefix(*((ours, theirs) if shared == theirs.length else (theirs, ours))):
-            return self._replaced(id_, chain, values, _difference(ours, theirs, shared))
-        if theirs.length <= ours.length:
+        common_length = min(output_values.length, source_values.length)
+        if not has_prefix(
+            *(
+                (output_values, source_values)
+                if common_length == source_values.length
+                else (source_values, output_values)
+            )
+        ):
+            return self._replace(id_, chain, values, _difference(output_values, source_values, common_length))
+        if source_values.length <= output_values.length:
             return []
-        self._held[id_] = _Held([*held.chain, None], lambda: theirs)
-        return [DictionaryBatch(DictionaryHeader(id_, True), None, theirs.slice(shared))]
+        self._output[id_] = _OutputDictionary([*output.chain, None], lambda: source_values)
+        return [DictionaryBatch(DictionaryHeader(id_, True), None, source_values.slice(common_length))]
 
-    def _replaced(self, id_: int, chain: Sequence[BatchSpan], values: Values, why: str) -> list[DictionaryBatch]:
+    def _replace(self, id_: int, chain: Sequence[BatchSpan], values: Values, why: str) -> list[DictionaryBatch]:
         if self._may_replace:
-            self._note_replaced(id_)
-            return self._begin(id_, chain, values)
+            self._mark_replaced(id_)
+            return self._write_all(id_, chain, values)
         if id_ in self._ordered:
-            raise self._refusal(id_, f"its dictionary is ordered, and differs from the one before: {why}")
-        if self._inside[id_] or any(id_ in inside for inside in self._inside.values()):
-            raise self._refusal(id_, f"its dictionary has one inside, or is in one, and differs: {why}")
-        return self._united(id_, self._held[id_], values)
+            raise self._file_error(id_, f"its ordered dictionary differs from that of earlier sources: {why}")
+        if self._inner_ids[id_] or any(id_ in inside for inside in self._inner_ids.values()):
+            raise self._file_error(id_, f"its dictionary is nested and differs: {why}")
+        return self._unify(id_, self._output[id_], values)
 
-    def _note_replaced(self, id_: int) -> None:
+    def _mark_replaced(self, id_: int) -> None:
         self.has_replaced = True
-        self._stale |= {outer for outer, inside in self._inside.items() if id_ in inside and outer in self._held}
+        self._stale |= {outer for outer, inside in self._inner_ids.items() if id_ in inside and outer in self._output}
 
-    def _as_a_whole(self, id_: int, values: Array, was_held: bool) -> list[DictionaryBatch]:
+    def _write_whole(self, id_: int, values: Array, is_replacement: bool) -> list[DictionaryBatch]:
         values.validate(full=True)
-        if was_held:
-            self._note_replaced(id_)
+        if is_replacement:
+            self._mark_replaced(id_)
         self._stale.discard(id_)
-        self._held[id_] = _Held([None], lambda: values)
+        self._output[id_] = _OutputDictionary([None], lambda: values)
         return [DictionaryBatch(DictionaryHeader(id_), None, values)]
 
-    def _united(self, id_: int, held: _Held, values: Values) -> list[DictionaryBatch]:
-        ours = held.values()
-        whole, (_, self._moves[id_]) = merge_dictionaries([ours, values()])
-        if whole.length == ours.length:
+    def _unify(self, id_: int, output: _OutputDictionary, values: Values) -> list[DictionaryBatch]:
+        output_values = output.values()
+        unified, (_, self._index_maps[id_]) = merge_dictionaries([output_values, values()])
+        if unified.length == output_values.length:
             return []
-        self._held[id_] = _Held([*held.chain, None], lambda: whole)
-        return [DictionaryBatch(DictionaryHeader(id_, True), None, whole.slice(ours.length))]
+        self._output[id_] = _OutputDictionary([*output.chain, None], lambda: unified)
+        return [DictionaryBatch(DictionaryHeader(id_, True), None, unified.slice(output_values.length))]
 
-    def _refusal(self, id_: int, why: str) -> UsageError:
+    def _file_error(self, id_: int, why: str) -> UsageError:
         return UsageError(
-            f"column {self._names[id_]!r}: {why}. A file holds one dictionary for all batches; a stream replaces it: "
-            f"make one (as_stream=True, --to stream)"
+            f"column {self._names[id_]!r}: {why}. A file has one dictionary for all batches; a stream can replace "
+            f"it: write a stream (as_stream=True, --to stream)"
         )
 
     def begin_source(self) -> None:
-        """Another source begins: its indices are its own."""
-        self._moves.clear()
+        """Begin another source, whose indices are not remapped yet."""
+        self._index_maps.clear()
 
     @property
-    def has_moves(self) -> bool:
-        """Whether indices into any of the source's dictionaries are others in what is written."""
-        return bool(self._moves)
+    def has_remapped_indices(self) -> bool:
+        """Whether indices into any of the source's dictionaries are remapped."""
+        return bool(self._index_maps)
 
-    def is_moved(self, nodes: Sequence[DictionaryId]) -> bool:
-        """Whether indices into one of these dictionaries are others in what is written."""
-        return any(node.id in self._moves for node in nodes)
+    def is_remapped(self, nodes: Sequence[DictionaryId]) -> bool:
+        """Whether indices into one of these dictionaries are remapped."""
+        return any(node.id in self._index_maps for node in nodes)
 
-    def moved(self, column: Array, nodes: Sequence[DictionaryId]) -> Array:
-        """A column of the source with the indices that it has in what is written; `nodes` are its dictionaries there.
+    def remap_indices(self, column: Array, nodes: Sequence[DictionaryId]) -> Array:
+        """Return a column of the source with the output's indices; `nodes` are its dictionaries in the output.
 
-        Raises `UsageError` where the indices have no room for them, `InvalidDataError` for indices without a value.
+        Raises `UsageError` if the index type is too small, `InvalidDataError` for indices without a value.
         """
         parts = []
         for node, part in zip(nodes, dictionary_arrays(column), strict=True):
-            places = self._moves.get(node.id)
+            new_indices = self._index_maps.get(node.id)
             try:
-                parts.append(part if places is None else with_dictionary(part, self._held[node.id].values(), places))
+                parts.append(
+                    part if new_indices is None else with_dictionary(part, self._output[node.id].values(), new_indices)
+                )
             except DataTypeError as error:
-                raise self._refusal(node.id, f"dictionaries differ, and with the values of all {error}") from None
+                raise self._file_error(node.id, f"dictionaries differ and can't be unified: {error}") from None
         return replace_dictionary_arrays(column, iter(parts))
 
-    def message(self, due: DictionaryBatch, version: int) -> tuple[bytes, EncodedBody, str | None]:
-        """The flatbuffer, the body and its codec, for what can't be passed on as it is."""
-        span = due.span
+    def encode_batch(self, batch: DictionaryBatch, version: int) -> tuple[bytes, EncodedBody, str | None]:
+        """Return the flatbuffer, the body and its codec of a batch that can't be copied unchanged."""
+        span = batch.span
         if span is not None:
             header = span.header
             body = span.body
             assert isinstance(body, Buffer)
             numbers, size_bytes = batch_numbers(header), header.body_bytes + -header.body_bytes % 8
-            made = HeaderWriter(header.template.version, header.template.compression).write(
-                numbers, size_bytes, header.template.pairs, due.mark
+            metadata = HeaderWriter(header.template.version, header.template.compression).write(
+                numbers, size_bytes, header.template.pairs, batch.mark
             )
             parts = [body.bytes[: header.body_bytes].data, bytes(size_bytes - header.body_bytes)]
-            return made, EncodedBody(numbers, parts, size_bytes), header.template.compression
-        assert due.values is not None
+            return metadata, EncodedBody(numbers, parts, size_bytes), header.template.compression
+        assert batch.values is not None
         name: MetadataVersion = "V4" if version == V4 else "V5"
         options = IpcWriteOptions("big" if self._wire.is_big_endian else "little", name)
-        codec = self._codec(due.mark.id)
+        codec = self._codec(batch.mark.id)
         flat = encode_body(
-            due.values.length, [due.values], ALIGNMENT_BYTES, options, None if codec is None else compressor(codec)
+            batch.values.length, [batch.values], ALIGNMENT_BYTES, options, None if codec is None else compressor(codec)
         )
         writer = HeaderWriter(version, codec)
-        return writer.write(flat.numbers, flat.size_bytes, (), due.mark), flat, codec
+        return writer.write(flat.numbers, flat.size_bytes, (), batch.mark), flat, codec
 
     def _codec(self, id_: int) -> str | None:
-        first = self._held[id_].chain[0]
+        first = self._output[id_].chain[0]
         return None if first is None else first.header.template.compression
 
 
-def _encoded(type_: DataType) -> list[Dictionary]:
+def _dictionary_types(type_: DataType) -> list[Dictionary]:
     """The dictionary-encoded types in a type, in the order of `dictionaries_inside_out`."""
-    stored = type_.storage_type if isinstance(type_, ExtensionType) else type_
-    if isinstance(stored, Dictionary):
-        return [*_encoded(stored.value_type), stored]
-    return [found for field in stored.fields for found in _encoded(field.type)]
+    storage_type = type_.storage_type if isinstance(type_, ExtensionType) else type_
+    if isinstance(storage_type, Dictionary):
+        return [*_dictionary_types(storage_type.value_type), storage_type]
+    return [encoded_type for field in storage_type.fields for encoded_type in _dictionary_types(field.type)]
 
 
 def dictionaries_inside_out(nodes: Sequence[DictionaryId]) -> list[DictionaryId]:
-    """Dictionaries and those inside them, inner ones first."""
-    return [found for node in nodes for found in (*dictionaries_inside_out(node.inside), node)]
+    """Return dictionaries and those inside them, inner ones first."""
+    return [dictionary for node in nodes for dictionary in (*dictionaries_inside_out(node.inside), node)]
 
 
 def batch_numbers(header: BatchHeader) -> BatchNumbers:
-    """The numbers of a header, to be written into another."""
+    """Return the numbers of a header, to write into another one."""
     return BatchNumbers(
         header.length,
         header.nodes().view(np.int64).reshape(-1, 2),
@@ -242,17 +253,17 @@ def batch_numbers(header: BatchHeader) -> BatchNumbers:
     )
 
 
-def _common(held: Sequence[BatchSpan | None], chain: Sequence[BatchSpan]) -> int:
-    """How many messages at the beginning are the same."""
+def _common_prefix_length(output_chain: Sequence[BatchSpan | None], chain: Sequence[BatchSpan]) -> int:
+    """Return the number of equal messages at the beginning."""
     count = 0
-    for ours, theirs in zip(held, chain, strict=False):
-        if ours is None or not _same(ours, theirs):
+    for output_span, span in zip(output_chain, chain, strict=False):
+        if output_span is None or not _is_same_message(output_span, span):
             break
         count += 1
     return count
 
 
-def _same(left: BatchSpan, right: BatchSpan) -> bool:
+def _is_same_message(left: BatchSpan, right: BatchSpan) -> bool:
     if left is right:
         return True
     a, b = left.header, right.header
@@ -267,11 +278,15 @@ def _same(left: BatchSpan, right: BatchSpan) -> bool:
     return np.array_equal(left.body.bytes[: a.body_bytes], right.body.bytes[: b.body_bytes])
 
 
-def _difference(ours: Array, theirs: Array, shared: int) -> str:
-    """The first value that differs, in short."""
+def _difference(output_values: Array, source_values: Array, common_length: int) -> str:
+    """Describe the first value that differs."""
     for index, (left, right) in enumerate(
-        zip(ours.slice(0, shared).to_pylist(), theirs.slice(0, shared).to_pylist(), strict=True)
+        zip(
+            output_values.slice(0, common_length).to_pylist(),
+            source_values.slice(0, common_length).to_pylist(),
+            strict=True,
+        )
     ):
         if left != right:
-            return f"value {index} is {right!r:.40}, and was {left!r:.40}"
-    return "its values are others"
+            return f"value {index} is {right!r:.40}, expected {left!r:.40}"
+    return "its values differ"

@@ -1,21 +1,21 @@
-"""Where messages end, and their padding («Encapsulated message format», «Buffer Alignment and Padding»)."""
+"""Ends of messages and padding («Encapsulated message format», «Buffer Alignment and Padding»)."""
 
 from __future__ import annotations
 
 from bowstring.io.sources import RandomAccess
 from bowstring.ipc.tools.scan import BatchSpan
 
-_MOST_PADDING = 64
+_MAX_PADDING_BYTES = 64
 
 
 def next_message_offset(span: BatchSpan) -> int:
-    """Where the next message begins: messages are padded to multiples of 8 bytes, wherever they lie."""
+    """Return the offset of the next message: messages are padded to multiples of 8 bytes, wherever they begin."""
     size_bytes = span.metadata_bytes + span.header.body_bytes
     return span.start + size_bytes + -size_bytes % 8
 
 
 def next_offset_by_buffers(span: BatchSpan) -> int:
-    """Where the next message would begin if a body's length said too much: a length that was damaged."""
+    """Return the offset of the next message by the buffers, in case the body length is too large because of damage."""
     buffers = span.header.buffers()
     used = int((buffers["offset"] + buffers["length"]).max()) if len(buffers) else 0
     size_bytes = span.metadata_bytes + min(used + -used % 64, span.header.body_bytes)
@@ -23,21 +23,21 @@ def next_offset_by_buffers(span: BatchSpan) -> int:
 
 
 def has_nonzero_padding(span: BatchSpan, source: RandomAccess) -> bool:
-    """Whether bytes between the buffers of a body, or behind the last one, are not zero, as writers leave them."""
+    """Whether bytes between the buffers of a body, or after the last one, are not zero as writers leave them."""
     buffers, paddings, end = span.header.buffers(), [], 0
     for start, stop in sorted(
         zip(buffers["offset"].tolist(), (buffers["offset"] + buffers["length"]).tolist(), strict=True)
     ):
         if stop > start:
-            if 0 < start - end < _MOST_PADDING:
+            if 0 < start - end < _MAX_PADDING_BYTES:
                 paddings.append((span.body_at + end, start - end))
             end = max(end, stop)
-    found = source.fetch(paddings)
-    return any(any(found.read(*padding)) for padding in paddings) or any(read_end_padding(span, source))
+    chunks = source.fetch(paddings)
+    return any(any(chunks.read(*padding)) for padding in paddings) or any(read_end_padding(span, source))
 
 
 def read_end_padding(span: BatchSpan, source: RandomAccess) -> bytes:
-    """The bytes behind the last buffer of a body, as far as they align it."""
+    """Return the padding after the last buffer of a body."""
     buffers = span.header.buffers()
     end = int((buffers["offset"] + buffers["length"]).max()) if len(buffers) else 0
-    return source.read_at(span.body_at + end, min(_MOST_PADDING, span.header.body_bytes - end))
+    return source.read_at(span.body_at + end, min(_MAX_PADDING_BYTES, span.header.body_bytes - end))

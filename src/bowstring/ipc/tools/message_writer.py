@@ -1,7 +1,7 @@
-"""Files and streams out of messages that exist already («Encapsulated message format», «IPC File Format»).
+"""Write files and streams of existing messages («Encapsulated message format», «IPC File Format»).
 
-A message is its flatbuffer and its body, and neither knows where it lies, so both are passed on as they are: what is
-made anew is the framing, the schema and the footer. Messages that lie end to end are passed on as one stretch.
+A flatbuffer and a body do not depend on their position, so both are copied unchanged; only the framing, the schema and
+the footer are new. Adjacent messages are copied as one range.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from bowstring.ipc.writers import Block, encode_footer
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.buffer import Buffer
 
-_SEEN = {0, DICTIONARY_REPLACEMENT, COMPRESSED_BODY}
+_FEATURES_OF_MESSAGES = {0, DICTIONARY_REPLACEMENT, COMPRESSED_BODY}
 
 
 def copy_schema_table(table: Table, features: Iterable[int] | None = None) -> SerializedTable:
-    """A `Schema` table, to be put into other flatbuffers: with all that it says, its dictionary ids too; with other
-    `features` if they are given.
+    """Serialize a `Schema` table for other flatbuffers, unchanged with its dictionary ids; with other `features` if
+    given.
 
-    The schema has been read before, which bounds its depth. Raises `InvalidDataError` for malformed bytes.
+    The schema has been read before, so its depth is bounded. Raises `InvalidDataError` for malformed bytes.
     """
     record = _record(table)
     if features is not None:
@@ -56,8 +56,8 @@ def _record(table: Table) -> dict[str, Any]:
             continue
         if isinstance(slot.kind, Child):
             spec = slot.kind.spec or _type_name(table)
-            below = table.union(name, spec)
-            record[name] = None if below is None else UnionValue(spec, _record(below))
+            child_table = table.union(name, spec)
+            record[name] = None if child_table is None else UnionValue(spec, _record(child_table))
         elif isinstance(slot.kind, Children):
             record[name] = [_record(child) for child in table[name]]
         else:
@@ -72,33 +72,33 @@ def _inline_bytes(kind: Kind) -> int:
 def _type_name(field: Table) -> str:
     number: int = field["type_type"]
     if not 0 < number < len(TYPES):
-        raise InvalidDataError(f"{field.message.where}: type {number} is not known")
+        raise InvalidDataError(f"{field.message.where}: unknown type {number}")
     return TYPES[number]
 
 
 def declared_features(schema: Table) -> set[int]:
-    """The features that a source's `Schema` table says, but for those that are seen in its messages."""
-    return set(schema["features"].tolist()) - _SEEN
+    """Return the features of a source's `Schema` table, except those that its messages show."""
+    return set(schema["features"].tolist()) - _FEATURES_OF_MESSAGES
 
 
 class FeatureCollector:
-    """Learns what features messages use."""
+    """Collects the features that messages use."""
 
     def __init__(self) -> None:
         self.features: set[int] = set()
 
-    def take_features(self, schema: Table) -> None:
-        """Have the features that a source's `Schema` table says, but for those that are seen in messages."""
+    def add_declared_features(self, schema: Table) -> None:
+        """Add the features of a source's `Schema` table, except those that messages show."""
         self.features |= declared_features(schema)
 
     def note_codec(self, codec: str | None) -> None:
-        """Have a body that is compressed with this codec, or with none."""
+        """Add the feature of a body compressed with this codec, if any."""
         if codec is not None:
             self.features.add(COMPRESSED_BODY)
 
 
 class DryRunWriter(FeatureCollector):
-    """Takes messages as a `MessageWriter` does, and writes none: in the end it is known what features they use."""
+    """Accepts messages like `MessageWriter` and writes none; it only collects the features that they use."""
 
     def write_message(  # the parameters of `MessageWriter.write_message`
         self,
@@ -108,23 +108,23 @@ class DryRunWriter(FeatureCollector):
         codec: str | None,
         dictionary_id: int = 0,  # noqa: ARG002
     ) -> None:
-        """Have a message that was made now."""
+        """Collect the features of a new message."""
         self.note_codec(codec)
 
     def copy_messages(self, spans: Sequence[BatchSpan], source: MemorySource | None) -> None:  # noqa: ARG002 -- as there
-        """Have messages that are passed on."""
+        """Collect the features of copied messages."""
         for span in spans:
             self.note_codec(span.header.template.compression)
 
 
 class MessageWriter(FeatureCollector):
-    """Writes a file, or with `as_stream` a stream, message by message; `end` writes what comes last.
+    """Writes a file, or with `as_stream` a stream, message by message; `end` completes it.
 
-    `schema` is its `Schema` table, and `version` the metadata version of the footer. The schema says the `features`
-    that are given, or else those that are in use in the end: then the sink has to be `Rewritable`.
+    `schema` is its `Schema` table, and `version` the metadata version of the footer. The schema lists `features` if
+    given, else those in use at the end, for which the sink has to be `Rewritable`.
 
     Other readers need each of the schema's `dictionaries`, in a stream before the first record batch, even if all
-    indices are null. Those that are not there are written with no values.
+    indices are null. Missing ones are written without values.
     """
 
     def __init__(
@@ -144,9 +144,9 @@ class MessageWriter(FeatureCollector):
         self._version = version
         self._as_stream = as_stream
         self._rewritable = sink if features is None and isinstance(sink, Rewritable) else None
-        self._said = set(schema["features"].tolist())
+        self._declared_features = set(schema["features"].tolist())
         self._missing = {node.id: node for node in dictionaries}
-        self._empty: set[int] = set()
+        self._empty_ids: set[int] = set()
         self.blocks: dict[str, list[Block]] = {
             headers.DICTIONARY_BATCH: [],
             headers.RECORD_BATCH: [],
@@ -156,20 +156,20 @@ class MessageWriter(FeatureCollector):
         self._schema_at = sink.position
         self._schema_bytes = 0
         if self._rewritable is not None:
-            widest = copy_schema_table(schema, self._said | _SEEN)
+            widest = copy_schema_table(schema, self._declared_features | _FEATURES_OF_MESSAGES)
             self._schema_bytes = len(frame_message(headers.schema_message(widest, version)))
         head = self._schema_message()
         sink.write([head], len(head))
 
     def _schema_message(self) -> bytes:
-        """The schema's message, framed, with room for all features that it may have to say later."""
-        made = headers.schema_message(self._schema, self._version)
-        return frame_message(made + bytes(max(self._schema_bytes - PREFIX_BYTES - len(made), 0)))
+        """Return the framed schema message, with room for all features that may be added later."""
+        flatbuffer = headers.schema_message(self._schema, self._version)
+        return frame_message(flatbuffer + bytes(max(self._schema_bytes - PREFIX_BYTES - len(flatbuffer), 0)))
 
     def write_message(
         self, kind: str, metadata: bytes, body: EncodedBody, codec: str | None, dictionary_id: int = 0
     ) -> None:
-        """Write a message that was made now, compressed with this codec; its body is a multiple of 8 bytes."""
+        """Write a new message, compressed with `codec`; its body is a multiple of 8 bytes."""
         self._prepare(kind, dictionary_id)
         self.note_codec(codec)
         start = self._sink.position
@@ -178,51 +178,51 @@ class MessageWriter(FeatureCollector):
         self.blocks[kind].append((start, len(head), 0, body.size_bytes))
 
     def copy_messages(self, spans: Sequence[BatchSpan], source: MemorySource | None) -> None:
-        """Pass messages on; `source` is the memory, or the file, in which they lie, None if each came by itself."""
+        """Copy messages; `source` is the memory or file that contains them, None if each has its own body."""
         first = 0
-        for index, span in enumerate(spans if self._missing or self._empty else ()):
+        for index, span in enumerate(spans if self._missing or self._empty_ids else ()):
             if span.header.template.kind == headers.RECORD_BATCH and self._as_stream:
-                self._relay_all(spans[first:index], source)
+                self._copy_runs(spans[first:index], source)
                 first = index
             self._prepare(span.header.template.kind, span.header.template.dictionary_id)
-        self._relay_all(spans[first:], source)
+        self._copy_runs(spans[first:], source)
 
     def _prepare(self, kind: str, dictionary_id: int) -> None:
-        """Before a message is written: the dictionaries that it needs are there."""
+        """Write the dictionaries that have to precede a message."""
         if kind == headers.DICTIONARY_BATCH:
             self._missing.pop(dictionary_id, None)
-            if dictionary_id in self._empty:
+            if dictionary_id in self._empty_ids:
                 self.features.add(DICTIONARY_REPLACEMENT)
         elif self._as_stream:
             self._define_missing()
 
     def _define_missing(self) -> None:
-        """Write the dictionaries that are missing, without values."""
+        """Write the missing dictionaries, without values."""
         missing, self._missing = self._missing, {}
         for node in missing.values():
             values = layout_of(node.value_type).build([])
-            flat = encode_body(0, [values], ALIGNMENT_BYTES, DEFAULT_WRITE_OPTIONS, None)
-            header = HeaderWriter(self._version).write(flat.numbers, flat.size_bytes, (), DictionaryHeader(node.id))
-            self.write_message(headers.DICTIONARY_BATCH, header, flat, None, node.id)
-        self._empty.update(missing)
+            body = encode_body(0, [values], ALIGNMENT_BYTES, DEFAULT_WRITE_OPTIONS, None)
+            header = HeaderWriter(self._version).write(body.numbers, body.size_bytes, (), DictionaryHeader(node.id))
+            self.write_message(headers.DICTIONARY_BATCH, header, body, None, node.id)
+        self._empty_ids.update(missing)
 
-    def _relay_all(self, spans: Sequence[BatchSpan], source: MemorySource | None) -> None:
-        for run in _runs(spans, source is not None):
-            self._relay(run, source)
+    def _copy_runs(self, spans: Sequence[BatchSpan], source: MemorySource | None) -> None:
+        for run in _contiguous_runs(spans, source is not None):
+            self._copy_run(run, source)
 
-    def _relay(self, run: Sequence[BatchSpan], source: MemorySource | None) -> None:
+    def _copy_run(self, run: Sequence[BatchSpan], source: MemorySource | None) -> None:
         sink, first, last = self._sink, run[0], run[-1]
-        skew = first.body_at % ALIGNMENT_BYTES if len(run) > 1 else 0  # the others keep the alignment that they have
+        skew = first.body_at % ALIGNMENT_BYTES if len(run) > 1 else 0  # the others keep their alignment
         start = sink.position
         size_bytes = last.body_at + last.header.body_bytes - first.body_at
         padding = bytes(-size_bytes % 8)
-        flatbuffer = _padded(first) if padding else first.flatbuffer()
+        flatbuffer = _metadata_with_padding(first) if padding else first.flatbuffer()
         head = frame_message(flatbuffer, start - skew, ALIGNMENT_BYTES)
         sink.write([head], len(head))
         shift = sink.position - first.body_at
         assert first.body is not None
         if isinstance(first.body, RemoteBody):
-            self._copier.copy_far(first.body)
+            self._copier.copy_remote_body(first.body)
         else:
             self._copier.copy(source, Buffer(first.body.memory, first.body.offset, size_bytes))
         if padding:
@@ -234,31 +234,33 @@ class MessageWriter(FeatureCollector):
             self.blocks[span.header.template.kind].append((at, span.body_at + shift - at, 0, body_bytes))
 
     def end(self, pairs: Metadata = ()) -> None:
-        """Write the end marker, and of a file the footer with this custom metadata; the sink is finished."""
+        """Write the end marker, and the footer of a file with this custom metadata; the sink is finished."""
         if any(self.blocks.values()):
             self._define_missing()
         self._copier.finish()
-        self._say_features()
+        self._update_features()
         sink, parts = self._sink, [END_OF_STREAM]
         if not self._as_stream:
             parts += encode_footer(self._schema, self._version, self.blocks, pairs)
         sink.write(parts, sum(map(len, parts)))
         sink.finish()
 
-    def _say_features(self) -> None:
-        """Write the schema message again where it says other features than are in use."""
-        if self._rewritable is not None and self._said != self.features:
+    def _update_features(self) -> None:
+        """Rewrite the schema message if the features in use differ."""
+        if self._rewritable is not None and self._declared_features != self.features:
             self._schema = copy_schema_table(self._table, self.features)
             self._rewritable.overwrite(self._schema_at, self._schema_message())
 
     def abandon(self) -> None:
-        """Stop; a path is left as it was before."""
+        """Stop and leave a path unchanged."""
         self._copier.abandon()
         self._sink.abandon()
 
 
-def _padded(span: BatchSpan) -> bytes:
-    """The message's metadata with a body that is as long as its padding makes it: behind that a stream goes on."""
+def _metadata_with_padding(span: BatchSpan) -> bytes:
+    """Return the message's metadata with the padding counted in the body length, as the next message of a stream begins
+    there.
+    """
     root = Message(span.flatbuffer(), SPECS, span.where).root("Message")
     at = root.locate(root.spec.slots["bodyLength"].number, 8)
     out = bytearray(root.message.data)
@@ -266,11 +268,11 @@ def _padded(span: BatchSpan) -> bytes:
     return bytes(out)
 
 
-def _runs(spans: Sequence[BatchSpan], is_one_memory: bool) -> Iterator[list[BatchSpan]]:
-    """Messages that lie end to end, together, where what is between their bodies can stay as it is."""
+def _contiguous_runs(spans: Sequence[BatchSpan], is_one_memory: bool) -> Iterator[list[BatchSpan]]:
+    """Group adjacent messages if the bytes between their bodies can stay unchanged."""
     run: list[BatchSpan] = []
     for span in spans:
-        if run and not (is_one_memory and _follows(run[-1], span)):
+        if run and not (is_one_memory and _is_adjacent(run[-1], span)):
             yield run
             run = []
         run.append(span)
@@ -278,7 +280,7 @@ def _runs(spans: Sequence[BatchSpan], is_one_memory: bool) -> Iterator[list[Batc
         yield run
 
 
-def _follows(before: BatchSpan, span: BatchSpan) -> bool:
+def _is_adjacent(before: BatchSpan, span: BatchSpan) -> bool:
     return (
         span.start == before.body_at + before.header.body_bytes
         and before.body_at % 8 == 0

@@ -1,6 +1,4 @@
-"""Bodies that are far away, brought here when their turn comes: many small ones at once, and never more than one round
-of requests gives.
-"""
+"""Prefetch the bodies of remote messages: many small ones at once, at most one round of requests."""
 
 from __future__ import annotations
 
@@ -12,38 +10,40 @@ from bowstring.io.range_source import ROUND_BYTES, RangeSource
 from bowstring.ipc.record_batch.remote import RemoteBody
 from bowstring.ipc.tools.scan import BatchSpan
 
-_MOST_AT_ONCE = 1000
-_One = TypeVar("_One")
+_MAX_GROUP_LENGTH = 1000
+_Message = TypeVar("_Message")
 
 
-def prefetch_bodies(found: Iterable[_One]) -> Iterator[_One]:
-    """The same in the same order, where each `BatchSpan` has its body: those that were far away are fetched.
+def prefetch_bodies(messages: Iterable[_Message]) -> Iterator[_Message]:
+    """Yield the same in the same order, with the remote bodies of `BatchSpan`s fetched.
 
-    One that is larger than `ROUND_BYTES` stays where it is; its columns come one by one when they are asked for.
+    A body larger than `ROUND_BYTES` stays remote; its columns are fetched on access.
     """
-    group: list[_One] = []
-    held_bytes = 0
-    for one in found:
-        body = one.body if isinstance(one, BatchSpan) else None
+    group: list[_Message] = []
+    group_bytes = 0
+    for message in messages:
+        body = message.body if isinstance(message, BatchSpan) else None
         size_bytes = body.size if isinstance(body, RemoteBody) else 0
-        if held_bytes + size_bytes > ROUND_BYTES or len(group) == _MOST_AT_ONCE:
-            yield from _fetched(group)
-            group, held_bytes = [], 0
-        group.append(one)
-        held_bytes += size_bytes
-    yield from _fetched(group)
+        if group_bytes + size_bytes > ROUND_BYTES or len(group) == _MAX_GROUP_LENGTH:
+            yield from _fetch_group(group)
+            group, group_bytes = [], 0
+        group.append(message)
+        group_bytes += size_bytes
+    yield from _fetch_group(group)
 
 
-def _fetched(group: list[_One]) -> Iterator[_One]:
-    far = [one.body for one in group if isinstance(one, BatchSpan) and isinstance(one.body, RemoteBody)]
-    wanted = [body for body in far if body.size <= ROUND_BYTES]
-    if not wanted:
+def _fetch_group(group: list[_Message]) -> Iterator[_Message]:
+    remote_bodies = [
+        message.body for message in group if isinstance(message, BatchSpan) and isinstance(message.body, RemoteBody)
+    ]
+    small_bodies = [body for body in remote_bodies if body.size <= ROUND_BYTES]
+    if not small_bodies:
         yield from group
         return
-    source: RangeSource = wanted[0].source
-    found = source.fetch([(body.offset, body.size) for body in wanted])
-    for one in group:
-        if isinstance(one, BatchSpan) and isinstance(one.body, RemoteBody) and one.body.size <= ROUND_BYTES:
-            yield replace(one, body=found.find(one.body.offset, one.body.size))
+    source: RangeSource = small_bodies[0].source
+    chunks = source.fetch([(body.offset, body.size) for body in small_bodies])
+    for message in group:
+        if isinstance(message, BatchSpan) and isinstance(message.body, RemoteBody) and message.body.size <= ROUND_BYTES:
+            yield replace(message, body=chunks.find(message.body.offset, message.body.size))
         else:
-            yield one
+            yield message

@@ -1,8 +1,8 @@
-"""What is left of a damaged or cut-off file or stream, as a whole one («IPC File Format», «IPC Streaming Format»).
+"""Recover the intact batches of a damaged or truncated file or stream («IPC File Format», «IPC Streaming Format»).
 
-Arrow has no checksums: what is damaged is noticed where it breaks the structure or makes a value impossible, not where
-it makes another value. Where it is unknown what was lost, it may have been a dictionary, so what depends on one that
-may be another by then is dropped, too.
+Arrow has no checksums: damage is detected if it breaks the structure or makes a value impossible, not if it changes a
+value into another valid one. An unknown loss may include a dictionary, so batches that depend on a dictionary that may
+have changed are dropped too.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from bowstring.memory.buffer import Memory
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """What was recovered from a source, and what was not.
+    """The recovered and the dropped parts of a source.
 
-    `is_intact` where nothing was missing or damaged: a file with its footer, a stream that ends between two messages.
-    `footer_problem` says why a file's footer could not be read, and so that its custom metadata is lost; None where it
-    could, and for streams. `dropped` are the stretches that were not taken, in the order of the bytes.
+    `is_intact` if nothing was missing or damaged: a file with its footer, a stream that ends between two messages.
+    `footer_problem` is the reason why a file's footer could not be read, in which case its custom metadata is lost;
+    None otherwise, and for streams. `dropped` are the ranges left out, in the order of the bytes.
     """
 
     source: str
@@ -60,61 +60,62 @@ def recover(
     max_piped_bytes: int = MAX_PIPED_BYTES,
     advance: Callable[[int, int | None], None] | None = None,
 ) -> RecoveryReport:
-    """Write every complete and valid record batch of a damaged file or stream, and the dictionaries that they need.
+    """Save the complete and valid record batches of a damaged file or stream, and the dictionaries that they need.
 
-    `source` is what `open_file` or `open_stream` takes; what comes through a pipe is kept in memory, and a URL is read
-    by ranges, some batches at a time: headers first, then bodies. A file becomes a file and a stream a stream; `sink`
-    is what `new_file` takes, and not the source. Each batch is checked, with
-    `full` every value of it, and then passed on as it is, not decoded. Messages are looked for behind what is damaged.
-    The schema says the features that sound messages use. `advance(done, of)` is called at the beginning and after
-    each, in bytes.
+    `source` is an argument of `open_file` or `open_stream`. Piped input is kept in memory, and a URL is read by ranges,
+    some batches at a time: headers first, then bodies. A file is saved as a file and a stream as a stream; `sink` is an
+    argument of `new_file`, and not the source. Each batch is checked, with `full` every value of it, and then copied
+    without decoding. The search for messages continues after damage. The schema lists the features that valid messages
+    use. `advance(done, total)` is called at the beginning and after each message, in bytes.
 
-    Raises `UsageError` if the source is the sink, by whatever path or link, `InvalidDataError` where there is no
-    schema, neither at the beginning nor in a footer, `FormatMismatchError` for a foreign format, `LimitError` for more
-    than `max_piped_bytes` through a pipe.
+    Raises `UsageError` if the source is the sink, by any path or link, `InvalidDataError` if there is no schema at the
+    beginning or in a footer, `FormatMismatchError` for other formats, `LimitError` for more than `max_piped_bytes`
+    through a pipe.
     """
     reject_same_file([source], sink)
-    opened = open_source(source)
+    opened_source = open_source(source)
     try:
-        whole = read_whole(opened, max_piped_bytes) if isinstance(opened, StreamSource) else opened
-        if isinstance(whole, MemorySource) and whole.position:
-            whole = MemorySource(Memory(whole.memory.bytes[whole.position :]), whole.name)
+        seekable = (
+            read_whole(opened_source, max_piped_bytes) if isinstance(opened_source, StreamSource) else opened_source
+        )
+        if isinstance(seekable, MemorySource) and seekable.position:
+            seekable = MemorySource(Memory(seekable.memory.bytes[seekable.position :]), seekable.name)
         if advance is not None:
-            advance(0, whole.size)
-        salvage = MessageSalvager(whole, limits)
-        found = list(salvage.messages())
-        judge = _FileJudge(salvage, found, full) if salvage.is_file else _StreamJudge(salvage, found, full)
-        writing = open_sink(sink)
+            advance(0, seekable.size)
+        salvage = MessageSalvager(seekable, limits)
+        messages = list(salvage.messages())
+        selector = (
+            _FileSelector(salvage, messages, full) if salvage.is_file else _StreamSelector(salvage, messages, full)
+        )
+        target = open_sink(sink)
         try:
-            features = _features(salvage, found)
-            dictionaries = salvage.known.wire.by_id.values()
-            writer = MessageWriter(
-                writing, salvage.schema, dictionaries, salvage.version, not salvage.is_file, features
-            )
+            features = _collect_features(salvage, messages)
+            dictionaries = salvage.cached_schema.wire.by_id.values()
+            writer = MessageWriter(target, salvage.schema, dictionaries, salvage.version, not salvage.is_file, features)
         except BaseException:
-            writing.abandon()
+            target.abandon()
             raise
         try:
-            return _written(judge, writer, advance)
+            return _write_selected(selector, writer, advance)
         except BaseException:
             writer.abandon()
             raise
     finally:
-        opened.close()
+        opened_source.close()
 
 
-def _features(salvage: MessageSalvager, found: Sequence[BatchSpan | DroppedRange]) -> set[int]:
-    """The features that the messages use, and what the schema says of others."""
+def _collect_features(salvage: MessageSalvager, messages: Sequence[BatchSpan | DroppedRange]) -> set[int]:
+    """Return the features that the messages use, and the schema's other features."""
     features = declared_features(salvage.schema)
     defined: set[int] = set()
-    for span in found:
+    for span in messages:
         if isinstance(span, DroppedRange):
             continue
         template = span.header.template
         if template.compression is not None:
             features.add(COMPRESSED_BODY)
         if template.kind == headers.RECORD_BATCH:
-            defined.update(salvage.known.wire.by_id)  # the writer defines those that are missing
+            defined.update(salvage.cached_schema.wire.by_id)  # the writer defines those that are missing
         if template.kind == headers.DICTIONARY_BATCH and not template.is_delta:
             if template.dictionary_id in defined and not salvage.is_file:
                 features.add(DICTIONARY_REPLACEMENT)
@@ -122,16 +123,18 @@ def _features(salvage: MessageSalvager, found: Sequence[BatchSpan | DroppedRange
     return features
 
 
-def _written(judge: _Judge, writer: MessageWriter, advance: Callable[[int, int | None], None] | None) -> RecoveryReport:
-    salvage = judge.salvage
+def _write_selected(
+    selector: _MessageSelector, writer: MessageWriter, advance: Callable[[int, int | None], None] | None
+) -> RecoveryReport:
+    salvage = selector.salvage
     memory = salvage.source if isinstance(salvage.source, MemorySource) else None
-    waiting: list[BatchSpan] = []
+    pending: list[BatchSpan] = []
     rows = batches = dictionaries = 0
-    for span in judge.sound():
-        waiting.append(span)
+    for span in selector.select():
+        pending.append(span)
         if memory is None:
-            writer.copy_messages(waiting, None)
-            waiting.clear()
+            writer.copy_messages(pending, None)
+            pending.clear()
         if span.header.template.kind == headers.RECORD_BATCH:
             batches += 1
             rows += span.header.length
@@ -139,10 +142,10 @@ def _written(judge: _Judge, writer: MessageWriter, advance: Callable[[int, int |
             dictionaries += 1
         if advance is not None:
             advance(span.body_at + span.header.body_bytes, salvage.source.size)
-    writer.copy_messages(waiting, memory)
+    writer.copy_messages(pending, memory)
     footer = salvage.footer
     writer.end(() if footer is None else with_statistics(footer.pairs, None, ()))
-    dropped = sorted(judge.dropped, key=lambda lost: (lost.start, lost.stop))
+    dropped = sorted(selector.dropped, key=lambda dropped_range: (dropped_range.start, dropped_range.stop))
     problem = salvage.footer_problem if salvage.is_file else None
     return RecoveryReport(
         salvage.source.name,
@@ -157,11 +160,11 @@ def _written(judge: _Judge, writer: MessageWriter, advance: Callable[[int, int |
 
 
 @dataclass(slots=True)
-class _Judge:
-    """Decides which of the messages that were found can be relied on."""
+class _MessageSelector:
+    """Decides which messages are kept."""
 
     salvage: MessageSalvager
-    found: Sequence[BatchSpan | DroppedRange]
+    messages: Sequence[BatchSpan | DroppedRange]
     full: bool
     dropped: list[DroppedRange] = field(default_factory=list)
 
@@ -169,8 +172,8 @@ class _Judge:
         if self.salvage.lost_at_start is not None:
             self.dropped.append(self.salvage.lost_at_start)
 
-    def sound(self) -> Iterable[BatchSpan]:
-        """The messages to be kept, in order; what is not is in `dropped` then."""
+    def select(self) -> Iterable[BatchSpan]:
+        """Yield the messages to keep, in order, and add all others to `dropped`."""
         raise NotImplementedError
 
     def drop(self, span: BatchSpan, why: str) -> None:
@@ -184,27 +187,27 @@ class _Judge:
             reason = f"dictionary {header.template.dictionary_id}: {reason}"
             self.dropped.append(DroppedRange(span.start, stop, reason, "dictionary batch"))
 
-    def may_hold_dictionary(self, lost: DroppedRange) -> bool:
-        """Whether a dictionary may have been in bytes that are lost."""
-        if lost.start in self.salvage.alone:
+    def may_contain_dictionary(self, dropped_range: DroppedRange) -> bool:
+        """Whether the dropped bytes may have contained a dictionary."""
+        if dropped_range.start in self.salvage.lone_batch_losses:
             return False
         footer = self.salvage.footer
-        if footer is None or lost.kind == "dictionary batch":
+        if footer is None or dropped_range.kind == "dictionary batch":
             return True
-        return any(lost.start <= at < lost.stop for at in footer.dictionaries)
+        return any(dropped_range.start <= at < dropped_range.stop for at in footer.dictionaries)
 
     def values(self, span: BatchSpan, lookup: Callable[[DictionaryId], Array | None]) -> Array:
-        """The values of a dictionary batch, checked."""
+        """Return the checked values of a dictionary batch."""
         assert span.body is not None
-        values = read_values(self.salvage.known.wire, span.header, span.body, lookup, (span.where,))[0]
+        values = read_values(self.salvage.cached_schema.wire, span.header, span.body, lookup, (span.where,))[0]
         values.validate(self.full)
         return values
 
     def check(self, span: BatchSpan, lookup: Callable[[DictionaryId], Array | None]) -> bool:
-        """Check a record batch and drop it where it is not valid."""
+        """Check a record batch and drop it if it is not valid."""
         try:
             columns = self._columns(span, lookup)
-            for name, column in zip(self.salvage.known.wire.whole.schema.names, columns, strict=True):
+            for name, column in zip(self.salvage.cached_schema.wire.whole.schema.names, columns, strict=True):
                 try:
                     column.validate(self.full)
                 except InvalidDataError as error:
@@ -215,151 +218,153 @@ class _Judge:
         return True
 
     def _columns(self, span: BatchSpan, lookup: Callable[[DictionaryId], Array | None]) -> Iterable[Array]:
-        """The columns; of a body that was too large to be brought here one after the other, and none is kept."""
+        """Return the columns; those of a body too large to prefetch are fetched one after another, and none is kept."""
         header, body, where = span.header, span.body, (span.where,)
-        plan = self.salvage.known.plan(header.template.version)
+        plan = self.salvage.cached_schema.plan(header.template.version)
         assert body is not None
         if isinstance(body, RemoteBody):
             return (RemoteColumns(plan, header, body, lookup, where, [column])[0] for column in plan)
         return BatchColumns(plan, header, body, lookup, where)
 
 
-class _StreamJudge(_Judge):
-    """In a stream a dictionary can be replaced at any time: after a gap in which one may have been, none is known."""
+class _StreamSelector(_MessageSelector):
+    """A stream may replace a dictionary at any time, so all dictionaries are unknown after a gap that may have
+    contained one.
+    """
 
-    def sound(self) -> Iterable[BatchSpan]:
-        """The messages to be kept, in order."""
+    def select(self) -> Iterable[BatchSpan]:
+        """Yield the messages to keep, in order."""
         entries: dict[int, Entry] = {}
 
         def lookup(node: DictionaryId) -> Array | None:
             entry = entries.get(node.id)
             return None if entry is None else entry.array()
 
-        for found in prefetch_bodies(self.found):
-            if isinstance(found, DroppedRange):
-                self.dropped.append(found)
-                if self.may_hold_dictionary(found):
+        for message in prefetch_bodies(self.messages):
+            if isinstance(message, DroppedRange):
+                self.dropped.append(message)
+                if self.may_contain_dictionary(message):
                     entries = {}
                 continue
-            if found.header.template.kind == headers.RECORD_BATCH:
-                if self.check(found, lookup):
-                    yield found
+            if message.header.template.kind == headers.RECORD_BATCH:
+                if self.check(message, lookup):
+                    yield message
                 continue
-            id_ = found.header.template.dictionary_id
-            before = entries.pop(id_, None)
+            id_ = message.header.template.dictionary_id
+            snapshot = entries.pop(id_, None)
             try:
-                if found.header.template.is_delta and before is None:
-                    raise InvalidDataError("a delta for a dictionary that is lost or was never there")
-                values = self.values(found, lookup)
+                if message.header.template.is_delta and snapshot is None:
+                    raise InvalidDataError("a delta for a dictionary that is lost or undefined")
+                values = self.values(message, lookup)
             except InvalidDataError as error:
-                self.drop(found, str(error))
+                self.drop(message, str(error))
                 continue
             entries[id_] = (
                 Entry(DeltaDictionary([[values]]), 1)
-                if before is None or not found.header.template.is_delta
-                else before.extended([values])
+                if snapshot is None or not message.header.template.is_delta
+                else snapshot.extended([values])
             )
-            yield found
+            yield message
 
 
-class _FileJudge(_Judge):
-    """In a file a dictionary is defined once and then only grows: what is before a gap holds after it, too, and deltas
-    after a gap in which one may have been are not used.
+class _FileSelector(_MessageSelector):
+    """A file defines each dictionary once and then only extends it: dictionaries before a gap stay valid after it, and
+    deltas after a gap that may have contained one are dropped.
     """
 
-    def sound(self) -> Iterable[BatchSpan]:
-        """The messages to be kept: dictionaries first, then the record batches in the order of the footer."""
+    def select(self) -> Iterable[BatchSpan]:
+        """Yield the messages to keep: dictionaries first, then the record batches in the footer's order."""
         spans: list[BatchSpan] = []
         gaps: list[int] = []
-        for found in self.found:
-            if isinstance(found, BatchSpan):
-                spans.append(found)
+        for message in self.messages:
+            if isinstance(message, BatchSpan):
+                spans.append(message)
                 continue
-            self.dropped.append(found)
-            if self.may_hold_dictionary(found):
-                gaps.append(found.start)
-        gaps += self._missing(spans)
-        dictionaries = self._listed(spans, headers.DICTIONARY_BATCH)
-        batches = self._listed(spans, headers.RECORD_BATCH)
-        chains = self._chains(dictionaries, gaps)
+            self.dropped.append(message)
+            if self.may_contain_dictionary(message):
+                gaps.append(message.start)
+        gaps += self._missing_offsets(spans)
+        dictionaries = self._in_footer_order(spans, headers.DICTIONARY_BATCH)
+        batches = self._in_footer_order(spans, headers.RECORD_BATCH)
+        chains = self._build_chains(dictionaries, gaps)
         arrays: dict[int, Array] = {}
-        broken: set[int] = set()
+        unavailable: set[int] = set()
 
         def lookup(node: DictionaryId) -> Array | None:
-            if node.id not in arrays and node.id in chains and node.id not in broken:
-                broken.add(node.id)  # while it is read: one that holds itself is not there
-                read = self._read(chains[node.id], lookup)
-                if read is not None:
-                    arrays[node.id] = read
-                    broken.discard(node.id)
+            if node.id not in arrays and node.id in chains and node.id not in unavailable:
+                unavailable.add(node.id)  # while it is read, so that a dictionary inside itself is undefined
+                array = self._read_dictionary(chains[node.id], lookup)
+                if array is not None:
+                    arrays[node.id] = array
+                    unavailable.discard(node.id)
             return arrays.get(node.id)
 
-        for node in self.salvage.known.wire.whole.by_id.values():
+        for node in self.salvage.cached_schema.wire.whole.by_id.values():
             lookup(node)
-        kept = {id(span) for id_, chain in chains.items() if id_ in arrays for span in chain}
-        yield from prefetch_bodies([span for span in dictionaries if id(span) in kept])
+        kept_ids = {id(span) for id_, chain in chains.items() if id_ in arrays for span in chain}
+        yield from prefetch_bodies([span for span in dictionaries if id(span) in kept_ids])
         yield from (span for span in prefetch_bodies(batches) if self.check(span, lookup))
 
-    def _listed(self, spans: list[BatchSpan], kind: str) -> list[BatchSpan]:
-        """Those of a kind: by the footer where all that it lists is there, else as they lie."""
-        own = [span for span in spans if span.header.template.kind == kind]
+    def _in_footer_order(self, spans: list[BatchSpan], kind: str) -> list[BatchSpan]:
+        """Return the messages of a kind, in the footer's order if all that it lists are present, else by offset."""
+        of_kind = [span for span in spans if span.header.template.kind == kind]
         footer = self.salvage.footer
         if footer is None:
-            return own
-        at = {span.start: span for span in own}
-        listed = footer.batches if kind == headers.RECORD_BATCH else footer.dictionaries
-        if len(set(listed)) != len(listed):  # to follow it might fill a disk
-            reason = f"the footer lists a {kind} more than once: each is taken once"
+            return of_kind
+        by_offset = {span.start: span for span in of_kind}
+        offsets = footer.batches if kind == headers.RECORD_BATCH else footer.dictionaries
+        if len(set(offsets)) != len(offsets):  # following it could fill the disk
+            reason = f"the footer lists a {kind} more than once: duplicates are ignored"
             self.dropped.append(DroppedRange(footer.at, self.salvage.source.size, reason))
-        elif all(start in at for start in listed):
-            return [at[start] for start in listed]
-        return own
+        elif all(start in by_offset for start in offsets):
+            return [by_offset[start] for start in offsets]
+        return of_kind
 
-    def _missing(self, spans: list[BatchSpan]) -> list[int]:
-        """Where the footer lists dictionary batches that are not there, if there are fewer than it lists; before each
-        one that is there, if they are not where it lists them.
+    def _missing_offsets(self, spans: list[BatchSpan]) -> list[int]:
+        """Return the footer's offsets of missing dictionary batches, if there are fewer than it lists; if they are not
+        at the listed offsets, an offset before each one.
         """
         footer = self.salvage.footer
-        there = {span.start for span in spans if span.header.template.kind == headers.DICTIONARY_BATCH}
-        if footer is None or len(there) >= len(footer.dictionaries):
+        present = {span.start for span in spans if span.header.template.kind == headers.DICTIONARY_BATCH}
+        if footer is None or len(present) >= len(footer.dictionaries):
             return []
-        if there.difference(footer.dictionaries):
-            return [at - 1 for at in there]
-        return [at for at in footer.dictionaries if at not in there]
+        if present.difference(footer.dictionaries):
+            return [at - 1 for at in present]
+        return [at for at in footer.dictionaries if at not in present]
 
-    def _chains(self, spans: list[BatchSpan], gaps: list[int]) -> dict[int, list[BatchSpan]]:
-        """The messages of each dictionary, as far as none between them may be missing."""
+    def _build_chains(self, spans: list[BatchSpan], gaps: list[int]) -> dict[int, list[BatchSpan]]:
+        """Return the messages of each dictionary, up to the first that may follow a missing one."""
         chains: dict[int, list[BatchSpan]] = {}
-        torn: set[int] = set()
+        incomplete: set[int] = set()
         for span in spans:
             template = span.header.template
             chain = chains.get(template.dictionary_id)
             if not template.is_delta:
-                if chain is not None:  # no way to tell which of them is meant
-                    torn.add(template.dictionary_id)
+                if chain is not None:  # ambiguous
+                    incomplete.add(template.dictionary_id)
                 chains.setdefault(template.dictionary_id, []).append(span)
-            elif chain is None or template.dictionary_id in torn or _between(gaps, chain[-1].start, span.start):
-                torn.add(template.dictionary_id)
-                self.drop(span, "a delta that may not be the next one: the one before it may be lost")
+            elif chain is None or template.dictionary_id in incomplete or _between(gaps, chain[-1].start, span.start):
+                incomplete.add(template.dictionary_id)
+                self.drop(span, "a delta whose predecessor may be lost")
             else:
                 chain.append(span)
         for id_ in [id_ for id_, chain in chains.items() if sum(not it.header.template.is_delta for it in chain) > 1]:
             for span in chains.pop(id_):
-                self.drop(span, "a file defines it once, and here it is more than once")
+                self.drop(span, "defined more than once in a file")
         return chains
 
-    def _read(self, chain: list[BatchSpan], lookup: Callable[[DictionaryId], Array | None]) -> Array | None:
-        read: list[Array] = []
+    def _read_dictionary(self, chain: list[BatchSpan], lookup: Callable[[DictionaryId], Array | None]) -> Array | None:
+        parts: list[Array] = []
         for number, span in enumerate(prefetch_bodies(list(chain))):
             try:
-                read.append(self.values(span, lookup))
+                parts.append(self.values(span, lookup))
             except InvalidDataError as error:
                 self.drop(span, str(error))
                 for rest in chain[number + 1 :]:
                     self.drop(rest, "a delta after one that is not valid")
                 del chain[number:]
                 break
-        return DeltaDictionary([[values] for values in read]).joined(len(read)) if read else None
+        return DeltaDictionary([[values] for values in parts]).joined(len(parts)) if parts else None
 
 
 def _between(places: list[int], start: int, stop: int) -> bool:

@@ -1,4 +1,4 @@
-"""Record batches of which a few columns are others («RecordBatch message»): all else goes out as it came."""
+"""Replace a few columns of a record batch («RecordBatch message») and copy the others unchanged."""
 
 from __future__ import annotations
 
@@ -19,40 +19,43 @@ from bowstring.layouts.array import Array
 from bowstring.memory.iovec import Numbers, Parts
 
 
-def encode_replaced(columns: BatchColumns, others: Mapping[int, Array], where: str) -> EncodedBody:
-    """The body of a batch with other arrays in the place of the columns at some positions, in the batch's own form.
+def encode_with_replacements(columns: BatchColumns, replacements: Mapping[int, Array], where: str) -> EncodedBody:
+    """Encode the body of a batch with other arrays in place of the columns at some indices, with the batch's own
+    options.
 
-    Buffers of all other columns are neither decoded nor copied. Raises `InvalidDataError` where they are not within
-    the body, or overlap.
+    Buffers of all other columns are neither decoded nor copied. Raises `InvalidDataError` if they are outside the body
+    or overlap.
     """
     header, plan = columns.header, columns.plan
     template = header.template
     options = IpcWriteOptions("big" if plan.wire.is_big_endian else "little", "V4" if template.version == V4 else "V5")
     compress = None if template.compression is None else compressor(template.compression)
-    was = batch_numbers(header)
-    made = _Body(columns, where)
+    original = batch_numbers(header)
+    body = _BodyBuilder(columns, where)
     node, buffer, variadic = 0, 0, 0
-    for index in sorted(others):
+    for index in sorted(replacements):
         column = plan[index]
         counts = columns.variadic[column.first_variadic : column.first_variadic + column.variadic_count]
         first = column.first_buffer + sum(columns.variadic[: column.first_variadic])
-        made.keep(was.nodes[node : column.first_node], was.buffers[buffer:first])
-        made.variadic += was.variadic[variadic : column.first_variadic].tolist()
-        made.take(encode_body(header.length, [others[index]], ALIGNMENT_BYTES, options, compress))
+        body.copy_buffers(original.nodes[node : column.first_node], original.buffers[buffer:first])
+        body.variadic += original.variadic[variadic : column.first_variadic].tolist()
+        body.append_encoded(encode_body(header.length, [replacements[index]], ALIGNMENT_BYTES, options, compress))
         node, buffer = column.first_node + column.node_count, first + column.buffer_count + sum(counts)
         variadic = column.first_variadic + column.variadic_count
-    made.keep(was.nodes[node:], was.buffers[buffer:])
-    made.variadic += was.variadic[variadic:].tolist()
-    if made.kept_bytes > header.body_bytes:
-        raise InvalidDataError(f"{where}: buffers of {made.kept_bytes} bytes in a body of {header.body_bytes} overlap")
+    body.copy_buffers(original.nodes[node:], original.buffers[buffer:])
+    body.variadic += original.variadic[variadic:].tolist()
+    if body.copied_bytes > header.body_bytes:
+        raise InvalidDataError(
+            f"{where}: buffers of {body.copied_bytes} bytes in a body of {header.body_bytes} overlap"
+        )
     numbers = BatchNumbers(
-        header.length, np.concatenate(made.nodes), np.concatenate(made.spans), np.array(made.variadic, np.int64)
+        header.length, np.concatenate(body.nodes), np.concatenate(body.spans), np.array(body.variadic, np.int64)
     )
-    return EncodedBody(numbers, made.parts, made.size_bytes)
+    return EncodedBody(numbers, body.parts, body.size_bytes)
 
 
-class _Body:
-    """A body that grows, stretch by stretch."""
+class _BodyBuilder:
+    """A body under construction."""
 
     def __init__(self, columns: BatchColumns, where: str) -> None:
         self._columns = columns
@@ -62,10 +65,10 @@ class _Body:
         self.variadic: list[int] = []
         self.parts: list[Any] = []
         self.size_bytes = 0
-        self.kept_bytes = 0
+        self.copied_bytes = 0
 
-    def keep(self, nodes: Numbers, spans: Numbers) -> None:
-        """Add buffers of the batch as they are."""
+    def copy_buffers(self, nodes: Numbers, spans: Numbers) -> None:
+        """Add buffers of the batch unchanged."""
         offsets, sizes = spans[:, 0], spans[:, 1]
         columns, limit = self._columns, self._columns.header.body_bytes
         bad = (offsets < 0) | (sizes < 0) | (offsets > limit - sizes)
@@ -74,15 +77,15 @@ class _Body:
             raise InvalidDataError(f"{self._where}: a buffer of {size} bytes at byte {at} of a body of {limit}")
         padded = (sizes + (ALIGNMENT_BYTES - 1)) & -ALIGNMENT_BYTES
         ends = np.cumsum(padded)
-        self.kept_bytes += int(sizes.sum(dtype=np.float64))
+        self.copied_bytes += int(sizes.sum(dtype=np.float64))
         self._add(nodes, np.stack((ends - padded, sizes), 1), int(ends[-1]) if len(ends) else 0)
         self.parts += Parts.of_memory(columns.memory, columns.body_at + offsets, sizes, padded - sizes)
 
-    def take(self, flat: EncodedBody) -> None:
-        """Add the buffers of a column that was made now."""
-        self.variadic += flat.numbers.variadic.tolist()
-        self._add(flat.numbers.nodes, flat.numbers.buffers, flat.size_bytes)
-        self.parts += flat.parts
+    def append_encoded(self, encoded: EncodedBody) -> None:
+        """Add the buffers of a newly encoded column."""
+        self.variadic += encoded.numbers.variadic.tolist()
+        self._add(encoded.numbers.nodes, encoded.numbers.buffers, encoded.size_bytes)
+        self.parts += encoded.parts
 
     def _add(self, nodes: Numbers, spans: Numbers, size_bytes: int) -> None:
         self.nodes.append(nodes)

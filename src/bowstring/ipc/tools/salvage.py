@@ -1,10 +1,10 @@
-"""Finding messages in bytes that are damaged or cut off («Encapsulated message format»).
+"""Search damaged or truncated bytes for messages («Encapsulated message format»).
 
-A message is sound where its marker, its length, its flatbuffer, its counts for the schema, its buffers and its body's
-end all fit. After one that is not, the next is looked for by its marker: what follows has to be sound as a message of
-this schema, so bytes of a body are not taken for one. A schema message that is met on the way begins another stream,
-such as one that lies in a binary column: it is passed over with all of its messages. The legacy framing has no marker,
-so there only the footer tells where to go on.
+A message is valid if its marker, length, flatbuffer, counts for the schema, buffers and end of body are consistent.
+After an invalid one the search continues at the next marker. A candidate has to be valid for this schema, so bytes of a
+body are not mistaken for a message. A schema message on the way begins another stream, for example one in a binary
+column, which is skipped with all of its messages. The legacy framing has no marker; there only the footer locates the
+next message.
 """
 
 from __future__ import annotations
@@ -48,19 +48,17 @@ from bowstring.ipc.tools.message_bounds import (
 from bowstring.ipc.tools.scan import BatchSpan
 from bowstring.memory.buffer import Buffer
 
-_MAY_BEGIN = re.compile(rb"\xff{4}[\x00-\xff]{3}[\x00-\x0f]", re.DOTALL)
-_MOST_TRIED = 4
-_MOST_AT_ONCE = 10_000
-_TRIED_IN_ANY_CASE_BYTES = 64 << 20
+_MARKER_AND_LENGTH = re.compile(rb"\xff{4}[\x00-\xff]{3}[\x00-\x0f]", re.DOTALL)
+_MAX_PARSED_RATIO = 4
+_MAX_PREFETCHED_HEADERS = 10_000
+_MIN_PARSED_LIMIT_BYTES = 64 << 20
 
 Kind = Literal["record batch", "dictionary batch"]
 
 
 @dataclass(frozen=True, slots=True)
 class DroppedRange:
-    """Bytes `start` to `stop` of a source that were not taken, and why; what they were and how many rows they had,
-    where that is known.
-    """
+    """Bytes `start` to `stop` of a source that were dropped, and the reason; `kind` and `rows` if known."""
 
     start: int
     stop: int
@@ -71,30 +69,32 @@ class DroppedRange:
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What a footer that can be read says, and at which byte it begins: the schema, where batches are and how long each
-    is up to its body, and custom metadata.
+    """A readable footer: its offset in the file, the schema, the offsets of batches, the metadata size of each, and the
+    custom metadata.
     """
 
     at: int
-    known: CachedSchema
+    cached_schema: CachedSchema
     schema: Table
     version: int
     batches: list[int]
     dictionaries: list[int]
-    head_bytes: dict[int, int]
+    metadata_bytes: dict[int, int]
     pairs: Metadata
 
 
 @dataclass(frozen=True, slots=True)
-class _Other:
-    """A message that is no batch: a schema, or the end marker."""
+class _NonBatchMessage:
+    """A schema message or the end marker."""
 
     stop: int
     schema: Table | None
 
 
 class MessageSalvager:
-    """What can be found in a source; raises `InvalidDataError` where there is no schema, as nothing is known then."""
+    """Finds messages in a source; raises `InvalidDataError` if it has no schema, since messages can't be checked
+    without one.
+    """
 
     def __init__(self, source: RandomAccess, limits: ReadLimits) -> None:
         self.source = source
@@ -104,296 +104,326 @@ class MessageSalvager:
         start = source.read_at(0, min(len(FILE_START), source.size))
         self.is_file = is_file_start(start) or self.footer is not None
         self._headers = HeaderReader(limits)
-        self.alone: set[int] = set()  # where a record batch was lost, and for certain nothing else with it
-        self._tried_bytes = 0
+        self.lone_batch_losses: set[int] = set()  # offsets at which exactly one record batch was lost
+        self._parsed_bytes = 0
         self._gave_up = False
         self._is_legacy = False
-        self._first = len(FILE_START) if self.is_file else 0
+        self._first_offset = len(FILE_START) if self.is_file else 0
         self.lost_at_start: DroppedRange | None = None
-        self._begin()
+        self._find_start()
         offsets = () if self.footer is None else (*self.footer.batches, *self.footer.dictionaries)
-        self._hints = sorted(offsets)
-        self._looked_to = 0 if isinstance(source, RangeSource) else source.size
+        self._footer_offsets = sorted(offsets)
+        self._prefetched_to = 0 if isinstance(source, RangeSource) else source.size
 
     def _read_footer(self) -> Footer | None:
         try:
             reader = make_file_reader(self.source, None, self.limits)
-            known = reader.known
-            _ = known.wire.whole
+            cached_schema = reader.known
+            _ = cached_schema.wire.whole
             if reader.footer["version"] not in (V4, V5):
                 raise InvalidDataError(f"metadata version {reader.footer['version']}")
             pairs = read_pairs(reader.footer)
         except InvalidDataError as error:
             self.footer_problem = str(error).removeprefix(f"{self.source.name}: ")
             return None
-        blocks, dictionaries = reader.blocks["offset"].tolist(), reader.dictionary_blocks["offset"].tolist()
-        listed = np.concatenate([reader.blocks, reader.dictionary_blocks])
-        heads = dict(zip(listed["offset"].tolist(), listed["metaDataLength"].tolist(), strict=True))
-        said = reader.footer
-        return Footer(reader.footer_at, known, said["schema"], said["version"], blocks, dictionaries, heads, pairs)
+        batch_offsets, dictionary_offsets = (
+            reader.blocks["offset"].tolist(),
+            reader.dictionary_blocks["offset"].tolist(),
+        )
+        blocks = np.concatenate([reader.blocks, reader.dictionary_blocks])
+        metadata_bytes = dict(zip(blocks["offset"].tolist(), blocks["metaDataLength"].tolist(), strict=True))
+        table = reader.footer
+        return Footer(
+            reader.footer_at,
+            cached_schema,
+            table["schema"],
+            table["version"],
+            batch_offsets,
+            dictionary_offsets,
+            metadata_bytes,
+            pairs,
+        )
 
     # The schema
 
-    def _begin(self) -> None:
-        """Find the schema: the footer's where there is one, else the first message that is one."""
-        at, problem = self._first, ""
-        found: BatchSpan | _Other | None = None
+    def _find_start(self) -> None:
+        """Find the schema: the footer's if any, else the first schema message."""
+        at, problem = self._first_offset, ""
+        first_message: BatchSpan | _NonBatchMessage | None = None
         try:
-            found = self._at(at)
+            first_message = self._read_message(at)
         except InvalidDataError as error:
             problem = str(error)
-        if not (isinstance(found, _Other) and found.schema is not None):
+        if not (isinstance(first_message, _NonBatchMessage) and first_message.schema is not None):
             if self.footer is None:
-                at, other = self._find_schema(at, problem)
-                found = other
-                self.lost_at_start = DroppedRange(0, at, f"no schema where it belongs: {problem or 'another message'}")
+                at, schema_message = self._find_schema(at, problem)
+                first_message = schema_message
+                self.lost_at_start = DroppedRange(
+                    0, at, f"no schema message at the beginning: {problem or 'found another message'}"
+                )
             else:
-                self.lost_at_start = DroppedRange(0, at, f"the schema message is damaged: {problem or 'it is another'}")
-                found = None
+                self.lost_at_start = DroppedRange(
+                    0, at, f"the schema message is damaged: {problem or 'found another message'}"
+                )
+                first_message = None
         if self.footer is not None:
-            self.schema, self.version, self.known = self.footer.schema, self.footer.version, self.footer.known
+            self.schema, self.version, self.cached_schema = (
+                self.footer.schema,
+                self.footer.version,
+                self.footer.cached_schema,
+            )
         else:
-            assert isinstance(found, _Other)
-            assert found.schema is not None
-            self.schema = found.schema
-            self.version = found.schema.message.root("Message")["version"]
-            self.known = load_schema(found.schema, self.limits)
-            _ = self.known.wire.whole
-        if isinstance(found, _Other):
+            assert isinstance(first_message, _NonBatchMessage)
+            assert first_message.schema is not None
+            self.schema = first_message.schema
+            self.version = first_message.schema.message.root("Message")["version"]
+            self.cached_schema = load_schema(first_message.schema, self.limits)
+            _ = self.cached_schema.wire.whole
+        if isinstance(first_message, _NonBatchMessage):
             self._is_legacy = self.source.read_at(at, 4) != CONTINUATION
-            self._first = found.stop
+            self._first_offset = first_message.stop
 
-    def _find_schema(self, start: int, problem: str) -> tuple[int, _Other]:
-        at = self._next_marker(start + 1)
+    def _find_schema(self, start: int, problem: str) -> tuple[int, _NonBatchMessage]:
+        at = self._find_marker(start + 1)
         while at < self.source.size:
             try:
-                found = self._at(at)
-                if isinstance(found, _Other) and found.schema is not None:
-                    load_schema(found.schema, self.limits).wire.whole  # noqa: B018
-                    return at, found
+                candidate = self._read_message(at)
+                if isinstance(candidate, _NonBatchMessage) and candidate.schema is not None:
+                    load_schema(candidate.schema, self.limits).wire.whole  # noqa: B018
+                    return at, candidate
             except InvalidDataError:
                 pass
-            at = self._next_marker(at + 1)
+            at = self._find_marker(at + 1)
         name = self.source.name
         check_format(name, self.source.read_at(0, min(16, self.source.size)))
         raise InvalidDataError(
-            f"{name}: nothing can be recovered, as there is no schema, neither at the beginning "
-            f"({problem.removeprefix(f'{name}: ') or 'another message'}) nor in a footer ({self.footer_problem})"
+            f"{name}: nothing can be recovered: no schema at the beginning "
+            f"({problem.removeprefix(f'{name}: ') or 'found another message'}) or in a footer ({self.footer_problem})"
         )
 
     # Messages
 
     def messages(self) -> Iterator[BatchSpan | DroppedRange]:
-        """What is found, in the order of the bytes, and what lies between."""
-        at, slack_from, size = self._first, self._first, self.source.size
+        """Yield the valid messages in the order of the bytes, and the ranges dropped between them."""
+        at, slack_from, size = self._first_offset, self._first_offset, self.source.size
         while at < size:
-            if at >= self._looked_to:
-                self._look_ahead(at)
+            if at >= self._prefetched_to:
+                self._prefetch_headers(at)
             try:
-                found = self._sound(at)
+                candidate = self._read_valid_message(at)
             except InvalidDataError as error:
-                lost, following = self._lost(at, slack_from, str(error))
-                if lost is not None:
-                    yield lost
+                dropped, following = self._skip_damage(at, slack_from, str(error))
+                if dropped is not None:
+                    yield dropped
                 at = slack_from = following
                 continue
-            if isinstance(found, _Other):
-                resumed = self._after_end(found.stop)
+            if isinstance(candidate, _NonBatchMessage):
+                resumed = self._find_batch_after_end(candidate.stop)
                 if resumed is None:
-                    if found.stop < size and not self.is_file:
-                        yield DroppedRange(found.stop, size, "bytes after the end of the stream")
+                    if candidate.stop < size and not self.is_file:
+                        yield DroppedRange(candidate.stop, size, "bytes after the end of the stream")
                     return
-                yield DroppedRange(at, resumed, "an end marker, but messages follow")
+                yield DroppedRange(at, resumed, "an end marker before further messages")
                 at = slack_from = resumed
                 continue
-            doubt = self._doubt(found)
-            if doubt is None:
-                yield found
-                at, slack_from = next_message_offset(found), next_offset_by_buffers(found)
+            damage = self._find_body_damage(candidate)
+            if damage is None:
+                yield candidate
+                at, slack_from = next_message_offset(candidate), next_offset_by_buffers(candidate)
             else:
-                yield doubt
-                at = slack_from = doubt.stop
+                yield damage
+                at = slack_from = damage.stop
 
-    def _look_ahead(self, at: int) -> None:
-        """Of a file that is far away, have the headers that its footer lists from a place on, many at once."""
+    def _prefetch_headers(self, at: int) -> None:
+        """For a remote file, request the headers listed in the footer from an offset on, many at once."""
         spans: list[Span] = []
-        held_bytes, self._looked_to = 0, self.source.size
-        heads = {} if self.footer is None else self.footer.head_bytes
-        for start in self._hints[bisect_left(self._hints, at) :]:
-            size_bytes = heads[start]
-            if held_bytes + max(size_bytes, 0) > ROUND_BYTES or len(spans) == _MOST_AT_ONCE:
-                self._looked_to = start
+        total_bytes, self._prefetched_to = 0, self.source.size
+        sizes_bytes = {} if self.footer is None else self.footer.metadata_bytes
+        for start in self._footer_offsets[bisect_left(self._footer_offsets, at) :]:
+            size_bytes = sizes_bytes[start]
+            if total_bytes + max(size_bytes, 0) > ROUND_BYTES or len(spans) == _MAX_PREFETCHED_HEADERS:
+                self._prefetched_to = start
                 break
             if start >= 0 and 0 < size_bytes <= min(self.limits.max_metadata_bytes, self.source.size - start):
                 spans.append((start, size_bytes))
-                held_bytes += size_bytes
+                total_bytes += size_bytes
         self.source.expect(spans)
 
-    def _doubt(self, span: BatchSpan) -> DroppedRange | None:
-        """What says that bytes of a message's body were lost or added, where no message begins behind it."""
+    def _find_body_damage(self, span: BatchSpan) -> DroppedRange | None:
+        """Return the range to drop if bytes of a message's body were lost or added and no message follows it directly,
+        else None.
+        """
         size, stop, buffers_end = self.source.size, next_message_offset(span), next_offset_by_buffers(span)
         kind, rows = _kind_of(span)
         if stop >= size or self._is_legacy or (self.footer is not None and stop >= self.footer.at):
             if CONTINUATION in read_end_padding(span, self.source):
-                return DroppedRange(span.start, stop, "bytes of it are lost: the end marker is inside it", kind, rows)
+                return DroppedRange(
+                    span.start, stop, "bytes are missing: the end marker is inside its body", kind, rows
+                )
             return None
         if CONTINUATION.startswith(self.source.read_at(stop, min(4, size - stop))):
             return None
-        inside = self._resume(span.body_at)
-        if inside < buffers_end:
+        next_offset = self._find_batch(span.body_at)
+        if next_offset < buffers_end:
             return DroppedRange(
-                span.start, inside, "bytes of it are lost: the next message begins inside it", kind, rows
+                span.start, next_offset, "bytes are missing: the next message begins inside its body", kind, rows
             )
-        if stop <= inside and has_nonzero_padding(span, self.source):
-            return DroppedRange(span.start, stop, "bytes of it were lost or added: its padding is not zero", kind, rows)
+        if stop <= next_offset and has_nonzero_padding(span, self.source):
+            return DroppedRange(span.start, stop, "bytes are missing or added: its padding is not zero", kind, rows)
         return None
 
-    def _after_end(self, at: int) -> int | None:
-        """Where messages go on after an end marker, which they should not; None where they don't."""
+    def _find_batch_after_end(self, at: int) -> int | None:
+        """Return the offset of a batch after an end marker, where none should be, or None."""
         size = self.source.size
-        if at >= size or (self.footer is not None and at > max(self._hints, default=0)):
+        if at >= size or (self.footer is not None and at > max(self._footer_offsets, default=0)):
             return None
-        following = self._resume(at)
-        return following if following < size else None
+        next_offset = self._find_batch(at)
+        return next_offset if next_offset < size else None
 
-    def _lost(self, at: int, slack_from: int, problem: str) -> tuple[DroppedRange | None, int]:
-        """What is lost at a place where there is no sound message, and where the next one is."""
+    def _skip_damage(self, at: int, slack_from: int, problem: str) -> tuple[DroppedRange | None, int]:
+        """Return the range dropped at an invalid message, if any, and the offset of the next valid message."""
         size, source = self.source.size, self.source
-        if self.footer is not None and at >= self.footer.at and not any(hint >= at for hint in self._hints):
+        if (
+            self.footer is not None
+            and at >= self.footer.at
+            and not any(offset >= at for offset in self._footer_offsets)
+        ):
             return None, size
         kind: Kind | None = None
         rows: int | None = None
-        declared = 0
+        declared_end = 0
         try:
-            found = self._at(at)
-            if isinstance(found, BatchSpan):
-                kind, rows = _kind_of(found)
-                declared = next_message_offset(found)
+            candidate = self._read_message(at)
+            if isinstance(candidate, BatchSpan):
+                kind, rows = _kind_of(candidate)
+                declared_end = next_message_offset(candidate)
         except InvalidDataError:
             pass
-        if declared and declared < size and self._is_sound(declared):
-            following = declared
+        if declared_end and declared_end < size and self._is_valid_message(declared_end):
+            next_offset = declared_end
             if kind == "record batch":
-                self.alone.add(at)
+                self.lone_batch_losses.add(at)
         else:
-            following = self._resume(min(slack_from, at) if slack_from != at else at + 1)
-            if following < at:  # the message before had a length that swallowed this one
+            next_offset = self._find_batch(min(slack_from, at) if slack_from != at else at + 1)
+            if next_offset < at:  # the message before had a length that swallowed this one
                 kind = rows = None
         problem = problem.removeprefix(f"{source.name}: ").removeprefix(f"byte {at}: ")
-        return DroppedRange(at, max(following, at), problem, kind, rows), following
+        return DroppedRange(at, max(next_offset, at), problem, kind, rows), next_offset
 
-    def _resume(self, start: int) -> int:
-        """The next place at or after `start` where a sound batch begins; the size where there is none."""
+    def _find_batch(self, start: int) -> int:
+        """Return the offset of the first valid batch at or after `start`, or the size of the source."""
         size, at = self.source.size, start
         while at < size:
-            following = self._next_marker(at)
-            hint = bisect_left(self._hints, at)
-            if hint < len(self._hints):
-                following = min(following, self._hints[hint])
-            if following >= size:
+            candidate_offset = self._find_marker(at)
+            index = bisect_left(self._footer_offsets, at)
+            if index < len(self._footer_offsets):
+                candidate_offset = min(candidate_offset, self._footer_offsets[index])
+            if candidate_offset >= size:
                 break
             try:
-                found = self._sound(following)
-                if isinstance(found, BatchSpan):
-                    return following
-                at = self._passed_over(found) if found.schema is not None else following + 1
+                candidate = self._read_valid_message(candidate_offset)
+                if isinstance(candidate, BatchSpan):
+                    return candidate_offset
+                at = self._skip_embedded_stream(candidate) if candidate.schema is not None else candidate_offset + 1
             except InvalidDataError:
-                at = following + 1
+                at = candidate_offset + 1
         return size
 
-    def _passed_over(self, schema: _Other) -> int:
-        """Where another stream ends, of which the schema was met."""
+    def _skip_embedded_stream(self, schema: _NonBatchMessage) -> int:
+        """Return the end of the embedded stream that begins with `schema`."""
         at = schema.stop
         while at < self.source.size:
             try:
-                found = self._at(at)
+                candidate = self._read_message(at)
             except InvalidDataError:
                 return at
-            if isinstance(found, _Other):
-                return found.stop
-            at = next_message_offset(found)
+            if isinstance(candidate, _NonBatchMessage):
+                return candidate.stop
+            at = next_message_offset(candidate)
         return at
 
-    def _next_marker(self, at: int) -> int:
+    def _find_marker(self, at: int) -> int:
         if self._is_legacy or self._gave_up:
             return self.source.size
-        return self.source.search(_MAY_BEGIN, at)
+        return self.source.search(_MARKER_AND_LENGTH, at)
 
-    def _is_sound(self, at: int) -> bool:
+    def _is_valid_message(self, at: int) -> bool:
         try:
-            self._sound(at)
+            self._read_valid_message(at)
         except InvalidDataError:
             return False
         return True
 
-    def _sound(self, at: int) -> BatchSpan | _Other:
-        """The message at a place, checked as far as that is possible without its values."""
-        found = self._at(at)
-        if isinstance(found, _Other):
-            return found
-        header, body, where = found.header, found.body, (found.where,)
+    def _read_valid_message(self, at: int) -> BatchSpan | _NonBatchMessage:
+        """Read the message at an offset and check all but its values."""
+        candidate = self._read_message(at)
+        if isinstance(candidate, _NonBatchMessage):
+            return candidate
+        header, body, where = candidate.header, candidate.body, (candidate.where,)
         if body is None:
             raise TruncatedError(
-                f"{found.where}: expected a body of {header.body_bytes} bytes at byte {found.body_at}, found "
-                f"{self.source.size - found.body_at}"
+                f"{candidate.where}: expected a body of {header.body_bytes} bytes at byte {candidate.body_at}, found "
+                f"{self.source.size - candidate.body_at}"
             )
         if header.template.version != self.version:
-            raise InvalidDataError(f"{found.where}: metadata version {header.template.version}, not {self.version}")
+            raise InvalidDataError(
+                f"{candidate.where}: expected metadata version {self.version}, found {header.template.version}"
+            )
         if header.template.kind == headers.DICTIONARY_BATCH:
-            find_dictionary(self.known.wire, header, where)
-            read_values(self.known.wire, header, body, lambda _: None, where)
+            find_dictionary(self.cached_schema.wire, header, where)
+            read_values(self.cached_schema.wire, header, body, lambda _: None, where)
         else:
-            open_columns(self.known.plan(header.template.version), header, body, lambda _: None, where)
+            open_columns(self.cached_schema.plan(header.template.version), header, body, lambda _: None, where)
         nodes, buffers = header.nodes(), header.buffers()
         if (nodes["null_count"] < 0).any() or (nodes["null_count"] > nodes["length"]).any():
-            raise InvalidDataError(f"{found.where}: a node with more nulls than slots")
+            raise InvalidDataError(f"{candidate.where}: a node has more nulls than slots")
         if (
             (buffers["offset"] < 0).any()
             or (buffers["length"] < 0).any()
             or (buffers["offset"] > header.body_bytes - buffers["length"]).any()
         ):
-            raise InvalidDataError(f"{found.where}: a buffer that is not within its body of {header.body_bytes} bytes")
-        return found
+            raise InvalidDataError(f"{candidate.where}: a buffer is outside its body of {header.body_bytes} bytes")
+        return candidate
 
-    def _at(self, at: int) -> BatchSpan | _Other:
-        """The message that begins at a byte; of a batch that is cut off without its body."""
+    def _read_message(self, at: int) -> BatchSpan | _NonBatchMessage:
+        """Read the message at an offset; a truncated batch has no body."""
         source, size = self.source, self.source.size
         where = f"{source.name}: byte {at}"
         prefix = source.read_at(at, min(PREFIX_BYTES, size - at))
-        marked = prefix[:4] == CONTINUATION
+        has_marker = prefix[:4] == CONTINUATION
         is_at_start = at == (len(FILE_START) if self.is_file else 0)
-        if not marked and not self._is_legacy and not is_at_start:
-            other = "a marker that is cut off" if CONTINUATION.startswith(prefix) else f"{prefix[:4]!r}"
-            raise InvalidDataError(f"{where}: expected a message, found {other}")
-        prefix_bytes = PREFIX_BYTES if marked else LEGACY_PREFIX_BYTES
+        if not has_marker and not self._is_legacy and not is_at_start:
+            description = "a truncated marker" if CONTINUATION.startswith(prefix) else f"{prefix[:4]!r}"
+            raise InvalidDataError(f"{where}: expected a message, found {description}")
+        prefix_bytes = PREFIX_BYTES if has_marker else LEGACY_PREFIX_BYTES
         if len(prefix) < prefix_bytes:
-            raise TruncatedError(f"{where}: expected a message, found its first {len(prefix)} bytes only")
+            raise TruncatedError(f"{where}: expected a message, found only its first {len(prefix)} bytes")
         length, _ = parse_prefix(prefix, where, self.limits.max_metadata_bytes)
         if length == 0:
-            return _Other(at + prefix_bytes, None)
+            return _NonBatchMessage(at + prefix_bytes, None)
         stop = at + prefix_bytes + length
         if stop > size:
             raise TruncatedError(
-                f"{where}: expected {length} bytes of metadata, found {size - at - prefix_bytes}: it is cut off"
+                f"{where}: expected {length} bytes of metadata, found {size - at - prefix_bytes}: truncated"
             )
-        self._tried_bytes += length
-        if self._tried_bytes > _MOST_TRIED * size + _TRIED_IN_ANY_CASE_BYTES:
+        self._parsed_bytes += length
+        if self._parsed_bytes > _MAX_PARSED_RATIO * size + _MIN_PARSED_LIMIT_BYTES:
             self._gave_up = True
-            raise LimitError(f"{where}: too much here looks like a message without being one: given up")
+            raise LimitError(f"{where}: too many invalid messages: search abandoned")
         header = self._headers.read(source.read_at(at + prefix_bytes, length), 0, where)
         if not isinstance(header, BatchHeader):
-            return _Other(stop, header)
+            return _NonBatchMessage(stop, header)
         body: Body | None = None
         if stop + header.body_bytes <= size:
             if isinstance(source, RangeSource):
                 body = RemoteBody(source, stop, header.body_bytes)
             else:
                 body = Buffer(source.memory, stop, header.body_bytes)
-        return BatchSpan(header, stop, header.body_bytes, stop - at, not marked, where, body)
+        return BatchSpan(header, stop, header.body_bytes, stop - at, not has_marker, where, body)
 
 
 def _kind_of(span: BatchSpan) -> tuple[Kind, int | None]:
-    """What a message is, and how many rows it has if it is a record batch."""
+    """Return the kind of a message, and the number of rows of a record batch."""
     if span.header.template.kind == headers.RECORD_BATCH:
         return "record batch", span.header.length
     return "dictionary batch", None

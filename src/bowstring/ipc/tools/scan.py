@@ -1,4 +1,4 @@
-"""The messages of a file or a stream, headers only: bodies are skipped («IPC Streaming Format», «IPC File Format»)."""
+"""Scan the messages of a file or a stream, headers only («IPC Streaming Format», «IPC File Format»)."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ from bowstring.ipc.metadata.schema import read_pairs
 from bowstring.ipc.record_batch.remote import Body, RemoteBody
 from bowstring.memory.buffer import Buffer
 
-_AT_ONCE = 1 << 20
+_CHUNK_BYTES = 1 << 20
 _READ_AHEAD_UP_TO_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSpan:
-    """A record batch or a dictionary batch: its header, where its body lies; `metadata_bytes` counts the framing.
+    """A record batch or a dictionary batch: its header and the position of its body; `metadata_bytes` includes the
+    framing.
 
-    `body` is there for sources that are memory, and where bodies are kept: those of a source far away, but for small
-    ones of streams, are fetched when they are wanted.
+    `body` is set for sources in memory and with `keeps_bodies`: remote bodies, except small ones of streams, are
+    fetched on access.
     """
 
     header: BatchHeader
@@ -56,17 +57,17 @@ class BatchSpan:
 
     @property
     def _prefix_bytes(self) -> int:
-        """How much of the framing is in the header's bytes: all of it in a file, nothing in a stream."""
+        """The size of the framing in `header.raw`: all of it in a file, none in a stream."""
         if len(self.header.raw) < self.metadata_bytes:
             return 0
         return LEGACY_PREFIX_BYTES if self.is_legacy else PREFIX_BYTES
 
     def flatbuffer(self) -> bytes:
-        """The message's metadata without its framing."""
+        """Return the message's metadata without its framing."""
         return bytes(self.header.raw[self._prefix_bytes :])
 
     def is_framing_consistent(self) -> bool:
-        """Whether the framing says the same as the footer: a stream reader finds the body where we do."""
+        """Whether framing and footer agree, so that a stream reader finds the body at the same offset."""
         if self.is_legacy or not self._prefix_bytes:
             return not self.is_legacy
         return int.from_bytes(self.header.raw[4:8], "little") == self.metadata_bytes - PREFIX_BYTES
@@ -74,7 +75,7 @@ class BatchSpan:
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """The bytes that belong to no batch message, known once the scan is over."""
+    """The sizes of everything but batch messages, known when the scan is complete."""
 
     total_bytes: int
     schema_bytes: int
@@ -85,26 +86,26 @@ class Overhead:
 
 
 class Scan(Protocol):
-    """A source whose schema has been found."""
+    """A source whose schema has been read."""
 
     schema: Table
     version: int
     footer_metadata: Metadata
 
     def batches(self) -> Iterator[BatchSpan]:
-        """Every dictionary batch and record batch; in a file the dictionaries come first."""
+        """Yield every dictionary batch and record batch; in a file the dictionaries come first."""
 
     def overhead(self) -> Overhead:
-        """The rest, after all batches have been taken."""
+        """Return the sizes of the rest, after all batches have been read."""
 
 
 class FileScan:
-    """A file, by its footer. With `keeps_bodies` those of a file that is far away can be fetched, too."""
+    """Scans a file by its footer. With `keeps_bodies`, bodies of a remote file can be fetched too."""
 
     def __init__(self, source: MemorySource | RangeSource, limits: ReadLimits, keeps_bodies: bool = False) -> None:
         self._source = source
         self._keeps_bodies = keeps_bodies
-        self.reader = make_file_reader(source, None, limits)  # checks magic and the footer's place
+        self.reader = make_file_reader(source, None, limits)  # checks magic and the footer's offset
         footer = self.reader.footer
         self._footer_bytes = footer.message.size
         self._footer_at = self.reader.footer_at
@@ -117,19 +118,19 @@ class FileScan:
         self._end = len(FILE_START)
 
     def batches(self) -> Iterator[BatchSpan]:
-        """Every dictionary batch, then every record batch, each header read once."""
+        """Yield every dictionary batch, then every record batch, each header read once."""
         for header, body_at, body_bytes, (word, index) in self.reader.spans():
             yield self._span(header, body_at, body_bytes, f"{self._source.name}: {word} {index}")
 
     def _span(self, header: BatchHeader, body_at: int, body_bytes: int, where: str) -> BatchSpan:
         self._end = max(self._end, body_at + body_bytes)
-        legacy = header.raw[:4] != CONTINUATION
-        is_wanted = self._keeps_bodies or isinstance(self._source, MemorySource)
-        body = self.reader.body(body_at, body_bytes) if is_wanted else None
-        return BatchSpan(header, body_at, body_bytes, len(header.raw), legacy, where, body)
+        is_legacy = header.raw[:4] != CONTINUATION
+        keeps_body = self._keeps_bodies or isinstance(self._source, MemorySource)
+        body = self.reader.body(body_at, body_bytes) if keeps_body else None
+        return BatchSpan(header, body_at, body_bytes, len(header.raw), is_legacy, where, body)
 
     def overhead(self) -> Overhead:
-        """The schema message at the beginning, the footer, magic and trailer, and an end marker where there is one."""
+        """Return the sizes of the first schema message, the footer, magic, trailer and the end marker, if any."""
         source, start = self._source, len(FILE_START)
         prefix = source.read_at(start, min(PREFIX_BYTES, self._footer_at - start))
         length, prefix_bytes = parse_leading_prefix(prefix, self._footer_at - start)
@@ -141,8 +142,8 @@ class FileScan:
 
 
 class StreamScan:
-    """A stream, message by message; `source` is at its beginning. With `keeps_bodies` what comes through a pipe is kept
-    as long as the span is.
+    """Scans a stream message by message; `source` is at its beginning. With `keeps_bodies`, piped bodies are kept as
+    long as the span.
     """
 
     def __init__(
@@ -165,20 +166,20 @@ class StreamScan:
         message = self._next()
         if message is None:
             raise TruncatedError(f"{source.name}: the stream ends at byte {source.position}, before a schema")
-        found, self._schema_bytes, where = message
-        if isinstance(found, BatchHeader):
-            raise InvalidDataError(f"{where}: expected a schema first, found a {found.template.kind}")
-        self.schema = found
-        self.version: int = found.message.root("Message")["version"]
+        header, self._schema_bytes, where = message
+        if isinstance(header, BatchHeader):
+            raise InvalidDataError(f"{where}: expected a schema first, found a {header.template.kind}")
+        self.schema = header
+        self.version: int = header.message.root("Message")["version"]
 
     def batches(self) -> Iterator[BatchSpan]:
-        """Every batch, in the order of the stream; a body is skipped before its span is given."""
+        """Yield every batch in the order of the stream; a body is skipped before its span is returned."""
         while (span := self.peek()) is not None:
             self._peeked = None
             yield span
 
     def peek(self) -> BatchSpan | None:
-        """The batch that comes next, which stays the next one; None at the end."""
+        """Return the next batch without consuming it; None at the end."""
         if self._peeked is None and not self._is_over:
             self._peeked = self._batch()
             self._is_over = self._peeked is None
@@ -190,7 +191,7 @@ class StreamScan:
             return None
         source, (header, metadata_bytes, where) = self._source, message
         if not isinstance(header, BatchHeader):
-            raise InvalidDataError(f"{where}: a second schema")
+            raise InvalidDataError(f"{where}: found a second schema")
         kind, body_at = header.template.kind, source.position
         if header.body_bytes > self._limits.max_body_bytes:
             raise LimitError(
@@ -198,9 +199,9 @@ class StreamScan:
                 "(max_body_bytes)"
             )
         body = self._body(header.body_bytes) if self._keeps_bodies else None
-        there = body.size if isinstance(body, Buffer) else _skip(source, header.body_bytes)
-        if there < header.body_bytes:
-            raise self._truncated(where, "a body", body_at, header.body_bytes, there)
+        available = body.size if isinstance(body, Buffer) else _skip(source, header.body_bytes)
+        if available < header.body_bytes:
+            raise self._truncated(where, "a body", body_at, header.body_bytes, available)
         word = "record batch" if kind == headers.RECORD_BATCH else "dictionary batch"
         where = f"{source.name}: {word} {self._counts[kind]}"
         self._counts[kind] += 1
@@ -213,24 +214,24 @@ class StreamScan:
         return source.read_buffer(size_bytes)
 
     def overhead(self) -> Overhead:
-        """The schema message, the end marker, and what follows it where that is known."""
+        """Return the sizes of the schema message, the end marker, and what follows it, if known."""
         source = self._source
         total = source.size if isinstance(source, MemorySource | RangeSource) else source.position
         ending = self._ending_bytes
         return Overhead(total, self._schema_bytes, 0, ending, ending > 0, self._is_legacy)
 
     def _next(self) -> tuple[BatchHeader | Table, int, str] | None:
-        """The next header, the length of its framed metadata, and its name; None at the end."""
+        """Return the next header, the size of its framed metadata, and its name; None at the end."""
         source, start = self._source, self._source.position
         where = f"{source.name}: message {self._messages} at byte {start}"
         prefix = source.read(LEGACY_PREFIX_BYTES)
         if prefix == CONTINUATION:
             prefix += source.read(PREFIX_BYTES - LEGACY_PREFIX_BYTES)
-        wanted = PREFIX_BYTES if prefix[:4] == CONTINUATION else LEGACY_PREFIX_BYTES
+        expected = PREFIX_BYTES if prefix[:4] == CONTINUATION else LEGACY_PREFIX_BYTES
         if not prefix:
             return None
-        if len(prefix) < wanted:
-            raise self._truncated(where, "a message's length", start, wanted, len(prefix))
+        if len(prefix) < expected:
+            raise self._truncated(where, "a message's length", start, expected, len(prefix))
         length, prefix_bytes = parse_prefix(prefix, where, self._limits.max_metadata_bytes)
         if length == 0:
             self._ending_bytes = prefix_bytes
@@ -249,15 +250,15 @@ class StreamScan:
 
 
 def _skip(source: MemorySource | StreamSource | RangeSource | PeekedSource, size_bytes: int) -> int:
-    """Leave bytes behind; how many there were. What can't be skipped is read in small pieces and dropped."""
+    """Skip bytes and return their number. Sources that can't seek are read in small chunks."""
     if isinstance(source, RangeSource):
-        there = min(size_bytes, source.size - source.position)
-        source.position += there
-        return there
+        skipped = min(size_bytes, source.size - source.position)
+        source.position += skipped
+        return skipped
     left = size_bytes
     while left:
-        got = len(source.read(min(left, _AT_ONCE)))
-        if got == 0:
+        count = len(source.read(min(left, _CHUNK_BYTES)))
+        if count == 0:
             break
-        left -= got
+        left -= count
     return size_bytes - left
