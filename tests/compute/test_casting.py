@@ -92,35 +92,35 @@ def test_a_cast_to_the_own_type_is_the_array_itself(case: Case) -> None:
         ([None, 1, 300], bs.int64(), bs.int8(), "value 2: 300 does not fit int8"),
         ([-1], bs.int8(), bs.uint64(), "value 0: -1 does not fit uint64"),
         ([1 << 63], bs.uint64(), bs.int64(), "value 0: 9223372036854775808 does not fit int64"),
-        ([1.5], bs.float64(), bs.int8(), "value 0: 1.5 is no whole number"),
+        ([1.5], bs.float64(), bs.int8(), "value 0: 1.5 can't be converted to int8 without loss"),
         ([1.0, float("nan")], bs.float64(), bs.int8(), "value 1: nan does not fit int8"),
         ([2.0**63], bs.float64(), bs.int64(), "does not fit int64"),
         ([1e300], bs.float64(), bs.float32(), "too large for float"),
-        ([(1 << 53) + 1], bs.int64(), bs.float64(), "whole numbers that double has exactly"),
+        ([(1 << 53) + 1], bs.int64(), bs.float64(), "not exactly representable as double"),
         ([Decimal("1.55")], bs.decimal128(5, 2), bs.decimal128(5, 1), r"value 0: Decimal\('1.55'\) has digits"),
         ([Decimal("999.55")], bs.decimal128(5, 2), bs.decimal128(5, 3), "does not fit decimal128"),
         ([Decimal("300.00")], bs.decimal128(5, 2), bs.int8(), "does not fit int8"),
-        ([float("nan")], bs.float64(), bs.decimal128(5, 2), "value 0: nan is no decimal128"),
-        (["1", "x"], bs.string(), bs.int8(), "value 1: 'x' is no text of int8"),
+        ([float("nan")], bs.float64(), bs.decimal128(5, 2), "value 0: nan can't be converted to decimal128"),
+        (["1", "x"], bs.string(), bs.int8(), "value 1: can't parse 'x' as int8"),
         (["300"], bs.string(), bs.int8(), "value 0: 300 is no int8"),
-        (["1_0"], bs.string(), bs.float64(), "'1_0' is no text of double"),
-        (["yes"], bs.string(), bs.bool_(), "'yes' is no text of bool"),
-        (["2020-02-30"], bs.string(), bs.date32(), "'2020-02-30' is no text of date32"),
-        (["2020-01-01 00:00:00.5"], bs.string(), bs.timestamp("s"), "is no text of timestamp"),
-        (["2020-01-01 00:00:00Z"], bs.string(), bs.timestamp("s"), "is no text of timestamp"),
+        (["1_0"], bs.string(), bs.float64(), "can't parse '1_0' as double"),
+        (["yes"], bs.string(), bs.bool_(), "can't parse 'yes' as bool"),
+        (["2020-02-30"], bs.string(), bs.date32(), "can't parse '2020-02-30' as date32"),
+        (["2020-01-01 00:00:00.5"], bs.string(), bs.timestamp("s"), "as timestamp"),
+        (["2020-01-01 00:00:00Z"], bs.string(), bs.timestamp("s"), "as timestamp"),
         ([b"a", b"\xff"], bs.binary(), bs.string(), r"values\[1\] is no UTF-8"),
         ([b"abc", b"ab"], bs.binary(), bs.binary(3), r"value 1: b'ab' has 2 bytes"),
         ([datetime(2020, 1, 1, 0, 0, 0, 5)], bs.timestamp("us"), bs.timestamp("ms"), "is finer than timestamp"),
         ([datetime(9999, 1, 1)], bs.timestamp("s"), bs.timestamp("ns"), "does not fit timestamp"),
         ([datetime(2020, 1, 1, 5)], bs.timestamp("s"), bs.date32(), "is finer than date32"),
-        ([datetime(2020, 1, 1, 5)], bs.timestamp("s"), bs.date64(), "is no whole day"),
+        ([datetime(2020, 1, 1, 5)], bs.timestamp("s"), bs.date64(), "is not a whole number of days"),
         ([86_400, -1], bs.int32(), bs.time32("s"), "value 0: 86400 is not a time of day"),
         ([0, -1], bs.int8(), bs.time64("ns"), "value 1: -1 is not a time of day"),
-        ([86_400_000, 1], bs.int64(), bs.date64(), "value 1: 1 is no whole day"),
+        ([86_400_000, 1], bs.int64(), bs.date64(), "value 1: 1 is not a whole number of days"),
         ([[1, 300]], bs.list_(bs.int64()), bs.list_(bs.int8()), "field 'item': value 1: 300"),
-        ([1], bs.int8(), bs.list_(bs.int8()), "int8 is not cast to list"),
+        ([1], bs.int8(), bs.list_(bs.int8()), "can't cast int8 to list"),
         ([1], bs.int8(), bs.duration("s"), None),
-        ([True], bs.bool_(), bs.date32(), "bool is not cast to date32"),
+        ([True], bs.bool_(), bs.date32(), "can't cast bool to date32"),
     ],
 )
 def test_what_does_not_go_through_is_named(values: Any, source: bs.DataType, target: bs.DataType, says: Any) -> None:
@@ -139,7 +139,7 @@ def test_decimals_become_the_nearest_float() -> None:
 def test_text_spells_times_of_day() -> None:
     words = bs.array(["01:02:03", None, "23:59", "00:00:00.5"])
     assert words.cast(bs.time32("ms")).to_pylist() == [time(1, 2, 3), None, time(23, 59), time(0, 0, 0, 500_000)]
-    with pytest.raises(bs.errors.DataTypeError, match=r"value 3: '00:00:00.5' is no text of time32"):
+    with pytest.raises(bs.errors.DataTypeError, match=r"value 3: can't parse '00:00:00.5' as time32"):
         words.cast(bs.time32("s"))
 
 
@@ -190,12 +190,12 @@ def test_lists_of_each_kind_become_those_of_another(source: Any, target: Any) ->
 
 def test_lists_of_several_sizes_do_not_become_lists_of_one() -> None:
     lists = bs.array([None, [1, 2], [3]])
-    with pytest.raises(bs.errors.DataTypeError, match=r"value 2 has 1 elements, fixed_size_list.* has 2"):
+    with pytest.raises(bs.errors.DataTypeError, match=r"value 2: expected 2 elements .*, found 1"):
         lists.cast(bs.list_(bs.int64(), 2))
     assert lists[:2].cast(bs.list_(bs.int64(), 2)).to_pylist() == [None, [1, 2]]
     strict = bs.large_list(bs.field("item", bs.int64(), nullable=False))
     assert lists.cast(strict).to_pylist() == [None, [1, 2], [3]]
-    with pytest.raises(bs.errors.DataTypeError, match="field 'item': has 1 nulls, its field allows none"):
+    with pytest.raises(bs.errors.DataTypeError, match="field 'item': has 1 nulls, but its field is not nullable"):
         bs.array([[None]], bs.list_(bs.int64())).cast(strict)
 
 
@@ -225,13 +225,13 @@ def test_how_a_map_s_parts_are_called_is_no_matter() -> None:
 def test_a_null_does_not_go_into_a_field_without() -> None:
     array = bs.array([{"a": 1}, None, {"a": None}])
     strict = bs.struct([bs.field("a", bs.int64(), False)])
-    with pytest.raises(bs.errors.DataTypeError, match="field 'a': has 1 nulls, its field allows none"):
+    with pytest.raises(bs.errors.DataTypeError, match="field 'a': has 1 nulls, but its field is not nullable"):
         array.cast(strict)
     assert array[:2].cast(strict).to_pylist() == [{"a": 1}, None]
     coded = bs.dictionary(bs.int8(), bs.string())
     word = bs.Array.from_buffers(coded, 2, [None, bytes([0, 1])], dictionary=bs.array(["a", None]))
     for type_ in (coded, bs.run_end_encoded(bs.int32(), bs.string())):
-        with pytest.raises(bs.errors.DataTypeError, match="column 'w': has 1 nulls, its field allows none"):
+        with pytest.raises(bs.errors.DataTypeError, match="column 'w': has 1 nulls, but its field is not nullable"):
             bs.record_batch({"w": word}).cast(bs.schema([bs.field("w", type_, nullable=False)]))
 
 
@@ -245,7 +245,7 @@ def test_floats_have_as_few_digits_as_their_width_needs() -> None:
 
 def test_a_moment_that_numpy_does_not_know_has_no_text() -> None:
     least = bs.array([0, -(1 << 63)]).cast(bs.timestamp("s"))
-    with pytest.raises(bs.errors.DataTypeError, match=r"value 1: -9223372036854775808 .* has no text"):
+    with pytest.raises(bs.errors.DataTypeError, match=r"value 1: -9223372036854775808 .* can't be formatted"):
         least.cast(bs.string())
 
 

@@ -90,7 +90,7 @@ def test_what_has_no_order_is_refused(case: Case) -> None:
 
 @pytest.mark.parametrize(("order", "placement"), [("up", "at_end"), ("ascending", "top")])
 def test_unknown_orders_are_refused(order: Any, placement: Any) -> None:
-    with pytest.raises(bs.errors.UsageError, match=r"not '(up|top)'"):
+    with pytest.raises(bs.errors.UsageError, match=r"found '(up|top)'"):
         bs.array([1]).sort_indices(order, placement)
 
 

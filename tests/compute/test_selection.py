@@ -96,7 +96,7 @@ def test_nan_is_found_where_arrays_hold_it_and_lists_are_no_nan() -> None:
     ("mask", "says"),
     [
         ([True], r"shape \(1,\) does not fit 2"),
-        ([1, 0], "value 0 of the mask is no truth value: 1"),
+        ([1, 0], "a boolean as value 0 of the mask, found 1"),
         (bs.array([1, 2]), "boolean, not int64"),
         (np.array([0, 1]), "value 0 of the mask"),
         (np.ones((2, 2), np.bool_), r"shape \(2, 2\)"),

@@ -1,1 +1,1 @@
-"""The everyday verbs on arrays, vectorised, a module for each family of them. No query engine."""
+"""Functions on arrays: cast, sort, filter, encode, nulls. There is no query engine."""

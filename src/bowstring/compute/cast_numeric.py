@@ -1,4 +1,4 @@
-"""Casts between numbers: integers, floats, truth values, decimals."""
+"""Casts between integers, floats, booleans and decimals."""
 
 from __future__ import annotations
 
@@ -17,64 +17,64 @@ from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of, primitive_layout
 from bowstring.layouts.value_codecs.decimals import DecimalCodec
 
-_MAX_SHIFT = 1000
-_WIDE = Context(prec=400, rounding=ROUND_HALF_EVEN)
+_MAX_SCALE_CHANGE = 1000
+_WIDE_CONTEXT = Context(prec=400, rounding=ROUND_HALF_EVEN)
 
 
-def refuse(array: Array, bad: Values, why: str) -> None:
-    """Raise `DataTypeError` naming the first slot that is bad and not null."""
+def check_slots(array: Array, invalid: Values, fault: str) -> None:
+    """Raise `DataTypeError` naming the first slot that is invalid and not null."""
     mask = array.mask()
     if mask is not None:
-        bad = bad & mask
-    if bad.any():
-        at = first_true(bad)
-        raise DataTypeError(f"value {at}: {array[at]!r} {why}")
+        invalid = invalid & mask
+    if invalid.any():
+        index = first_true(invalid)
+        raise DataTypeError(f"value {index}: {array[index]!r} {fault}")
 
 
-def slots_of(array: Array) -> Values:
-    """The slots of an array of numbers or moments, truth values as 0 and 1."""
+def numeric_values(array: Array) -> Values:
+    """Return the slots of a numeric or temporal array, booleans as 0 and 1."""
     layout = array.layout
     return layout.bits(array).view(np.uint8) if isinstance(layout, BooleanLayout) else array.values(1)
 
 
-def made(target: DataType, slots: Values, array: Array) -> Array:
-    """An array of slots, null where `array` is."""
+def build_array(target: DataType, slots: Values, array: Array) -> Array:
+    """Build an array of slots with the validity of `array`."""
     layout = layout_of(target)
     assert isinstance(layout, (BooleanLayout, PrimitiveLayout))
     return layout.of(slots, array.mask())
 
 
-def numbers(array: Array, target: DataType, safe: bool) -> Array:
-    """Integers, floats and truth values as each other."""
-    slots = slots_of(array)
+def cast_numbers(array: Array, target: DataType, safe: bool) -> Array:
+    """Cast between integers, floats and booleans."""
+    slots = numeric_values(array)
     if isinstance(target, Bool):
-        return made(target, slots != 0, array)
+        return build_array(target, slots != 0, array)
     if isinstance(target, Int):
-        return made(target, integers(array, slots, target, safe), array)
+        return build_array(target, to_integers(array, slots, target, safe), array)
     assert isinstance(target, FloatingPoint)
     dtype = np.dtype(f"f{target.bit_width // 8}")
     with np.errstate(over="ignore"):
         out = slots.astype(dtype)
     if safe and slots.dtype.kind == "f":
-        refuse(array, np.isinf(out) & ~np.isinf(slots), f"is too large for {target}")
+        check_slots(array, np.isinf(out) & ~np.isinf(slots), f"is too large for {target}")
     elif safe and slots.dtype.itemsize > 1:
         exact = 1 << (np.finfo(dtype).nmant + 1)
-        refuse(array, (slots > exact) | (slots < -exact), f"is beyond the whole numbers that {target} has exactly")
-    return made(target, out, array)
+        check_slots(array, (slots > exact) | (slots < -exact), f"is not exactly representable as {target}")
+    return build_array(target, out, array)
 
 
-def integers(array: Array, slots: Values, target: Int, safe: bool) -> Values:
-    """Numbers as integers of a type; refused where they are beyond it or no whole numbers."""
+def to_integers(array: Array, slots: Values, target: Int, safe: bool) -> Values:
+    """Convert numbers to integers of a type. Raises `DataTypeError` for overflow or fractions if `safe`."""
     dtype = primitive_layout(target).dtype
     if safe and slots.dtype.kind == "f":
         whole = np.trunc(slots).astype(np.float64)
         bits = target.bit_width - target.is_signed
         low = -(2.0**bits) if target.is_signed else 0.0
-        refuse(array, ~((whole >= low) & (whole < 2.0**bits)), f"does not fit {target}")
-        refuse(array, whole != slots, f"is no whole number, as {target} needs")
+        check_slots(array, ~((whole >= low) & (whole < 2.0**bits)), f"does not fit {target}")
+        check_slots(array, whole != slots, f"can't be converted to {target} without loss")
     elif safe and not np.can_cast(slots.dtype, dtype):
         limits = np.iinfo(dtype)
-        refuse(array, (slots < int(limits.min)) | (slots > int(limits.max)), f"does not fit {target}")
+        check_slots(array, (slots < int(limits.min)) | (slots > int(limits.max)), f"does not fit {target}")
     with np.errstate(invalid="ignore"):
         return slots.astype(dtype)
 
@@ -85,8 +85,8 @@ def _codec(type: DataType) -> DecimalCodec:
     return codec
 
 
-def _digits(array: Array) -> Values:
-    """The unscaled integers of decimals, exact, as Python objects; 0 where null."""
+def _unscaled(array: Array) -> Values:
+    """Return the unscaled integers of decimals as Python integers; 0 for null."""
     out = np.array([*_codec(array.type).integers(array.values(1)), None], object)[:-1]
     mask = array.mask()
     if mask is not None:
@@ -94,75 +94,75 @@ def _digits(array: Array) -> Values:
     return out
 
 
-def _decimals(array: Array, digits: Values, target: Decimal) -> Array:
+def _build_decimals(array: Array, digits: Values, target: Decimal) -> Array:
     bound = 10**target.precision
-    refuse(array, np.array([not -bound < n < bound for n in digits], np.bool_), f"does not fit {target}")
-    return made(target, _codec(target).from_integers(digits.tolist()), array)
+    check_slots(array, np.array([not -bound < n < bound for n in digits], np.bool_), f"does not fit {target}")
+    return build_array(target, _codec(target).from_integers(digits.tolist()), array)
 
 
-def _shifted(array: Array, digits: Values, shift: int, safe: bool) -> Values:
-    """Integers times 10**shift, cut off where they are no whole ones."""
-    if abs(shift) > _MAX_SHIFT:
-        raise DataTypeError(f"scales that are {abs(shift)} digits apart are not cast, at most {_MAX_SHIFT}")
+def _rescale(array: Array, digits: Values, shift: int, safe: bool) -> Values:
+    """Multiply integers by 10**shift, truncating if not `safe`."""
+    if abs(shift) > _MAX_SCALE_CHANGE:
+        raise DataTypeError(f"can't change a scale by {abs(shift)} digits, at most by {_MAX_SCALE_CHANGE}")
     if shift >= 0:
-        grown: Values = digits * 10**shift
-        return grown
+        scaled: Values = digits * 10**shift
+        return scaled
     unit = 10**-shift
-    rests = np.array([abs(n) % unit != 0 for n in digits], np.bool_)
+    has_fraction = np.array([abs(n) % unit != 0 for n in digits], np.bool_)
     if safe:
-        refuse(array, rests, "has digits that would be lost")
+        check_slots(array, has_fraction, "has digits that would be lost")
     return np.array([*(abs(n) // unit * (1 if n >= 0 else -1) for n in digits), None], object)[:-1]
 
 
-def rescaled(array: Array, target: Decimal, safe: bool) -> Array:
-    """Decimals of another width, precision or scale."""
+def cast_decimals(array: Array, target: Decimal, safe: bool) -> Array:
+    """Cast decimals to another width, precision or scale."""
     scale: int = array.type.scale  # type: ignore[attr-defined]
-    return _decimals(array, _shifted(array, _digits(array), target.scale - scale, safe), target)
+    return _build_decimals(array, _rescale(array, _unscaled(array), target.scale - scale, safe), target)
 
 
 def to_decimal(array: Array, target: Decimal, safe: bool) -> Array:
-    """Numbers as decimals; floats are rounded to the nearest."""
-    slots = slots_of(array)
+    """Cast numbers to decimals. Floats are rounded to the nearest decimal."""
+    slots = numeric_values(array)
     mask = array.mask()
     if mask is not None:
         slots = np.where(mask, slots, slots.dtype.type(0))
     if slots.dtype.kind != "f":
-        return _decimals(array, _shifted(array, slots.astype(object), target.scale, safe), target)
-    refuse(array, ~np.isfinite(slots), f"is no {target}")
-    if abs(target.scale) > _MAX_SHIFT:
-        raise DataTypeError(f"a scale of {target.scale} is not cast, at most {_MAX_SHIFT}")
-    with localcontext(_WIDE):
-        digits = [_nearest(value, target.scale) for value in slots.astype(np.float64).tolist()]
-    return _decimals(array, np.array([*digits, None], object)[:-1], target)
+        return _build_decimals(array, _rescale(array, slots.astype(object), target.scale, safe), target)
+    check_slots(array, ~np.isfinite(slots), f"can't be converted to {target}")
+    if abs(target.scale) > _MAX_SCALE_CHANGE:
+        raise DataTypeError(f"can't cast to a scale of {target.scale}, at most {_MAX_SCALE_CHANGE}")
+    with localcontext(_WIDE_CONTEXT):
+        digits = [_round_to_scale(value, target.scale) for value in slots.astype(np.float64).tolist()]
+    return _build_decimals(array, np.array([*digits, None], object)[:-1], target)
 
 
-def _nearest(value: float, scale: int) -> int:
+def _round_to_scale(value: float, scale: int) -> int:
     return int(PythonDecimal(value).scaleb(scale).to_integral_value())
 
 
 def from_decimal(array: Array, target: DataType, safe: bool) -> Array:
-    """Decimals as numbers; to floats by the nearest."""
-    digits = _digits(array)
+    """Cast decimals to numbers, to the nearest if the target is a float."""
+    digits = _unscaled(array)
     scale: int = array.type.scale  # type: ignore[attr-defined]
     if isinstance(target, Bool):
-        return made(target, digits != 0, array)
+        return build_array(target, digits != 0, array)
     if isinstance(target, FloatingPoint):
-        if abs(scale) > _MAX_SHIFT:
-            raise DataTypeError(f"a scale of {scale} is not cast, at most {_MAX_SHIFT}")
+        if abs(scale) > _MAX_SCALE_CHANGE:
+            raise DataTypeError(f"can't cast from a scale of {scale}, at most {_MAX_SCALE_CHANGE}")
         wide = np.array(_floats(digits.tolist(), scale), np.float64)
         with np.errstate(over="ignore"):
             out = wide.astype(f"f{target.bit_width // 8}")
         if safe:
-            refuse(array, np.isinf(out), f"is too large for {target}")
-        return made(target, out, array)
-    whole = _shifted(array, digits, -scale, safe)
+            check_slots(array, np.isinf(out), f"is too large for {target}")
+        return build_array(target, out, array)
+    whole = _rescale(array, digits, -scale, safe)
     assert isinstance(target, Int)
     dtype = primitive_layout(target).dtype
     low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-    refuse(array, np.array([not low <= n <= high for n in whole], np.bool_), f"does not fit {target}")
-    return made(target, whole.astype(dtype), array)
+    check_slots(array, np.array([not low <= n <= high for n in whole], np.bool_), f"does not fit {target}")
+    return build_array(target, whole.astype(dtype), array)
 
 
 def _floats(digits: Sequence[Any], scale: int) -> list[float]:
-    """The nearest floats, each rounded once."""
-    return [float(PythonDecimal(n).scaleb(-scale, _WIDE)) for n in digits]
+    """Convert to the nearest floats, each rounded once."""
+    return [float(PythonDecimal(n).scaleb(-scale, _WIDE_CONTEXT)) for n in digits]

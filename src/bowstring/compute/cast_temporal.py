@@ -1,4 +1,4 @@
-"""Casts between moments, times of day and durations of other units, and the integers that count them."""
+"""Casts between dates, times, timestamps and durations, and between them and integers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.compute.cast_numeric import integers, made, refuse
+from bowstring.compute.cast_numeric import build_array, check_slots, to_integers
 from bowstring.datatypes.types import DataType, Date, Duration, Int, Time
 from bowstring.errors import DataTypeError
 from bowstring.layouts.array import Array
@@ -18,8 +18,8 @@ _DAY_MS = DAY_S * 1000
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1, "day": DAY_S * 10**9}
 
 
-def _converted(array: Array, slots: Values, units: tuple[str, str], target: Any, safe: bool) -> Array:
-    """Slots that count one unit as slots of the target, which counts the other."""
+def _convert_units(array: Array, slots: Values, units: tuple[str, str], target: Any, safe: bool) -> Array:
+    """Convert slots from the first unit to the second, the target's."""
     old, new = (_NANOSECONDS[unit] for unit in units)
     wide = slots.astype(np.int64)
     dtype = primitive_layout(target).dtype
@@ -27,73 +27,73 @@ def _converted(array: Array, slots: Values, units: tuple[str, str], target: Any,
         factor = old // new
         limit = ((1 << 63) - 1) // factor
         if safe:
-            refuse(array, (wide > limit) | (wide < -limit), f"does not fit {target}")
+            check_slots(array, (wide > limit) | (wide < -limit), f"does not fit {target}")
         wide = wide * np.int64(factor)
     else:
         unit = new // old
         whole = wide // unit
-        if isinstance(target, Duration):  # as of numbers, what is cut off does not change the sign
+        if isinstance(target, Duration):  # truncate towards zero, like numbers
             whole += (whole * unit != wide) & (wide < 0)
         if safe:
-            refuse(array, whole * unit != wide, f"is finer than {target}")
+            check_slots(array, whole * unit != wide, f"is finer than {target}")
         wide = whole
     if safe and dtype.itemsize == 4:
         limits = np.iinfo(np.int32)
-        refuse(array, (wide < limits.min) | (wide > limits.max), f"does not fit {target}")
-    return made(target, wide.astype(dtype), array)
+        check_slots(array, (wide < limits.min) | (wide > limits.max), f"does not fit {target}")
+    return build_array(target, wide.astype(dtype), array)
 
 
-def _is_local(type: Any) -> bool:
+def _has_local_time(type: Any) -> bool:
     return (getattr(type, "timezone", None) or "UTC") not in ("UTC", "Etc/UTC", "Z")
 
 
-def moments(array: Array, target: Any, safe: bool) -> Array:
-    """Dates and timestamps as each other; a zone says only how a moment is shown.
+def cast_timestamps(array: Array, target: Any, safe: bool) -> Array:
+    """Cast between dates and timestamps. A time zone does not change the stored value.
 
-    To a date, `safe=False` cuts off the time of day.
+    With `safe=False` a cast to a date drops the time of day.
     """
     source: Any = array.type
-    if type(source) is not type(target) and (_is_local(source) or _is_local(target)):
-        raise DataTypeError(f"{source} is not cast to {target}: days begin elsewhere in its zone")
-    out = _converted(array, array.values(1), (source.unit, target.unit), target, safe)
-    return _in_whole_days(array, out.values(1), target, safe) if target == Date("ms") else out
+    if type(source) is not type(target) and (_has_local_time(source) or _has_local_time(target)):
+        raise DataTypeError(f"can't cast {source} to {target}: days differ between its time zone and UTC")
+    out = _convert_units(array, array.values(1), (source.unit, target.unit), target, safe)
+    return _check_whole_days(array, out.values(1), target, safe) if target == Date("ms") else out
 
 
-def _in_whole_days(array: Array, slots: Values, target: Any, safe: bool) -> Array:
-    """Milliseconds as dates, which are whole days of them; the time of day is cut off or refused."""
-    rests = slots % _DAY_MS
+def _check_whole_days(array: Array, slots: Values, target: Any, safe: bool) -> Array:
+    """Build dates from milliseconds. A time of day is dropped, or raises `DataTypeError` if `safe`."""
+    time_of_day = slots % _DAY_MS
     if safe:
-        refuse(array, rests != 0, "is no whole day")
-    refuse(array, slots < np.iinfo(np.int64).min + rests, f"does not fit {target}")
-    return made(target, slots - rests, array)
+        check_slots(array, time_of_day != 0, "is not a whole number of days")
+    check_slots(array, slots < np.iinfo(np.int64).min + time_of_day, f"does not fit {target}")
+    return build_array(target, slots - time_of_day, array)
 
 
-def spans(array: Array, target: Any, safe: bool) -> Array:
-    """Times of day or durations in another unit."""
+def cast_durations(array: Array, target: Any, safe: bool) -> Array:
+    """Cast times of day or durations to another unit."""
     source: Any = array.type
-    return _converted(array, array.values(1), (source.unit, target.unit), target, safe)
+    return _convert_units(array, array.values(1), (source.unit, target.unit), target, safe)
 
 
-def time_of_day(array: Array, target: Time, safe: bool) -> Array:
-    """What timestamps show beside their date."""
+def to_time_of_day(array: Array, target: Time, safe: bool) -> Array:
+    """Cast timestamps to their time of day."""
     source: Any = array.type
-    if _is_local(source):
-        raise DataTypeError(f"{source} is not cast to {target}: days begin elsewhere in its zone")
+    if _has_local_time(source):
+        raise DataTypeError(f"can't cast {source} to {target}: days differ between its time zone and UTC")
     day = DAY_S * 10**9 // _NANOSECONDS[source.unit]
-    return _converted(array, array.values(1) % day, (source.unit, target.unit), target, safe)
+    return _convert_units(array, array.values(1) % day, (source.unit, target.unit), target, safe)
 
 
-def counts(array: Array, target: Int, safe: bool) -> Array:
-    """The numbers of units since midnight or 1970."""
-    return made(target, integers(array, array.values(1), target, safe), array)
+def to_unit_counts(array: Array, target: Int, safe: bool) -> Array:
+    """Cast to the number of units since midnight or 1970."""
+    return build_array(target, to_integers(array, array.values(1), target, safe), array)
 
 
-def from_counts(array: Array, target: DataType, safe: bool) -> Array:
-    """Integers as numbers of units. What is not a time of day is refused, safe or not."""
+def from_unit_counts(array: Array, target: DataType, safe: bool) -> Array:
+    """Cast integers, which count units. Raises `DataTypeError` for an invalid time of day, even if not `safe`."""
     width = primitive_layout(target).dtype.itemsize * 8
-    slots = integers(array, array.values(1), Int(width), safe)
+    slots = to_integers(array, array.values(1), Int(width), safe)
     if target == Date("ms"):
-        return _in_whole_days(array, slots, target, safe)
+        return _check_whole_days(array, slots, target, safe)
     if isinstance(target, Time):
-        refuse(array, (slots < 0) | (slots >= DAY_S * PER_SECOND[target.unit]), f"is not a time of day ({target})")
-    return made(target, slots, array)
+        check_slots(array, (slots < 0) | (slots >= DAY_S * PER_SECOND[target.unit]), f"is not a time of day ({target})")
+    return build_array(target, slots, array)

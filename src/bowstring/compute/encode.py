@@ -1,7 +1,7 @@
-"""Encodings of arrays: dictionaries and runs, made, taken apart and unified; and the distinct values.
+"""Dictionary and run-end encoding, decoding, and distinct values.
 
-Two slots hold the same where these are stored alike: every NaN is one value, 0.0 and -0.0 are two, null is one, and of
-a union the same child has to hold them, nulls too. So a dictionary of a union has the nulls of its children as values.
+Values are compared as stored: all NaN are equal, 0.0 and -0.0 differ, all nulls are equal. Values of a union are equal
+only if they are in the same child, nulls included, so the dictionary of a union contains its children's nulls.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
 
 
 def encode_as_dictionary(array: Array, index_type: Int) -> Array:
-    """The array as indices into its distinct values, whatever its type; errors as `dictionary_encode`."""
+    """Encode an array of any type, even a dictionary-encoded one. Raises like `dictionary_encode`."""
     layout = layout_of(dictionary(index_type, array.type))
     assert isinstance(layout, DictionaryLayout)
     keys = identity_keys(array)
     valid = array.layout.identity_mask(array)
-    held = np.arange(array.length) if valid is None else np.flatnonzero(valid)
-    codes, firsts = factorize_keys([key[held] for key in keys], len(held))
+    slots = np.arange(array.length) if valid is None else np.flatnonzero(valid)
+    codes, firsts = factorize_keys([key[slots] for key in keys], len(slots))
     if len(firsts) - 1 > np.iinfo(layout.index_layout.dtype).max:
         raise DataTypeError(f"{len(firsts)} distinct values are too many for indices of {index_type}")
     indices = np.zeros(array.length, layout.index_layout.dtype)
-    indices[held] = codes.astype(indices.dtype)
-    return layout.of(layout.index_layout.of(indices, valid), array.layout.take(array, held[firsts]))
+    indices[slots] = codes.astype(indices.dtype)
+    return layout.of(layout.index_layout.of(indices, valid), array.layout.take(array, slots[firsts]))
 
 
 def dictionary_encode(array: Array, index_type: TypeLike | None = None) -> Array:
-    """The array as indices (int32 by default) into its distinct values, in the order of their first appearance.
+    """Encode an array as indices (int32 by default) into its distinct values, in order of first appearance.
 
-    A dictionary-encoded array is given back as it is. Raises `DataTypeError` where the distinct values are too many for
-    the indices.
+    Returns a dictionary-encoded array unchanged. Raises `DataTypeError` if there are too many distinct values for the
+    index type.
     """
     if isinstance(array.type, Dictionary):
         return array
@@ -47,14 +47,14 @@ def dictionary_encode(array: Array, index_type: TypeLike | None = None) -> Array
 
 
 def unique(array: Array) -> Array:
-    """The distinct values in the order of their first appearance, null among them where there is one."""
+    """Return the distinct values in order of first appearance, including null if there is one."""
     return array.layout.take(array, factorize(array)[1])
 
 
 def run_end_encode(array: Array, run_end_type: TypeLike | None = None) -> Array:
-    """The array as runs of the same value, with run ends of int32 by default.
+    """Encode an array as runs of equal values, with run ends of int32 by default.
 
-    A run-end encoded array is given back as it is. Raises `UsageError` where it is too long for the run ends.
+    Returns a run-end encoded array unchanged. Raises `UsageError` if the array is too long for the run ends.
     """
     if isinstance(array.type, RunEndEncoded):
         return array
@@ -62,7 +62,7 @@ def run_end_encode(array: Array, run_end_type: TypeLike | None = None) -> Array:
 
 
 def encode_as_runs(array: Array, run_end_type: DataType) -> Array:
-    """The array as runs of the same value, whatever its type; errors as `run_end_encode`."""
+    """Encode an array of any type, even a run-end encoded one. Raises like `run_end_encode`."""
     layout = layout_of(run_end_encoded(run_end_type, array.type))
     assert isinstance(layout, RunEndEncodedLayout)
     keys = identity_keys(array)
@@ -73,7 +73,7 @@ def encode_as_runs(array: Array, run_end_type: DataType) -> Array:
 
 
 def run_end_decode(array: Array) -> Array:
-    """A run-end encoded array as plain values, copied; any other array as it is."""
+    """Decode a run-end encoded array; copies. Returns any other array unchanged."""
     layout = array.layout.storage
     if not isinstance(layout, RunEndEncodedLayout):
         return array

@@ -1,4 +1,4 @@
-"""Choosing slots: masks as they come from callers, and filtering by them."""
+"""Filtering by boolean masks."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ MaskLike: TypeAlias = Sequence[bool | None] | Values | Array
 
 
 def mask_to_indices(mask: MaskLike, length: int) -> Indices:
-    """Which of `length` slots a mask selects, rising; null selects nothing.
+    """Return the indices of the slots that a mask selects, in order. Null selects nothing.
 
-    Raises `UsageError` where the mask is not boolean or has another length.
+    Raises `UsageError` if the mask is not boolean or its length is not `length`.
     """
-    wanted = _truths(mask)
-    if wanted.shape != (length,):
-        raise UsageError(f"filter: a mask of shape {wanted.shape} does not fit {length} values")
-    return np.flatnonzero(wanted)
+    booleans = _to_booleans(mask)
+    if booleans.shape != (length,):
+        raise UsageError(f"filter: a mask of shape {booleans.shape} does not fit {length} values")
+    return np.flatnonzero(booleans)
 
 
-def _truths(mask: Any) -> Values:
+def _to_booleans(mask: Any) -> Values:
     if isinstance(mask, Array):
         layout = mask.layout.storage
         if not isinstance(layout, BooleanLayout):
-            raise UsageError(f"filter: a mask is boolean, not {mask.type}")
+            raise UsageError(f"filter: expected a boolean mask, found {mask.type}")
         bits, valid = layout.bits(mask.storage), mask.mask()
         return bits if valid is None else bits & valid
-    items = mask
+    values = mask
     if hasattr(mask, "__array__"):  # NumPy's, pyarrow's, pandas', Polars'
-        values = np.asarray(mask)
-        if values.dtype == np.bool_:
-            return values
-        items = values.tolist()
-    if isinstance(items, (str, bytes)) or not isinstance(items, Sequence):
-        raise UsageError(f"filter: a mask is a sequence of truth values, not {mask!r:.100}")
-    for index, item in enumerate(items):
-        if not (item is None or isinstance(item, (bool, np.bool_))):
-            raise UsageError(f"filter: value {index} of the mask is no truth value: {item!r:.100}")
-    return np.fromiter((item is not None and bool(item) for item in items), np.bool_, len(items))
+        array = np.asarray(mask)
+        if array.dtype == np.bool_:
+            return array
+        values = array.tolist()
+    if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
+        raise UsageError(f"filter: expected a sequence of booleans as mask, found {mask!r:.100}")
+    for index, value in enumerate(values):
+        if not (value is None or isinstance(value, (bool, np.bool_))):
+            raise UsageError(f"filter: expected a boolean as value {index} of the mask, found {value!r:.100}")
+    return np.fromiter((value is not None and bool(value) for value in values), np.bool_, len(values))
 
 
 def filter_array(array: Array, mask: MaskLike) -> Array:
-    """The slots at which `mask` is true, copied; errors as `mask_to_indices`."""
+    """Select the slots at which `mask` is true; copies. Raises like `mask_to_indices`."""
     return array.layout.take(array, mask_to_indices(mask, array.length))

@@ -1,7 +1,7 @@
-"""Nulls: finding them, dropping them and putting values in their place.
+"""Finding, dropping and filling nulls.
 
-A slot is null here where it shows no value: by the array's own bitmap, or because what a dictionary, a run or the
-member of a union holds for it is null («Null count», «Dictionary-encoded Layout», «Run-End Encoded Layout»).
+These functions use logical nulls: a slot is null in the array's own bitmap, or because its value in the dictionary,
+run or union member is null («Null count», «Dictionary-encoded Layout», «Run-End Encoded Layout»).
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from bowstring.layouts.union import UnionLayout
 
 
 def booleans(values: Values, valid: Values | None = None) -> Array:
-    """A boolean array of NumPy booleans."""
+    """Build a boolean array from NumPy booleans."""
     layout = layout_of(Bool())
     assert isinstance(layout, BooleanLayout)
     return layout.of(values, valid)
 
 
 def check_no_nulls(array: Array) -> None:
-    """Raise `DataTypeError` where a slot shows no value, for a field that allows no nulls."""
+    """Raise `DataTypeError` if an array of a non-nullable field has nulls."""
     valid = array.layout.valid_mask(array)
     if valid is not None and not valid.all():
-        raise DataTypeError(f"has {array.length - np.count_nonzero(valid)} nulls, its field allows none")
+        raise DataTypeError(f"has {array.length - np.count_nonzero(valid)} nulls, but its field is not nullable")
 
 
 def is_valid(array: Array) -> Array:
-    """Which slots hold a value, as booleans."""
+    """Return a boolean array that is true for valid slots."""
     check_length(array)
     valid = array.layout.valid_mask(array)
     return booleans(np.ones(array.length, np.bool_) if valid is None else valid)
 
 
 def is_null(array: Array, nan_is_null: bool = False) -> Array:
-    """Which slots hold no value, as booleans; with `nan_is_null` also those that hold NaN."""
+    """Return a boolean array that is true for null slots, with `nan_is_null` also for NaN."""
     check_length(array)
     valid = array.layout.valid_mask(array)
     null = np.zeros(array.length, np.bool_) if valid is None else ~valid
@@ -57,7 +57,7 @@ def is_null(array: Array, nan_is_null: bool = False) -> Array:
 
 
 def _is_nan(array: Array) -> Values:
-    """Which slots hold NaN; what lies under a null may be said to."""
+    """Return which slots are NaN. Values of null slots are arbitrary."""
     while isinstance(array.layout.storage, (DictionaryLayout, RunEndEncodedLayout)):
         array = run_end_decode(decode_dictionary(array))
     layout = array.layout.storage
@@ -71,16 +71,16 @@ def _is_nan(array: Array) -> Values:
 
 
 def drop_null(array: Array) -> Array:
-    """The slots that hold a value; the array itself where all do, else a copy."""
+    """Return a copy without null slots, or the array itself if there are none."""
     check_length(array)
     valid = array.layout.valid_mask(array)
     return array if valid is None else array.layout.take(array, np.flatnonzero(valid))
 
 
 def fill_null(array: Array, fill_value: Any) -> Array:
-    """The array with a Python value of its type in the place of nulls; the array itself where there are none.
+    """Replace nulls with a Python value of the array's type. Returns the array itself if it has no nulls.
 
-    Raises `DataTypeError` where the value does not fit the type.
+    Raises `DataTypeError` if the value does not fit the type.
     """
     check_length(array)
     with error_context("fill_null"):
@@ -90,5 +90,5 @@ def fill_null(array: Array, fill_value: Any) -> Array:
         return array
     if not has_dictionary(array.layout):
         return array.layout.fill(array, valid, filler)
-    joined = concat_unified([array, filler])
-    return joined.layout.take(joined, np.where(valid, np.arange(array.length), array.length))
+    extended = concat_unified([array, filler])
+    return extended.layout.take(extended, np.where(valid, np.arange(array.length), array.length))

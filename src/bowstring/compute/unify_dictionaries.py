@@ -1,4 +1,4 @@
-"""One dictionary for several arrays («Dictionary-encoded Layout»): the union of theirs, and indices into it."""
+"""Unifying the dictionaries of several arrays («Dictionary-encoded Layout») and transposing their indices."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from bowstring.layouts.factorize import factorize
 
 
 def has_dictionary(layout: Layout) -> bool:
-    """Whether a dictionary is anywhere in arrays of this layout."""
+    """Whether arrays of this layout have a dictionary at any depth."""
     return layout.dictionary is not None or any(map(has_dictionary, layout.children))
 
 
 def dictionary_arrays(array: Array) -> Iterator[Array]:
-    """The dictionary-encoded arrays that a walk over an array meets, in order; not those inside dictionaries."""
+    """Iterate over the dictionary-encoded arrays in an array, depth first, without those inside dictionaries."""
     if array.layout.dictionary is not None:
         yield array
     for child in array.children:
@@ -31,14 +31,14 @@ def dictionary_arrays(array: Array) -> Iterator[Array]:
 
 
 def dictionary_of(part: Array) -> Array:
-    """The dictionary of a dictionary-encoded array; raises `InvalidDataError` where it has none."""
+    """Return the dictionary of a dictionary-encoded array. Raises `InvalidDataError` if it is missing."""
     if part.dictionary is None:
         raise InvalidDataError(f"the array of {part.type} has no dictionary")
     return part.dictionary
 
 
 def replace_dictionary_arrays(array: Array, parts: Iterator[Array]) -> Array:
-    """The array with others in the place of its `dictionary_arrays`, in the same order."""
+    """Replace the `dictionary_arrays` of an array, in the same order."""
     if array.layout.dictionary is not None:
         return next(parts)
     if not array.children:
@@ -48,99 +48,104 @@ def replace_dictionary_arrays(array: Array, parts: Iterator[Array]) -> Array:
 
 
 def merge_dictionaries(dictionaries: Sequence[Array]) -> tuple[Array, list[Indices]]:
-    """A dictionary with the values of all, those of the first one first and as they are, every other value once; and
-    for each dictionary where its values are in it. Copies.
+    """Merge dictionaries; copies.
+
+    Returns a dictionary that starts with the first one unchanged, followed by every new value once, and for each
+    dictionary the indices of its values in it.
     """
-    whole, places = _merge(dictionaries)
-    return whole, np.split(places, np.cumsum([one.length for one in dictionaries])[:-1])
+    merged, indices = _merge(dictionaries)
+    return merged, np.split(indices, np.cumsum([dictionary.length for dictionary in dictionaries])[:-1])
 
 
 def _merge(dictionaries: Sequence[Array]) -> tuple[Array, Indices]:
-    """As `merge_dictionaries`, the places end to end."""
+    """Like `merge_dictionaries`, with all indices in one array."""
     first = dictionaries[0]
-    joined = first.layout.concat(dictionaries)
-    numbers, firsts = factorize(joined)
+    values = first.layout.concat(dictionaries)
+    codes, firsts = factorize(values)
     is_new = firsts >= first.length
-    places = np.where(is_new, first.length + np.cumsum(is_new) - 1, firsts)[numbers]
-    whole = first
+    indices = np.where(is_new, first.length + np.cumsum(is_new) - 1, firsts)[codes]
+    merged = first
     if is_new.any():
-        whole = first.layout.concat([first, joined.layout.take(joined, firsts[is_new])])
-    return whole, places
+        merged = first.layout.concat([first, values.layout.take(values, firsts[is_new])])
+    return merged, indices
 
 
-def with_dictionary(part: Array, dictionary: Array, places: Indices | None) -> Array:
-    """A dictionary-encoded array with another dictionary, where each of its values is at one of the `places`, or where
-    it is (None).
+def with_dictionary(array: Array, dictionary: Array, transposition: Indices | None) -> Array:
+    """Replace the dictionary of a dictionary-encoded array and transpose its indices.
 
-    Raises `DataTypeError` where the places are too large for the indices.
+    `transposition[i]` is the index of the old value i in the new dictionary; None keeps the indices. Raises
+    `DataTypeError` if the new indices are too large for the index type.
     """
-    layout = part.layout
-    while isinstance(layout, ExtensionLayout):  # one may be stored as another
+    layout = array.layout
+    while isinstance(layout, ExtensionLayout):  # the storage of an extension can be an extension
         layout = layout.storage
     assert isinstance(layout, DictionaryLayout)
-    if places is None:
-        return Array(part.layout, part.length, part.buffers, (), dictionary, part._null_count, part.offset)
-    keys = layout.indices(part.with_layout(layout))
-    keys = places[keys] if places.size else keys
-    if keys.size and keys.max() > np.iinfo(layout.index_layout.dtype).max:
-        raise DataTypeError(f"a dictionary of {dictionary.length} values is too large for the indices of {part.type}")
-    indices = layout.index_layout.of(keys.astype(layout.index_layout.dtype), part.mask())
-    return layout.of(indices, dictionary).with_layout(part.layout)
+    if transposition is None:
+        return Array(array.layout, array.length, array.buffers, (), dictionary, array._null_count, array.offset)
+    indices = layout.indices(array.with_layout(layout))
+    indices = transposition[indices] if transposition.size else indices
+    if indices.size and indices.max() > np.iinfo(layout.index_layout.dtype).max:
+        raise DataTypeError(f"a dictionary of {dictionary.length} values is too large for the indices of {array.type}")
+    index_array = layout.index_layout.of(indices.astype(layout.index_layout.dtype), array.mask())
+    return layout.of(index_array, dictionary).with_layout(array.layout)
 
 
 def find_longest_dictionary(dictionaries: Iterable[Array]) -> Array | None:
-    """The dictionary of which all others are a beginning, if there is one."""
-    held = list(dictionaries)
-    longest = max(held, key=len)
-    return longest if all(has_prefix(longest, one) for one in held) else None
+    """Return the dictionary of which all others are a prefix, or None."""
+    candidates = list(dictionaries)
+    longest = max(candidates, key=len)
+    return longest if all(has_prefix(longest, candidate) for candidate in candidates) else None
 
 
 def unify_dictionaries(arrays: Sequence[Array]) -> list[Array]:
-    """Arrays of one layout and the same values in which each dictionary is the same for all, inner ones too.
+    """Give arrays of one layout the same dictionaries, at every depth.
 
-    Where one dictionary begins as all others do, no index changes. Raises `DataTypeError` where the union of
-    dictionaries is too large for their indices.
+    Indices stay unchanged if one dictionary starts with all others. Raises `DataTypeError` if a unified dictionary is
+    too large for the index type.
     """
     if not arrays or not has_dictionary(arrays[0].layout):
         return list(arrays)
-    held = [array if array.layout.dictionary is not None else array.compact() for array in arrays]
-    columns = zip(*map(dictionary_arrays, held), strict=True)
-    parts = zip(*map(_unify_arrays, columns), strict=True)
-    return [replace_dictionary_arrays(array, iter(own)) for array, own in zip(held, parts, strict=True)]
+    arrays = [array if array.layout.dictionary is not None else array.compact() for array in arrays]
+    by_depth = zip(*map(dictionary_arrays, arrays), strict=True)
+    unified = zip(*map(_unify_arrays, by_depth), strict=True)
+    return [replace_dictionary_arrays(array, iter(parts)) for array, parts in zip(arrays, unified, strict=True)]
 
 
-def _unify_arrays(parts: Sequence[Array]) -> list[Array]:
-    distinct = {id(own): own for own in map(dictionary_of, parts)}
+def _unify_arrays(arrays: Sequence[Array]) -> list[Array]:
+    distinct = {id(dictionary): dictionary for dictionary in map(dictionary_of, arrays)}
     if len(distinct) == 1:
-        return list(parts)
+        return list(arrays)
     dictionaries = unify_dictionaries(list(distinct.values()))
-    whole = find_longest_dictionary(dictionaries)
-    places: list[Indices] | list[None] = [None] * len(dictionaries)
-    if whole is None:
-        whole, places = merge_dictionaries(dictionaries)
-    place_of = dict(zip(distinct, places, strict=True))
-    return [with_dictionary(part, whole, place_of[id(part.dictionary)]) for part in parts]
+    unified = find_longest_dictionary(dictionaries)
+    transpositions: list[Indices] | list[None] = [None] * len(dictionaries)
+    if unified is None:
+        unified, transpositions = merge_dictionaries(dictionaries)
+    transposition_by_id = dict(zip(distinct, transpositions, strict=True))
+    return [with_dictionary(array, unified, transposition_by_id[id(array.dictionary)]) for array in arrays]
 
 
 def concat_unified(arrays: Sequence[Array]) -> Array:
     """Concatenate one or more arrays of one layout and unify their dictionaries; copies.
 
-    Raises `DataTypeError` where the union of dictionaries is too large for their indices.
+    Raises `DataTypeError` if a unified dictionary is too large for the index type.
     """
     layout = arrays[0].layout
-    coded = layout.storage
-    if not isinstance(coded, DictionaryLayout) or has_dictionary(coded.dictionary):
+    storage = layout.storage
+    if not isinstance(storage, DictionaryLayout) or has_dictionary(storage.dictionary):
         return layout.concat(unify_dictionaries(arrays))
     arrays = batch_arrays(arrays)
-    dictionaries, numbers = distinct_dictionaries(arrays)
-    keys, validity = coded.concat_indices(arrays)
-    whole = dictionaries[0]
+    dictionaries, dictionary_numbers = distinct_dictionaries(arrays)
+    indices, validity = storage.concat_indices(arrays)
+    unified = dictionaries[0]
     if len(dictionaries) > 1:
-        whole, places = _merge(dictionaries)
+        unified, transposition = _merge(dictionaries)
         lengths = array_lengths(dictionaries)
-        keys += np.repeat((np.cumsum(lengths) - lengths)[numbers], array_lengths(arrays))
-        keys = places.take(keys, mode="clip") if len(places) else keys  # a null has no place in an empty dictionary
-        if keys.size and keys.max() > np.iinfo(coded.index_layout.dtype).max:
-            raise DataTypeError(f"a dictionary of {whole.length} values is too large for the indices of {layout.type}")
-    indices = to_buffer(keys.astype(coded.index_layout.dtype))
-    return Array(layout, len(keys), (validity, indices), (), whole)
+        indices += np.repeat((np.cumsum(lengths) - lengths)[dictionary_numbers], array_lengths(arrays))
+        if len(transposition):  # else all slots are null
+            indices = transposition.take(indices, mode="clip")
+        if indices.size and indices.max() > np.iinfo(storage.index_layout.dtype).max:
+            raise DataTypeError(
+                f"a dictionary of {unified.length} values is too large for the indices of {layout.type}"
+            )
+    index_buffer = to_buffer(indices.astype(storage.index_layout.dtype))
+    return Array(layout, len(indices), (validity, index_buffer), (), unified)
