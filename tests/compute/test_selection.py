@@ -97,11 +97,11 @@ def test_nan_is_found_where_arrays_hold_it_and_lists_are_no_nan() -> None:
     [
         ([True], r"shape \(1,\) does not fit 2"),
         ([1, 0], "a boolean as value 0 of the mask, found 1"),
-        (bs.array([1, 2]), "boolean, not int64"),
+        (bs.array([1, 2]), "boolean mask, found int64"),
         (np.array([0, 1]), "value 0 of the mask"),
         (np.ones((2, 2), np.bool_), r"shape \(2, 2\)"),
-        ("ab", "sequence of truth values"),
-        (3, "sequence of truth values"),
+        ("ab", "sequence of booleans"),
+        (3, "sequence of booleans"),
     ],
 )
 def test_what_is_no_mask_is_refused(mask: Any, says: str) -> None:
