@@ -706,5 +706,5 @@ def test_labels_of_several_levels_are_taken_apart_up_to_a_length(size: int, fits
     if fits:
         pd.testing.assert_frame_equal(made.to_pandas(), frame)
     else:
-        with pytest.raises(InvalidDataError, match="is no label of 2 levels"):
+        with pytest.raises(InvalidDataError, match="expected a column label of 2 levels"):
             made.to_pandas()

@@ -1,1 +1,1 @@
-"""pandas: series and frames out of arrays and tables, and back, without pyarrow."""
+"""Conversion between arrays, tables and pandas' series and frames, without pyarrow."""

@@ -1,4 +1,4 @@
-"""The one module that imports pandas; and pyarrow, of whose arrays pandas makes its `ArrowDtype`."""
+"""The only module that imports pandas, and pyarrow, which pandas requires for `ArrowDtype`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bowstring.errors import MissingExtraError, UsageError
 
 
 def pandas() -> Any:
-    """The module; raises `MissingExtraError` where it is not installed."""
+    """Import pandas. Raises `MissingExtraError` if it is not installed."""
     try:
         import pandas as pd
     except ImportError:
@@ -16,10 +16,10 @@ def pandas() -> Any:
     return pd
 
 
-def arrow_backed(column: object) -> Any:
-    """A pandas extension array over a pyarrow array over our memory; pandas has no other for Arrow's types.
+def to_arrow_extension_array(column: object) -> Any:
+    """Return a pandas extension array over a pyarrow array that shares the column's memory.
 
-    Raises `MissingExtraError` where pyarrow is not installed.
+    Raises `MissingExtraError` if pyarrow is not installed.
     """
     try:
         import pyarrow as pa
@@ -28,17 +28,17 @@ def arrow_backed(column: object) -> Any:
     return pandas().arrays.ArrowExtensionArray(pa.chunked_array(column))
 
 
-def strings_dtype() -> Any:
-    """The dtype that pandas has for text by default; None where it has Python objects."""
+def default_string_dtype() -> Any:
+    """Return the default string dtype of pandas, or None before pandas 3, where strings are Python objects."""
     pd = pandas()
     return pd.StringDtype(na_value=float("nan")) if int(pd.__version__.partition(".")[0]) >= 3 else None
 
 
 def as_series(values: Any) -> Any:
-    """Anything that pandas makes a series of, as one; raises `UsageError` for two dimensions."""
+    """Convert an index, an array or a list to a series. Raises `UsageError` for two dimensions."""
     pd = pandas()
     if isinstance(values, pd.Series):
         return values
     if isinstance(values, pd.DataFrame) or getattr(values, "ndim", 1) != 1:
-        raise UsageError(f"an array comes from one column, not from {type(values).__name__}")
+        raise UsageError(f"expected a Series, an Index or a one-dimensional array, found {type(values).__name__}")
     return pd.Series(values, copy=False)

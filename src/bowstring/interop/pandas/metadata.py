@@ -1,6 +1,7 @@
-"""The schema's custom metadata under the key `pandas`, by which a frame keeps its index, its column labels and its
-dtypes on the way through Arrow: JSON as pandas' developer guide («Storing pandas DataFrame objects in Apache Parquet
-format») states it and pyarrow writes it.
+"""The `pandas` entry of the schema's custom metadata, which preserves a frame's index, column labels and dtypes.
+
+The format is JSON as specified in pandas' developer guide («Storing pandas DataFrame objects in Apache Parquet format»)
+and written by pyarrow.
 """
 
 from __future__ import annotations
@@ -20,32 +21,34 @@ from bowstring.errors import InvalidDataError
 from bowstring.interop.pandas.library import pandas
 
 KEY = b"pandas"
-_MAX_LABEL = 10_000
-"""The longest text of a label of several levels that is taken apart."""
+_MAX_LABEL_LENGTH = 10_000
+"""Maximum length of a multi-level label that is parsed."""
 
 
-# What is written
+# Writing
 
 
-def described(frame: Any, columns: Sequence[dict[str, Any]], index: Sequence[Any]) -> bytes:
-    """The metadata of a frame: `columns` as `column_entry` describes them, `index` the name of a column or a range."""
+def encode(frame: Any, columns: Sequence[dict[str, Any]], index: Sequence[Any]) -> bytes:
+    """Encode the metadata of a frame. `columns` are entries of `describe_column`, `index` has column names or range
+    entries.
+    """
     labels = frame.columns
-    levels = [labels.get_level_values(number) for number in range(labels.nlevels)]
+    levels = [labels.get_level_values(level) for level in range(labels.nlevels)]
     attributes = frame.attrs
     try:
         json.dumps(attributes)
     except (TypeError, ValueError) as error:
-        warnings.warn(f"the frame's attrs are left out: {error}", UserWarning, stacklevel=4)
+        warnings.warn(f"dropped the frame's attrs, which are not valid JSON: {error}", UserWarning, stacklevel=4)
         attributes = {}
-    said = {
+    document = {
         "index_columns": list(index),
-        "column_indexes": [_level_entry(level) for level in levels],
+        "column_indexes": [_describe_level(level) for level in levels],
         "columns": list(columns),
         "attributes": attributes,
         "creator": {"library": "bowstring", "version": _version()},
         "pandas_version": pandas().__version__,
     }
-    return json.dumps(said).encode()
+    return json.dumps(document).encode()
 
 
 def _version() -> str:
@@ -55,56 +58,62 @@ def _version() -> str:
         return "unknown"
 
 
-def range_entry(index: Any) -> dict[str, Any]:
-    """The entry of an index that is a range, which takes no column."""
-    return {"kind": "range", "name": plain(index.name), "start": index.start, "stop": index.stop, "step": index.step}
+def describe_range(index: Any) -> dict[str, Any]:
+    """Describe a range index, which is not stored as a column."""
+    return {
+        "kind": "range",
+        "name": to_json_name(index.name),
+        "start": index.start,
+        "stop": index.stop,
+        "step": index.step,
+    }
 
 
-def column_entry(name: Any, field_name: str, values: Any, type_: t.DataType) -> dict[str, Any]:
-    """The entry of a column or of a level of the index, whose `values` have a dtype and whose Arrow type is given."""
-    shown, extra = _dtype_of(values)
+def describe_column(name: Any, field_name: str, values: Any, type_: t.DataType) -> dict[str, Any]:
+    """Describe a column or an index level: its label, field name, pandas dtype and Arrow type."""
+    dtype_name, extra = _describe_dtype(values)
     if isinstance(type_, t.Decimal):
-        shown, extra = "object", {"precision": type_.precision, "scale": type_.scale}
+        dtype_name, extra = "object", {"precision": type_.precision, "scale": type_.scale}
     return {
         "name": name,
         "field_name": field_name,
-        "pandas_type": _logical(type_),
-        "numpy_type": shown,
+        "pandas_type": _pandas_type(type_),
+        "numpy_type": dtype_name,
         "metadata": extra,
     }
 
 
-def _level_entry(level: Any) -> dict[str, Any]:
-    shown, extra = _dtype_of(level)
+def _describe_level(level: Any) -> dict[str, Any]:
+    dtype_name, extra = _describe_dtype(level)
     kind = pandas().api.types.infer_dtype(level, skipna=False)
     if kind == "integer" or kind == "floating" or kind == "boolean":
-        kind = shown if shown != "object" else kind
-    elif kind == "string" or (kind == "empty" and shown == "str"):
+        kind = dtype_name if dtype_name != "object" else kind
+    elif kind == "string" or (kind == "empty" and dtype_name == "str"):
         kind, extra = "unicode", {"encoding": "UTF-8"}
     elif kind.startswith("datetime64"):
-        kind = "datetimetz" if getattr(level.dtype, "tz", None) is not None else shown
-    name = plain(level.name)
-    return {"name": name, "field_name": name, "pandas_type": kind, "numpy_type": shown, "metadata": extra}
+        kind = "datetimetz" if getattr(level.dtype, "tz", None) is not None else dtype_name
+    name = to_json_name(level.name)
+    return {"name": name, "field_name": name, "pandas_type": kind, "numpy_type": dtype_name, "metadata": extra}
 
 
-def plain(name: Any) -> Any:
-    """A name as JSON can say it."""
+def to_json_name(name: Any) -> Any:
+    """Convert a name to a JSON value."""
     return name if name is None or isinstance(name, (str, int, float)) else str(name)
 
 
-def name_of(label: Any) -> str | None:
-    """A label as the metadata has it: None where it is one of pandas' missing values, which differ from themselves."""
-    return None if label is None or label != label else label_text(label)
+def label_name(label: Any) -> str | None:
+    """Return the string of a label, or None for a missing value (None, NaN, NaT)."""
+    return None if label is None or label != label else label_to_string(label)
 
 
-def label_text(name: Any) -> str:
-    """A label of a column as the name of a field."""
+def label_to_string(name: Any) -> str:
+    """Convert a column label to a field name."""
     if isinstance(name, tuple):
-        return str(tuple(label_text(part) for part in name))
+        return str(tuple(label_to_string(part) for part in name))
     return name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
 
 
-def _dtype_of(values: Any) -> tuple[str, dict[str, Any] | None]:
+def _describe_dtype(values: Any) -> tuple[str, dict[str, Any] | None]:
     dtype = values.dtype
     if isinstance(dtype, pandas().CategoricalDtype):
         codes = getattr(getattr(values, "cat", values), "codes", None)
@@ -118,7 +127,7 @@ def _dtype_of(values: Any) -> tuple[str, dict[str, Any] | None]:
     return str(dtype), None
 
 
-_LOGICAL: dict[type[t.DataType], Any] = {
+_PANDAS_TYPES: dict[type[t.DataType], Any] = {
     t.Null: "empty",
     t.Bool: "bool",
     t.Int: lambda type_: f"{'' if type_.is_signed else 'u'}int{type_.bit_width}",
@@ -131,21 +140,21 @@ _LOGICAL: dict[type[t.DataType], Any] = {
     t.Dictionary: "categorical",
     t.Timestamp: lambda type_: "datetime" if type_.timezone is None else "datetimetz",
     t.Decimal: "decimal",
-    t.List: lambda type_: f"list[{_logical(type_.fields[0].type)}]",
+    t.List: lambda type_: f"list[{_pandas_type(type_.fields[0].type)}]",
 }
 
 
-def _logical(type_: t.DataType) -> str:
-    found = _LOGICAL.get(type(type_), "object")
-    return str(found(type_)) if callable(found) else str(found)
+def _pandas_type(type_: t.DataType) -> str:
+    name = _PANDAS_TYPES.get(type(type_), "object")
+    return str(name(type_)) if callable(name) else str(name)
 
 
-# What is read
+# Reading
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
-    """What the metadata says: columns and levels of the index by their field's name, the index, labels' levels."""
+class FrameMetadata:
+    """The parsed metadata: columns and index levels by field name, the index, and the levels of the column labels."""
 
     columns: dict[str, dict[str, Any]]
     index: tuple[str | dict[str, Any], ...]
@@ -153,100 +162,97 @@ class Description:
     attributes: dict[Any, Any]
 
 
-def read(schema: Schema) -> Description | None:
-    """What a schema's metadata says of the frame it was; None where it says nothing.
+def read(schema: Schema) -> FrameMetadata | None:
+    """Read the pandas metadata of a schema, if any.
 
-    Raises `InvalidDataError` where it is not as it should be.
+    Raises `InvalidDataError` if it is malformed.
     """
     text = schema.metadata.get(KEY) if schema.metadata else None
     if text is None:
         return None
     try:
-        said = json.loads(text)
-        return _checked(said)
+        return _parse(json.loads(text))
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise InvalidDataError(
-            f"the schema's metadata 'pandas' is not as pandas states it ({type(error).__name__}: {error}); "
-            "to_pandas(ignore_metadata=True) goes without"
+            f"the schema's 'pandas' metadata is malformed ({type(error).__name__}: {error}); "
+            "to_pandas(ignore_metadata=True) ignores it"
         ) from None
 
 
-def _checked(said: Any) -> Description:
+def _parse(document: Any) -> FrameMetadata:
     index = []
-    for entry in said["index_columns"]:
+    for entry in document["index_columns"]:
         if isinstance(entry, dict):
             if entry["kind"] != "range":
-                raise ValueError(f"an index of kind {entry['kind']!r}")
+                raise ValueError(f"unknown index kind {entry['kind']!r}")
             if max(abs(bound) for bound in (entry["start"], entry["stop"], entry["step"])) >= 1 << 62:
-                raise ValueError("a range beyond 62 bits")
+                raise ValueError("range bounds exceed 62 bits")
             range(entry["start"], entry["stop"], entry["step"])
         elif not isinstance(entry, str):
-            raise TypeError(f"an index column is {entry!r:.50}")
+            raise TypeError(f"expected the name of an index column, found {entry!r:.50}")
         index.append(entry)
     columns = {}
-    for entry in said["columns"]:
+    for entry in document["columns"]:
         field_name = entry.get("field_name")
-        field_name = label_text(entry["name"]) if field_name is None else field_name
+        field_name = label_to_string(entry["name"]) if field_name is None else field_name
         if not isinstance(field_name, str) or not isinstance(entry["numpy_type"], str):
-            raise TypeError(f"the entry of column {field_name!r:.50} has no text where it should")
+            raise TypeError(f"expected strings for the field name and numpy type of column {field_name!r:.50}")
         columns[field_name] = {"name": entry["name"], "numpy_type": entry["numpy_type"]}
     levels = tuple(
         {key: level.get(key) for key in ("name", "pandas_type", "numpy_type", "metadata")}
-        for level in said.get("column_indexes") or ()
+        for level in document.get("column_indexes") or ()
     )
-    attributes = said.get("attributes") or {}
+    attributes = document.get("attributes") or {}
     if not isinstance(attributes, dict):
-        raise TypeError("the attributes are no object")
-    return Description(columns, tuple(index), levels, attributes)
+        raise TypeError("expected the attributes to be an object")
+    return FrameMetadata(columns, tuple(index), levels, attributes)
 
 
-def labels(names: Sequence[str], description: Description | None) -> Any:
-    """The labels of columns with these field names, as pandas' index of columns."""
+def restore_labels(names: Sequence[str], description: FrameMetadata | None) -> Any:
+    """Restore the column labels of a frame from the field names and the metadata, if any."""
     pd = pandas()
     if description is None:
         return pd.Index(names)
-    own = [description.columns.get(name, {}).get("name") for name in names]
-    shown = [
-        name if said is None and name not in description.columns else said
-        for name, said in zip(names, own, strict=True)
-    ]
+    labels = [description.columns[name]["name"] if name in description.columns else name for name in names]
     levels = description.levels
     if len(levels) > 1:
-        tuples = [_apart(str(name), len(levels)) for name in shown]
-        columns = [[one[number] for one in tuples] for number in range(len(levels))]
-        parts = [_level(part, level) for part, level in zip(columns, levels, strict=True)]
-        return pd.MultiIndex.from_arrays(parts, names=[level["name"] for level in levels])
+        tuples = [_parse_tuple_label(str(label), len(levels)) for label in labels]
+        level_labels = [[label[i] for label in tuples] for i in range(len(levels))]
+        restored = [_restore_level(part, level) for part, level in zip(level_labels, levels, strict=True)]
+        return pd.MultiIndex.from_arrays(restored, names=[level["name"] for level in levels])
     level = levels[0] if levels else {}
-    return _level(shown, level).rename(level.get("name"))
+    return _restore_level(labels, level).rename(level.get("name"))
 
 
-def _apart(text: str, size: int) -> tuple[Any, ...]:
-    """A label of several levels; raises `InvalidDataError` where the text spells none."""
+def _parse_tuple_label(text: str, num_levels: int) -> tuple[Any, ...]:
+    """Parse the text of a multi-level label. Raises `InvalidDataError` if it is not a tuple of that length."""
     try:
-        found = ast.literal_eval(text) if len(text) <= _MAX_LABEL else None
+        label = ast.literal_eval(text) if len(text) <= _MAX_LABEL_LENGTH else None
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        found = None
-    if not isinstance(found, tuple) or len(found) != size:
-        raise InvalidDataError(f"the column name {text!r:.80} is no label of {size} levels, but the metadata says so")
-    return found
+        label = None
+    if not isinstance(label, tuple) or len(label) != num_levels:
+        raise InvalidDataError(
+            f"expected a column label of {num_levels} levels, as in the metadata, found {text!r:.80}"
+        )
+    return label
 
 
-def _level(names: Sequence[Any], level: dict[str, Any]) -> Any:
-    """Labels of the dtype that they had, where that can be found; else as they are."""
+def _restore_level(names: Sequence[Any], level: dict[str, Any]) -> Any:
+    """Convert labels to the dtype in the metadata, or leave them unchanged if that fails."""
     pd = pandas()
-    made = pd.Index(names)
+    labels = pd.Index(names)
     kind, dtype = level.get("pandas_type"), level.get("numpy_type")
     try:
         if kind == "datetimetz":
             zone = (level.get("metadata") or {}).get("timezone")
-            moments = pd.to_datetime(made, utc=True).tz_convert(zone)
-            return moments.as_unit(str(dtype)[len("datetime64[") : -1])
+            timestamps = pd.to_datetime(labels, utc=True).tz_convert(zone)
+            return timestamps.as_unit(str(dtype)[len("datetime64[") : -1])
         if kind == "bytes":
             return pd.Index([name.encode() for name in names], dtype=object)
         if isinstance(dtype, str) and dtype not in ("object", "str"):
-            return made.astype(dtype)
+            return labels.astype(dtype)
         if dtype == "object" and kind not in ("unicode", "string") and not str(kind).startswith("mixed"):
-            return made.astype(object)
+            return labels.astype(object)
     except (ValueError, TypeError, AttributeError, KeyError, OverflowError):
-        return made
-    return made
+        return labels
+    return labels
