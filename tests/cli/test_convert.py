@@ -177,7 +177,7 @@ def unsound(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
     )
     codes = pa.DictionaryArray.from_arrays(pa.array([1, 1, 0], pa.int32()), ["x", "y"])
     dates = pa.array([0, 86_400_000, 0]).view(pa.date64())
-    sound = [["abc", "def", "ghi"], [[1], [2], [3]], codes, dates, pa.array([1, None, 3], pa.int8())]
+    columns = [["abc", "def", "ghi"], [[1], [2], [3]], codes, dates, pa.array([1, None, 3], pa.int8())]
     empty = [
         pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), ["x", "y"])
         if kind == codes.type
@@ -187,7 +187,7 @@ def unsound(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
     path = tmp_path / "x.arrow"
     with pa.ipc.new_file(path, schema) as writer:
         writer.write_batch(pa.record_batch(empty, schema))
-        writer.write_batch(pa.record_batch(sound, schema))
+        writer.write_batch(pa.record_batch(columns, schema))
     raw = path.read_bytes()
     at = raw.rfind(before)
     assert at >= 0
@@ -325,4 +325,4 @@ def test_of_another_format_on_a_pipe_the_hint_is_how_to_say_which(tmp_path: Path
     path.write_text("a,b\n1,2\n")
     done = through_a_pipe(path, "convert", "-", tmp_path / "y.arrow")
     assert done.returncode == 1
-    assert done.stderr.endswith(b"(--from parquet, csv, json or jsonl tells the format)\n")
+    assert done.stderr.endswith(b"(use --from parquet, csv, json or jsonl for another format)\n")

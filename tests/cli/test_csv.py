@@ -134,9 +134,9 @@ REFUSALS: dict[str, tuple[str | bytes, list[str], str]] = {
     "bytes that are not UTF-8": (
         b"a,b\n1,\xff\n",
         [],
-        "x.csv: column 'b' is not valid UTF-8 (--encoding names another encoding)",
+        "x.csv: column 'b' is not valid UTF-8 (--encoding sets another encoding)",
     ),
-    "nothing": ("", [], "x.csv: expected a line of column names, found nothing"),
+    "nothing": ("", [], "x.csv: expected a header of column names, found an empty file"),
     "an unknown column": (
         "price,n\n1,2\n",
         ["-c", "prise"],
@@ -161,7 +161,7 @@ REFUSALS: dict[str, tuple[str | bytes, list[str], str]] = {
     "a row that is larger than a block": (
         "a\n" + "x" * 5000 + "\n",
         ["--block-size", "1024"],
-        "x.csv: a row is larger than a block (--block-size sets a larger one)",
+        "x.csv: a row is larger than a block (--block-size sets a larger size)",
     ),
 }
 

@@ -15,11 +15,11 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from bowstring.cli.demo import report
-from bowstring.cli.demo.methods import Arrival
-from bowstring.cli.demo.summary import ColumnFacts, Facts
+from bowstring.cli.demo.methods import Measurement
+from bowstring.cli.demo.summary import ColumnSummary, TableSummary
 
-FACTS = Facts(200_000, (ColumnFacts("a", 0, "1"), ColumnFacts("b", 7, None)))
-ARRIVAL = Arrival(200_000, 1_600_000, 1.25, 0.1, 0.11, 0.14, 290_000, FACTS)
+FACTS = TableSummary(200_000, (ColumnSummary("a", 0, "1"), ColumnSummary("b", 7, None)))
+ARRIVAL = Measurement(200_000, 1_600_000, 1.25, 0.1, 0.11, 0.14, 290_000, FACTS)
 SAMPLE: dict[str, Any] = {
     "names": ["Airport Name", "n", "Aircraft Make Model"] * 4,
     "types": ["string", "double", "string"] * 4,
@@ -67,7 +67,9 @@ def test_an_empty_result_is_shown_too() -> None:
 def test_what_spark_says_otherwise_is_told_column_by_column() -> None:
     out, written = console(100)
     report.show_check(out, ARRIVAL, [])
-    report.show_check(out, ARRIVAL, FACTS.differences(Facts(200_000, (FACTS.columns[0], ColumnFacts("b", 8, None)))))
+    report.show_check(
+        out, ARRIVAL, FACTS.differences(TableSummary(200_000, (FACTS.columns[0], ColumnSummary("b", 8, None))))
+    )
     assert "✓ 200,000 rows match Spark's: null counts of 2 columns, sums of 1 numeric column." in written.getvalue()
     assert "column 'b': 7 nulls and sum None, not 8 and None" in written.getvalue()
 

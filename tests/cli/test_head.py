@@ -19,7 +19,7 @@ import pytest
 import bowstring as bs
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.cli.main import main
-from bowstring.inspection.values import csv_line, json_line, rows_of, text_of, together
+from bowstring.inspection.values import csv_line, format_text, iterate_rows, join_lines, json_line
 from bowstring.layouts.registry import layout_of
 from tests.cli.running import on_a_terminal, run_command, through_a_pipe, write
 
@@ -209,13 +209,13 @@ def test_no_value_steers_a_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["jsonl", "csv"])
 def test_the_first_rows_come_before_all_others_are_spelled_out(column: dict[str, Any], form: str) -> None:
     batch = bs.record_batch(column)
-    rows = rows_of(batch)
+    rows = iterate_rows(batch)
     lines = (
-        json_line(batch.column_names, row) if form == "jsonl" else csv_line(list(map(text_of, row))) for row in rows
+        json_line(batch.column_names, row) if form == "jsonl" else csv_line(list(map(format_text, row))) for row in rows
     )
     tracemalloc.start()
     try:
-        assert next(together(lines))
+        assert next(join_lines(lines))
         assert tracemalloc.get_traced_memory()[1] < 30_000_000
     finally:
         tracemalloc.stop()

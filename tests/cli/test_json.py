@@ -122,12 +122,12 @@ REFUSALS: dict[str, tuple[str | bytes, str]] = {
         '{"a": 1}\n' * 1000 + '{"b": 1}\n',
         (
             "after row 910: an object has a key that those of the first block do not have "
-            "(--column-type KEY=TYPE declares it, and a larger --block-size finds it)"
+            "(declare it with --column-type KEY=TYPE, or use a larger --block-size)"
         ),
     ),
     "a line that is larger than a block": (
         '{"a": "' + "x" * 5000 + '"}\n',
-        "a line is larger than a block, or is not valid JSON (--block-size sets a larger one)",
+        "a line is larger than a block, or not valid JSON (--block-size sets a larger size)",
     ),
 }
 

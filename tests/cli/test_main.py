@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from bowstring.cli import program
-from bowstring.cli.main import main, one_line
+from bowstring.cli.main import format_error, main
 from bowstring.errors import BowstringError, InvalidDataError, MissingExtraError, TruncatedError
 from tests.cli.running import write
 
@@ -45,7 +45,7 @@ def test_an_error_of_ours_is_one_line_and_status_1(
 
 def test_of_data_that_breaks_off_the_hint_is_how_to_save_what_is_there() -> None:
     hint = "(bowstring recover saves the intact batches, if any)"
-    assert one_line(TruncatedError("the file is cut off")) == f"bowstring: the file is cut off {hint}"
+    assert format_error(TruncatedError("the file is cut off")) == f"bowstring: the file is cut off {hint}"
 
 
 def test_of_another_format_the_hint_is_how_to_convert_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,7 +115,7 @@ def test_too_little_memory_is_one_line_and_status_1(
 ) -> None:
     failing_with(MemoryError())
     assert main(["fail"]) == 1
-    assert capsys.readouterr().err == "bowstring: there is not enough memory\n"
+    assert capsys.readouterr().err == "bowstring: out of memory\n"
 
 
 def test_an_interrupt_has_its_own_status(failing_with: Callable[[BaseException], None]) -> None:
@@ -135,7 +135,7 @@ def test_what_comes_of_an_interrupt_is_an_interrupt(
 TESTERS = ("json-to-arrow", "arrow-to-json", "validate", "stream-to-file", "file-to-stream")
 WRONG_CALLS = {
     "no-such-command": "no such command 'no-such-command' (bowstring --help shows how)",
-    "convrt a b": "no such command 'convrt': is it convert? (bowstring --help shows how)",
+    "convrt a b": "no such command 'convrt'; did you mean convert? (bowstring --help shows how)",
     "--no-such-option": "no such option '--no-such-option' (bowstring --help shows how)",
     "demo --lines 0": "invalid value for '--lines': 0 is not in the range x>=1 (bowstring demo --help shows how)",
     "demo --lines": "option '--lines' requires an argument (bowstring demo --help shows how)",
@@ -183,7 +183,7 @@ WRONG_CALLS = {
     "concat a": "missing option '-o' / '--output' (bowstring concat --help shows how)",
     "recover a": "missing argument 'TARGET' (bowstring recover --help shows how)",
     "integration nope": "no such command 'nope' (bowstring integration --help shows how)",
-    "integration --mode=DANCE -j1 -a2": "there is no mode 'DANCE' (bowstring integration --help shows how)",
+    "integration --mode=DANCE -j1 -a2": "unknown mode 'DANCE' (bowstring integration --help shows how)",
     "integration validate one": "give a path for ARROW (bowstring integration validate --help shows how)",
     **{
         f"{command} --no-such-option": f"no such option '--no-such-option' (bowstring {command} --help shows how)"
@@ -219,16 +219,16 @@ def test_a_call_without_a_command_shows_the_help(arguments: list[str], capsys: p
 def test_an_empty_name_of_a_file_is_a_wrong_call(call: str, capsys: pytest.CaptureFixture[str]) -> None:
     name, *rest = call.split()
     assert main([name, "", *rest]) == 2
-    assert "a FILE has an empty name" in capsys.readouterr().err
+    assert "expected a path for FILE, found empty text" in capsys.readouterr().err
 
 
 def test_a_message_cannot_write_to_the_terminal_behind_our_back() -> None:
-    assert "\x1b" not in one_line(BowstringError("column \x1b[2J\x9b1m"))
-    assert r"\x1b[2J\x9b1m" in one_line(BowstringError("column \x1b[2J\x9b1m"))
+    assert "\x1b" not in format_error(BowstringError("column \x1b[2J\x9b1m"))
+    assert r"\x1b[2J\x9b1m" in format_error(BowstringError("column \x1b[2J\x9b1m"))
 
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it() -> None:
-    assert one_line(MissingExtraError.of("click", "cli")) == (
+    assert format_error(MissingExtraError.of("click", "cli")) == (
         "bowstring: click is not installed: pip install 'bowstring[cli]'"
     )
 

@@ -27,7 +27,7 @@ def test_a_missing_footer_is_told_and_loses_no_rows(tmp_path: Path, capsys: pyte
     path.write_bytes(path.read_bytes()[:-20])
     assert main(["recover", str(path), str(target)]) == 0
     told = capsys.readouterr().out.splitlines()
-    assert "no footer, and so no custom metadata of it: expected b'ARROW1'" in told[0]
+    assert "no footer and no custom metadata of the file: expected b'ARROW1'" in told[0]
     assert told[1] == f"{path}: a damaged file; 9 rows in 3 record batches are in {target}"
 
 

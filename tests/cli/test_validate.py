@@ -110,15 +110,15 @@ def test_a_dictionary_that_no_batch_uses_is_looked_at(tmp_path: Path, capsys: py
 
 
 def test_dictionaries_of_a_long_stream_are_not_all_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validation, "_MAX_KNOWN", 5)
+    monkeypatch.setattr(validation, "_MAX_VALIDATED", 5)
     kind, sink = bs.dictionary(bs.int8(), bs.string()), io.BytesIO()
     with bs.new_stream(sink, bs.schema({"d": kind})) as writer:
         for number in range(30):
             writer.write_batch(bs.RecordBatch.from_arrays([bs.array([f"word {number}"], kind)], ["d"]))
     validator = validation.Validator(sink.getvalue())
     assert list(validator.faults()) == []
-    assert validator.result.record_batches == 30
-    assert 0 < len(validator._known) <= 6
+    assert validator.validation.record_batches == 30
+    assert 0 < len(validator._validated) <= 6
 
 
 def test_a_quick_look_does_not_judge_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,7 +173,7 @@ def test_faults_are_bounded_and_names_escaped(tmp_path: Path, capsys: pytest.Cap
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert len(out.splitlines()) == 101
-    assert "and 50 more faults (--all shows them)" in out
+    assert "and 50 more errors (--all shows them)" in out
     assert main(["validate", "--all", str(path)]) == 1
     assert len(capsys.readouterr().out.splitlines()) == 150
 

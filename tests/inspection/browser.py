@@ -71,7 +71,7 @@ class Visit:
         place: dict[str, float] = self.page.evaluate("([byte, level]) => anatomy.placeOf(byte, level)", [byte, level])
         self.page.mouse.click(place["x"], place["y"])
 
-    def shown_bytes(self) -> bytes:
+    def printable_bytes(self) -> bytes:
         """The bytes of the panel's hexadecimal dump."""
         runs: list[str] = self.page.eval_on_selector_all("#detail .hex b", "found => found.map(run => run.textContent)")
         return bytes.fromhex("".join(runs))

@@ -89,7 +89,7 @@ def test_a_click_on_a_buffer_tells_its_meaning_and_its_bytes(browser: Browser, s
         start, stop = places["id", "data"]
         seen.click(start + 4, 2)
         seen.page.wait_for_selector("#detail h2:has-text('Values')")
-        assert seen.shown_bytes() == raw[start:stop][:256]
+        assert seen.printable_bytes() == raw[start:stop][:256]
         text = seen.page.inner_text("#detail")
         assert "«Fixed-size Primitive Layout»" in text
         assert f"{start:,} to {stop - 1:,}" in text
@@ -155,7 +155,7 @@ def test_every_leaf_shows_the_bytes_that_it_is_made_of(browser: Browser, small: 
         assert seen.page.evaluate("anatomy.leaves") == len(wanted)
         for start, held in wanted:
             seen.choose(start)
-            assert (start, seen.shown_bytes()) == (start, held)
+            assert (start, seen.printable_bytes()) == (start, held)
 
 
 def test_the_keyboard_is_enough(browser: Browser, small: tuple[bytes, Path]) -> None:
@@ -390,7 +390,7 @@ def test_bytes_that_the_page_does_not_carry_are_read_from_the_file_itself(
         seen.page.wait_for_selector("text=That file has 12 bytes")
         seen.page.set_input_files("#detail input[type=file]", large[0])
         seen.page.wait_for_selector("#detail .hex")
-        assert seen.shown_bytes() == large[0].read_bytes()[start:stop][:256]
+        assert seen.printable_bytes() == large[0].read_bytes()[start:stop][:256]
         assert len(seen.requests) == 1
 
 

@@ -23,7 +23,7 @@ from bowstring.inspection.anatomy import encoder
 from bowstring.inspection.anatomy.encoder import PageLimits
 from bowstring.inspection.anatomy.glossary import MEANINGS
 from bowstring.inspection.anatomy.model import Segment
-from bowstring.inspection.anatomy.page import drawn_page
+from bowstring.inspection.anatomy.page import render_page
 from bowstring.ipc.codecs import compressor
 from bowstring.ipc.record_batch.compression import decompress_prefix
 from tests.inspection.test_inspect import written_by_bowstring, written_by_pyarrow
@@ -193,7 +193,7 @@ def test_an_error_in_values_is_on_the_page_with_the_byte_of_its_buffer(what: str
     raw = words_file()
     at = raw.rindex(before)
     damaged = raw[:at] + after + raw[at + len(before) :]
-    text, count = drawn_page(damaged)
+    text, count = render_page(damaged)
     assert (count, bs.anatomy(damaged).damages) == (1, ())
     match = re.search(r'data-byte="(\d+)">[^<]*</button> <span>([^<]*)', text)
     assert match is not None
@@ -207,14 +207,14 @@ def test_an_error_in_values_is_on_the_page_with_the_byte_of_its_buffer(what: str
         assert start <= at < stop
         plan = anatomy.plans[part.plan]
         assert plan.slots[buffer].role == role
-    assert drawn_page(damaged, full=False)[1] == 0
+    assert render_page(damaged, full=False)[1] == 0
 
 
 def test_an_error_of_structure_is_on_the_page_once() -> None:
     raw = bytearray(words_file())
     second = [part for part in bs.anatomy(bytes(raw)).parts if part.kind is Segment.RECORD_BATCH][1]
     raw[second.start + 8 : second.start + 40] = b"\xab" * 32
-    assert drawn_page(bytes(raw))[1] == len(bs.anatomy(bytes(raw)).damages) == 1
+    assert render_page(bytes(raw))[1] == len(bs.anatomy(bytes(raw)).damages) == 1
 
 
 def test_the_page_does_not_grow_with_the_data() -> None:
@@ -263,7 +263,7 @@ def test_the_beginning_of_a_compressed_buffer_costs_no_more_than_it_shows(codec:
 
 
 def test_no_more_than_so_many_compressed_buffers_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoder, "_MOST_OPENED", 3)
+    monkeypatch.setattr(encoder, "_MAX_DECOMPRESSED", 3)
     table = bs.table({f"n{number}": np.arange(5000) for number in range(5)})
     page = Page(bs.anatomy_page(written_by_bowstring(table, "stream", compression="lz4")))
     assert data_of(page)["arrays"]["opened_leaf"][2] == 3

@@ -14,7 +14,7 @@ from bowstring import errors
 from bowstring.cli.main import main
 from bowstring.inspection.anatomy import walker
 from bowstring.inspection.anatomy.model import Part
-from bowstring.inspection.anatomy.page import drawn_page
+from bowstring.inspection.anatomy.page import render_page
 from bowstring.inspection.validation import Fault, Validator
 from bowstring.io import range_source
 from bowstring.ipc import range_reader
@@ -35,7 +35,7 @@ def large() -> dict[str, bytes]:
 def faults(source: Any) -> tuple[list[Fault], int]:
     """What is wrong with a source, and its rows."""
     validator = Validator(source)
-    return list(validator.faults()), validator.result.rows
+    return list(validator.faults()), validator.validation.rows
 
 
 def test_a_large_file_is_told_by_its_ends_and_its_headers(large: dict[str, bytes], put: Callable[[bytes], str]) -> None:
@@ -184,7 +184,7 @@ def test_the_page_of_a_url_is_that_of_a_file_beside_us(
     ):
         url = put(data)
         assert drawn(url) == drawn(data)
-        assert bs.anatomy_page(url, "it") == drawn_page(data, "it", full=False)[0]
+        assert bs.anatomy_page(url, "it") == render_page(data, "it", full=False)[0]
 
 
 @pytest.mark.parametrize("edge_bytes", [16, 1 << 16])
@@ -200,7 +200,7 @@ def test_damaged_data_is_told_and_drawn_as_it_is_of_a_file_beside_us(
 ) -> None:
     monkeypatch.setattr(SlowFileSystem, "latency_s", 0.0)
     monkeypatch.setattr(range_source, "_EDGE_BYTES", edge_bytes)
-    monkeypatch.setattr(walker, "_MOST_AT_ONCE", 2)
+    monkeypatch.setattr(walker, "_MAX_PREFETCHED", 2)
     data = MAKE[format_](*[samples.batch("int", "dictionary")] * batches)
     outcomes = [(look(held), look(put(held))) for held in damaged_forms(data)]
     assert all(near == far for near, far in outcomes)

@@ -403,11 +403,11 @@ def test_a_null_count_that_cannot_be_is_refused(null_count: int) -> None:
 
 def test_sums_that_no_number_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = written_by_bowstring(bowstring.table({"a": range(100)}), "stream")
-    monkeypatch.setattr(added_up, "_MOST", 100)
-    with pytest.raises(InvalidDataError, match="its buffers claim more than 100 bytes"):
+    monkeypatch.setattr(added_up, "_MAX_TOTAL", 100)
+    with pytest.raises(InvalidDataError, match="expected buffers of up to 100 bytes, found more"):
         bowstring.inspect(raw)
-    monkeypatch.setattr(added_up, "_MOST", 99)
-    with pytest.raises(InvalidDataError, match="more than 99 "):
+    monkeypatch.setattr(added_up, "_MAX_TOTAL", 99)
+    with pytest.raises(InvalidDataError, match="up to 99 bytes"):
         bowstring.inspect(raw)
 
 

@@ -18,8 +18,8 @@ import pytest
 
 import bowstring as bs
 from bowstring.cli.demo import corpus, demo, inputs
-from bowstring.cli.demo.methods import by_driver, by_parquet, by_publishing
-from bowstring.cli.demo.summary import ColumnFacts, Facts, batch_facts, spark_facts
+from bowstring.cli.demo.methods import measure_driver, measure_parquet, measure_publish
+from bowstring.cli.demo.summary import ColumnSummary, TableSummary, summarize_batches, summarize_frame
 from bowstring.errors import NotFoundError, UsageError
 from tests.waiting import soon
 
@@ -32,10 +32,10 @@ pytestmark = pytest.mark.spark
 @pytest.mark.parametrize("name", ["flights-200k.arrow", "birdstrikes.csv", "earthquakes.json", "flights-20k.json"])
 def test_real_files_arrive_as_spark_says_they_are(spark: SparkSession, shared_folder: Path, name: str) -> None:
     frame = inputs.read_input(spark, str(shared_folder / "data" / name))
-    arrival = by_publishing(frame)
-    assert arrival.facts is not None
-    assert arrival.facts.rows > 0
-    assert arrival.facts.differences(spark_facts(frame)) == []
+    measurement = measure_publish(frame)
+    assert measurement.summary is not None
+    assert measurement.summary.rows > 0
+    assert measurement.summary.differences(summarize_frame(frame)) == []
 
 
 def test_the_machines_own_python_files_arrive_by_all_roads(spark: SparkSession) -> None:
@@ -44,15 +44,15 @@ def test_the_machines_own_python_files_arrive_by_all_roads(spark: SparkSession) 
     spark.conf.set(setting, 10_000)  # a hundred rows a batch, as for the other tests, are more objects than data
     try:
         frame = corpus.python_lines(spark, corpus.installed_sources(60_000)).cache()
-        facts = spark_facts(frame)
-        arrivals = [by_publishing(frame), by_driver(frame), by_parquet(frame)]
+        summary = summarize_frame(frame)
+        measurements = [measure_publish(frame), measure_driver(frame), measure_parquet(frame)]
     finally:
         spark.conf.set(setting, str(before))
-    assert facts.rows > 30_000
-    assert [arrival.rows for arrival in arrivals] == [facts.rows] * 3
-    assert arrivals[0].facts is not None
-    assert arrivals[0].facts.differences(facts) == []
-    assert arrivals[0].copied_bytes < arrivals[0].size_bytes / 2
+    assert summary.rows > 30_000
+    assert [measurement.rows for measurement in measurements] == [summary.rows] * 3
+    assert measurements[0].summary is not None
+    assert measurements[0].summary.differences(summary) == []
+    assert measurements[0].copied_bytes < measurements[0].size_bytes / 2
     frame.unpersist()
 
 
@@ -125,16 +125,19 @@ def commands_of(session: int) -> list[str]:
 
 
 def test_facts_differ_where_rows_nulls_or_sums_do() -> None:
-    facts = Facts(2, (ColumnFacts("a", 0, "3"), ColumnFacts("b", 1, "0.1")))
-    assert facts.differences(Facts(2, (ColumnFacts("a", 0, "3"), ColumnFacts("b", 1, "0.10000000000000002")))) == []
+    summary = TableSummary(2, (ColumnSummary("a", 0, "3"), ColumnSummary("b", 1, "0.1")))
+    assert (
+        summary.differences(TableSummary(2, (ColumnSummary("a", 0, "3"), ColumnSummary("b", 1, "0.10000000000000002"))))
+        == []
+    )
     for other in (
-        Facts(3, facts.columns),
-        Facts(2, (ColumnFacts("a", 0, "4"), facts.columns[1])),
-        Facts(2, (ColumnFacts("a", 1, "3"), facts.columns[1])),
-        Facts(2, facts.columns[:1]),
-        Facts(2, (facts.columns[0], ColumnFacts("b", 1, None))),
+        TableSummary(3, summary.columns),
+        TableSummary(2, (ColumnSummary("a", 0, "4"), summary.columns[1])),
+        TableSummary(2, (ColumnSummary("a", 1, "3"), summary.columns[1])),
+        TableSummary(2, summary.columns[:1]),
+        TableSummary(2, (summary.columns[0], ColumnSummary("b", 1, None))),
     ):
-        assert len(facts.differences(other)) == 1
+        assert len(summary.differences(other)) == 1
 
 
 def test_facts_of_batches_are_exact_beyond_64_bits() -> None:
@@ -142,11 +145,11 @@ def test_facts_of_batches_are_exact_beyond_64_bits() -> None:
     batch = bs.record_batch(
         {"i": [big, big, None], "u": bs.array([2**64 - 1, 1, 0], bs.uint64()), "s": ["x", None, None]}
     )
-    facts = batch_facts(["i", "u", "s"], [batch, batch])
-    assert facts == Facts(
-        6, (ColumnFacts("i", 2, str(4 * big)), ColumnFacts("u", 0, str(2 * 2**64)), ColumnFacts("s", 4, None))
+    summary = summarize_batches(["i", "u", "s"], [batch, batch])
+    assert summary == TableSummary(
+        6, (ColumnSummary("i", 2, str(4 * big)), ColumnSummary("u", 0, str(2 * 2**64)), ColumnSummary("s", 4, None))
     )
-    assert Facts.from_json(json.loads(json.dumps(facts.to_json()))) == facts
+    assert TableSummary.from_json(json.loads(json.dumps(summary.to_json()))) == summary
 
 
 def test_an_input_that_is_not_there_or_of_no_known_kind_is_named(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`bowstring cat`: the rows of Arrow files and streams, one after the other."""
+"""`bowstring cat`: write all rows of an Arrow file or stream."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ from contextlib import nullcontext
 
 import click
 
-from bowstring.cli.input_output import PATH, counted, given, max_piped_option, progress, quiet, telling
+from bowstring.cli.input_output import (
+    PATH,
+    idle_check,
+    max_piped_option,
+    progress,
+    report_batches,
+    report_errors,
+    resolve_source,
+)
 from bowstring.cli.rows import (
     COLUMNS_SHOWN,
-    First,
-    by_batch,
+    LimitedBatches,
     column_option,
-    one_by_one,
+    rows_by_batch,
+    without_readahead,
     write_csv,
     write_json_lines,
     write_table,
@@ -29,11 +37,14 @@ _ROWS_SHOWN = 1000
     "--format",
     "form",
     type=click.Choice(["table", "jsonl", "csv"]),
-    help="By default a table on a terminal, else JSON lines.",
+    help="Output format.  [default: table on a terminal, else jsonl]",
 )
 @column_option
 @click.option(
-    "--all", "whole", is_flag=True, help=f"On a terminal, show more than {_ROWS_SHOWN} rows; in a table, cut nothing."
+    "--all",
+    "whole",
+    is_flag=True,
+    help=f"Show all rows on a terminal, not only the first {_ROWS_SHOWN}; in a table, truncate nothing.",
 )
 @max_piped_option
 def cat(file: str | None, *, form: str | None, columns: tuple[str, ...], whole: bool, max_piped_bytes: int) -> None:
@@ -44,20 +55,20 @@ def cat(file: str | None, *, form: str | None, columns: tuple[str, ...], whole: 
     """
     is_terminal = sys.stdout.isatty()
     limit = _ROWS_SHOWN if is_terminal and not whole else None
-    source = given(file)
+    source = resolve_source(file)
     with (
-        telling(file),
+        report_errors(file),
         open_any(source, columns or None, max_piped_bytes=max_piped_bytes) as reader,
-        nullcontext() if is_terminal else progress("writing") as advance,  # a bar amid the rows would do no good
+        nullcontext() if is_terminal else progress("writing") as advance,  # a bar would disturb the rows
     ):
         is_table = form == "table" or (form is None and is_terminal)
-        batches = reader if advance is None else counted(reader, advance)
-        first = First(batches if limit is None else one_by_one(reader), limit)
-        rows = by_batch(first, COLUMNS_SHOWN if is_table and not whole else None)
+        batches = reader if advance is None else report_batches(reader, advance)
+        first = LimitedBatches(batches if limit is None else without_readahead(reader), limit)
+        rows = rows_by_batch(first, COLUMNS_SHOWN if is_table and not whole else None)
         if is_table:
-            write_table(reader.schema, rows, whole, quiet(file))
+            write_table(reader.schema, rows, whole, idle_check(file))
         else:
             (write_csv if form == "csv" else write_json_lines)(reader.schema, rows)
         has_more = first.has_more()
     if has_more:
-        click.echo(f"only the first {_ROWS_SHOWN:,} rows are shown: --all shows the rest", err=True)
+        click.echo(f"only the first {_ROWS_SHOWN:,} rows are shown (--all shows all of them)", err=True)

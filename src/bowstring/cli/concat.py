@@ -1,4 +1,4 @@
-"""`bowstring concat`: one file or stream out of several, without decoding them."""
+"""`bowstring concat`: join files and streams without decoding them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from bowstring.cli.input_output import PATH, binary_output, given, max_piped_option, progress
+from bowstring.cli.input_output import PATH, binary_output, max_piped_option, progress, resolve_source
 from bowstring.inspection.text import printable
 from bowstring.ipc.tools.concat import concat_files
 
@@ -19,26 +19,31 @@ _STREAM_ENDING = ".arrows"
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=PATH, metavar="FILE...")
-@click.option("-o", "--output", "target", required=True, type=PATH, help="Where to write; - for output.")
 @click.option(
-    "--to", "kind", type=click.Choice(["file", "stream"]), help="What to write: by default a file, or by OUTPUT's name."
+    "-o", "--output", "target", required=True, type=PATH, help="Path or URL to write to, or - for standard output."
 )
-@click.option("--json", "as_json", is_flag=True, help="Write the result as JSON.")
+@click.option(
+    "--to",
+    "kind",
+    type=click.Choice(["file", "stream"]),
+    help="Format to write.  [default: stream if OUTPUT ends in .arrows, else file]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Write the summary as JSON.")
 @max_piped_option
 def concat(files: Sequence[str], *, target: str, kind: str | None, as_json: bool, max_piped_bytes: int) -> None:
-    """Put the record batches of several Arrow files and streams into one, one after the other.
+    """Join the record batches of several Arrow files and streams, in the order given.
 
-    Bodies are passed on as they are, compressed or not. Schema, byte order and metadata version have to be the same;
-    dictionaries that differ are united in a file, and replaced in a stream. One FILE may be - for standard input.
-    OUTPUT appears under its name when it is complete.
+    Bodies are copied as they are, compressed or not. Schemas, byte orders and metadata versions must be equal.
+    Different dictionaries are unified in a file, and replaced in a stream. One FILE may be - for standard input.
+    OUTPUT is replaced atomically, when it is complete.
     """
     if list(files).count("-") > 1:
-        raise click.UsageError("standard input can be read once only")
+        raise click.UsageError("standard input can be read only once")
     if as_json and target == "-":
-        raise click.UsageError("--json and the data can't both go to standard output: give --output a path")
+        raise click.UsageError("--json and the data can't both be written to standard output: give --output a path")
     as_stream = kind == "stream" or (kind is None and Path(target).suffix.lower() == _STREAM_ENDING)
     with binary_output(target) as out, progress("concatenating", "sources") as advance:
-        done = concat_files(_told(files, advance), out, as_stream, max_piped_bytes=max_piped_bytes)
+        done = concat_files(_resolve_sources(files, advance), out, as_stream, max_piped_bytes=max_piped_bytes)
     document = {
         "format_version": FORMAT_VERSION,
         "target": target,
@@ -58,8 +63,8 @@ def concat(files: Sequence[str], *, target: str, kind: str | None, as_json: bool
     )
 
 
-def _told(files: Sequence[str], advance: Callable[[int, int | None], None]) -> Iterator[Any]:
+def _resolve_sources(files: Sequence[str], advance: Callable[[int, int | None], None]) -> Iterator[Any]:
     for number, file in enumerate(files):
         advance(number, len(files))
-        yield given(file)
+        yield resolve_source(file)
     advance(len(files), len(files))

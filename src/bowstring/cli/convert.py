@@ -1,4 +1,4 @@
-"""`bowstring convert`: one format into another, and one form of Arrow data into another."""
+"""`bowstring convert`: convert between Arrow, Parquet, CSV and JSON, and between options of the Arrow formats."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from bowstring.cli.input_output import (
     PATH,
     Advance,
     binary_output,
-    counted,
-    given,
     max_piped_option,
-    named,
+    output_sink,
     progress,
-    sink_to,
-    telling,
+    report_batches,
+    report_errors,
+    resolve_source,
+    source_name,
 )
 from bowstring.cli.pyarrow_files import import_pyarrow, sequential_file
 from bowstring.datatypes.field import Metadata, Schema
 from bowstring.datatypes.types import Dictionary
 from bowstring.errors import FormatMismatchError, UsageError
 from bowstring.inspection.text import printable
-from bowstring.inspection.validation import sound
+from bowstring.inspection.validation import validate_batches
 from bowstring.inspection.values import check_rows
 from bowstring.io.fsspec_store import is_url
 from bowstring.ipc.api import new_file, new_stream
@@ -63,7 +63,7 @@ _COMPRESSED_ENDINGS = (".gz", ".bz2", ".zst", ".lz4")
 _ARROW = ("file", "stream")
 _BLOCK_BYTES = 8 << 20
 _LEAST_BLOCK_BYTES = 1 << 10
-_OF_SOURCES = {
+_SOURCE_OPTIONS = {
     "column_names": ("csv",),
     "column_types": ("csv", "json", "jsonl"),
     "null_values": ("csv",),
@@ -73,7 +73,7 @@ _OF_SOURCES = {
     "quote": ("csv",),
     "block_size": ("csv", "json", "jsonl"),
 }
-_OF_TARGETS = {
+_TARGET_OPTIONS = {
     "compression": (*_ARROW, "parquet"),
     "compression_level": (*_ARROW, "parquet"),
     "alignment": _ARROW,
@@ -83,7 +83,7 @@ _OF_TARGETS = {
     "unify_dictionaries": _ARROW,
     "dictionary_deltas": _ARROW,
 }
-_OF_EITHER = {"delimiter": ("csv",), "no_header": ("csv",)}
+_SHARED_OPTIONS = {"delimiter": ("csv",), "no_header": ("csv",)}
 _CODECS = {
     **dict.fromkeys(_ARROW, ("none", "lz4", "zstd")),
     "parquet": ("none", "snappy", "gzip", "brotli", "lz4", "zstd"),
@@ -94,25 +94,25 @@ _PARAMETERS = re.compile(r"decimal(32|64|128|256)?\((\d+)(?:, *(-?\d+))?\)|times
 
 @dataclass(frozen=True, slots=True)
 class _Input:
-    """What is read: the schema and the batches as they come.
+    """The schema and the batches of the source, read lazily.
 
-    `is_steady` where all batches have one dictionary a column, as a file's have. `footer` is a file's custom metadata,
-    without what is said of its batches: they will lie elsewhere.
+    `has_fixed_dictionaries` is True if each column has the same dictionary in all batches, as in a file. `footer` is
+    the custom metadata of a file, without the statistics of its batches.
     """
 
     schema: Schema
     batches: Iterable[RecordBatch]
-    is_steady: bool = False
+    has_fixed_dictionaries: bool = False
     footer: Metadata = ()
     is_arrow: bool = False
 
 
 def _column_types(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
-    """The data types of pyarrow that `NAME=TYPE` declares."""
+    """Parse `NAME=TYPE` options to a dictionary of pyarrow data types."""
     types = {}
     for value in values:
         column, equals, text = value.rpartition("=")
-        if "timestamp[" in value:  # its zone is written with "=", too
+        if "timestamp[" in value:  # a time zone may contain "="
             column, equals, text = value.partition("=")
         if not equals or not column:
             raise click.BadParameter(f"expected NAME=TYPE, such as price=float64, found {value!r}", ctx, param)
@@ -153,36 +153,49 @@ def _encoding(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 
 def _csv_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of CSV, and those of JSON that are the same."""
+    """Add the options of CSV, some of which apply to JSON, too."""
     options = [
-        click.option("--delimiter", callback=_character, help="Of CSV; by default a comma, or a tab for .tsv."),
         click.option(
-            "--quote", callback=_character, default='"', show_default=True, help="Of CSV; none for no quoting."
+            "--delimiter", callback=_character, help="Delimiter of CSV.  [default: a comma, or a tab for .tsv]"
         ),
-        click.option("--no-header", is_flag=True, help="CSV has no line of column names; they become f0, f1 …"),
-        click.option("--column-names", help="Names of the columns of CSV without a header, separated by commas."),
+        click.option(
+            "--quote", callback=_character, default='"', show_default=True, help="Quote character of CSV, or none."
+        ),
+        click.option("--no-header", is_flag=True, help="CSV has no header; columns are named f0, f1, …"),
+        click.option("--column-names", help="Column names for CSV without a header, separated by commas."),
         click.option(
             "--column-type",
             "column_types",
             callback=_column_types,
             multiple=True,
             metavar="NAME=TYPE",
-            help="Type of a column of CSV or JSON.",
+            help="Type of a column of CSV or JSON; may be repeated.",
         ),
         click.option(
-            "--null-value", "null_values", multiple=True, help="Text of CSV that is null.  [default: none at all]"
+            "--null-value",
+            "null_values",
+            multiple=True,
+            help="Text that is null in CSV; may be repeated.  [default: empty text]",
         ),
-        click.option("--timestamp-format", "timestamp_formats", multiple=True, help="As of strptime, beside ISO 8601."),
         click.option(
-            "--skip-rows", type=click.IntRange(min=0), default=0, help="Lines to skip before the header of CSV."
+            "--timestamp-format",
+            "timestamp_formats",
+            multiple=True,
+            help="Format of strptime, in addition to ISO 8601; may be repeated.",
         ),
-        click.option("--encoding", callback=_encoding, default="utf-8", show_default=True, help="Of CSV."),
+        click.option(
+            "--skip-rows",
+            type=click.IntRange(min=0),
+            default=0,
+            help="Number of lines to skip before the header of CSV.",
+        ),
+        click.option("--encoding", callback=_encoding, default="utf-8", show_default=True, help="Encoding of CSV."),
         click.option(
             "--block-size",
             type=click.IntRange(min=_LEAST_BLOCK_BYTES, max=(1 << 31) - 1),
             default=_BLOCK_BYTES,
             show_default=True,
-            help="Bytes of CSV or JSON to read at a time; types are inferred from the first block.",
+            help="Size of a block of CSV or JSON, in bytes; types are inferred from the first block.",
         ),
     ]
     for option in reversed(options):
@@ -193,20 +206,24 @@ def _csv_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command()
 @click.argument("source", type=PATH)
 @click.argument("target", type=PATH)
-@click.option("--from", "source_kind", type=click.Choice(SOURCES), help="Format of SOURCE, if its name does not tell.")
-@click.option("--to", "target_kind", type=click.Choice(TARGETS), help="Format of TARGET, if its name does not tell.")
+@click.option(
+    "--from", "source_kind", type=click.Choice(SOURCES), help="Format of SOURCE.  [default: by its name or content]"
+)
+@click.option("--to", "target_kind", type=click.Choice(TARGETS), help="Format of TARGET.  [default: by its name]")
 @click.option("-c", "--column", "columns", multiple=True, help="Only this column; may be repeated.")
 @click.option(
     "--compression",
     type=click.Choice(sorted({codec for codecs in _CODECS.values() for codec in codecs})),
-    help="Of TARGET; by default snappy for Parquet, none for Arrow data.",
+    help="Codec of TARGET.  [default: snappy for Parquet, else none]",
 )
-@click.option("--compression-level", type=int, help="The codec's own scale.")
+@click.option("--compression-level", type=int, help="Level of the codec.")
 @click.option("--alignment", type=click.Choice(["8", "16", "32", "64"]), default="64", show_default=True)
 @click.option("--byte-order", type=click.Choice(["little", "big"]), default="little", show_default=True)
 @click.option("--metadata-version", type=click.Choice(["V4", "V5"]), default="V5", show_default=True)
-@click.option("--legacy-framing", is_flag=True, help="Frame messages as Arrow up to 0.14 did.")
-@click.option("--batch-rows", type=click.IntRange(min=1), help="Split and join batches to this number of rows.")
+@click.option("--legacy-framing", is_flag=True, help="Frame messages like Arrow 0.14 and earlier.")
+@click.option(
+    "--batch-rows", type=click.IntRange(min=1), help="Number of rows per batch; batches are split and joined."
+)
 @click.option("--decode-dictionaries", is_flag=True, help="Write plain values instead of dictionary-encoded columns.")
 @click.option("--unify-dictionaries", is_flag=True, help="Write one dictionary per column, before the first batch.")
 @click.option("--dictionary-deltas", type=click.Choice(get_args(DictionaryDeltas)), default="auto", show_default=True)
@@ -215,28 +232,28 @@ def _csv_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @max_piped_option
 @click.pass_context
 def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> None:
-    """Convert between Arrow files and streams, Parquet, CSV and JSON, and between the forms of Arrow data.
+    """Convert between Arrow files and streams, Parquet, CSV and JSON.
 
-    SOURCE and TARGET are paths or URLs, or - for standard input and output. Arrow data and Parquet are recognised by
-    content, CSV and JSON by the ending of the name, or by --from and --to. Every value is validated. TARGET appears
-    under its name when it is complete.
+    SOURCE and TARGET are paths or URLs, or - for standard input and output. Arrow data and Parquet are detected by
+    content, CSV and JSON by the extension of the name; --from and --to override both. Every value is validated.
+    TARGET is replaced atomically, when it is complete.
     """
     target_kind = options["target_kind"] or _ENDINGS.get(_suffix(target))
     if options["target_kind"] is None and PurePosixPath(target).suffix.lower() in _COMPRESSED_ENDINGS:
-        raise click.UsageError(f"{target!r}: compressed files can be read, but not written: leave out the ending")
+        raise click.UsageError(f"{target!r}: compressed files can be read, but not written: remove the extension")
     if target_kind is None:
         raise click.UsageError(f"unknown format of {target!r}: give --to {'|'.join(TARGETS)}")
     source_kind = options["source_kind"] or _source_kind(source)
-    options = _checked(ctx, options, source_kind, target_kind)
+    options = _check_options(ctx, options, source_kind, target_kind)
     write_options = _write_options(target_kind, options)
     totals = _Totals()
     with (
-        telling(source),
+        report_errors(source),
         binary_output(target, source) as out,
         progress("converting", _units(source_kind)) as advance,
-        _reading(source, source_kind, options, advance) as read,
+        _open_input(source, source_kind, options, advance) as read,
     ):
-        prepared = _prepared(read, target_kind, options)
+        prepared = _prepare(read, target_kind, options)
         prepared = replace(prepared, batches=totals.count(prepared.batches))
         if target_kind in _ARROW:
             _write_arrow(out, target_kind, prepared, write_options, int(options["alignment"]))
@@ -253,13 +270,13 @@ def _plural(count: int, noun: str) -> str:
 
 
 class _Totals:
-    """Counts what passes through."""
+    """Counts the rows of an iterator of batches."""
 
     def __init__(self) -> None:
         self.rows = 0
 
     def count(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        """The same batches."""
+        """Yield the batches, and count their rows."""
         for batch in batches:
             self.rows += batch.num_rows
             yield batch
@@ -269,7 +286,7 @@ class _Totals:
 
 
 def _suffix(path: str) -> str:
-    """The ending of a path or URL that tells the format: that of compressed data comes before."""
+    """Return the extension of a path or URL that names its format, without one of compressed data."""
     name = PurePosixPath(re.split(r"[?#]", path, maxsplit=1)[0] if is_url(path) else path)
     if name.suffix.lower() in _COMPRESSED_ENDINGS:
         name = name.with_suffix("")
@@ -280,12 +297,12 @@ def _units(source_kind: str) -> str:
     return {"arrow": "record batches", "parquet": "rows"}.get(source_kind, "bytes")
 
 
-def _checked(ctx: click.Context, options: dict[str, Any], source_kind: str, target_kind: str) -> dict[str, Any]:
-    """The options with defaults that depend on the formats. Raises `click.UsageError` for options of other formats."""
+def _check_options(ctx: click.Context, options: dict[str, Any], source_kind: str, target_kind: str) -> dict[str, Any]:
+    """Fill in defaults that depend on the formats. Raises `click.UsageError` for options of other formats."""
     for params, kinds, what in (
-        (_OF_SOURCES, {source_kind}, source_kind),
-        (_OF_TARGETS, {target_kind}, target_kind),
-        (_OF_EITHER, {source_kind, target_kind}, f"{source_kind} to {target_kind}"),
+        (_SOURCE_OPTIONS, {source_kind}, source_kind),
+        (_TARGET_OPTIONS, {target_kind}, target_kind),
+        (_SHARED_OPTIONS, {source_kind, target_kind}, f"{source_kind} to {target_kind}"),
     ):
         for name, formats in params.items():
             if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE and not kinds.intersection(formats):
@@ -308,7 +325,7 @@ def _with_delimiter(options: Mapping[str, Any], path: str) -> dict[str, Any]:
 
 
 def _write_options(kind: str, options: dict[str, Any]) -> IpcWriteOptions:
-    """How Arrow data is to be written. Raises `click.UsageError` for what can't be written so."""
+    """Return the options of the IPC writer. Raises `click.UsageError` for invalid combinations."""
     if kind not in _ARROW:
         return IpcWriteOptions()
     try:
@@ -329,11 +346,11 @@ def _write_options(kind: str, options: dict[str, Any]) -> IpcWriteOptions:
 
 
 @contextmanager
-def _reading(path: str, kind: str, options: dict[str, Any], advance: Advance) -> Iterator[_Input]:
-    source, name = given(path), named(path)
+def _open_input(path: str, kind: str, options: dict[str, Any], advance: Advance) -> Iterator[_Input]:
+    source, name = resolve_source(path), source_name(path)
     if kind == "arrow":
-        with _opened_as_arrow(source, options) as reader:
-            batches = counted(reader, advance)
+        with _open_arrow(source, options) as reader:
+            batches = report_batches(reader, advance)
             if isinstance(reader, FileReader):
                 footer = with_statistics(tuple(reader.metadata.items()), None, ())
                 yield _Input(reader.schema, batches, True, footer, is_arrow=True)
@@ -341,23 +358,23 @@ def _reading(path: str, kind: str, options: dict[str, Any], advance: Advance) ->
                 yield _Input(reader.schema, batches, is_arrow=True)
         return
     if kind == "csv":
-        reading = csv.reading(source, name, _with_delimiter(options, path), advance)
+        open_batches = csv.open_batches(source, name, _with_delimiter(options, path), advance)
     else:
-        reading = (parquet if kind == "parquet" else json).reading(source, name, options, advance)
-    with reading as (schema, batches):
+        open_batches = (parquet if kind == "parquet" else json).open_batches(source, name, options, advance)
+    with open_batches as (schema, batches):
         yield _Input(schema, batches)
 
 
-def _opened_as_arrow(source: Any, options: Mapping[str, Any]) -> FileReader | StreamReader:
+def _open_arrow(source: Any, options: Mapping[str, Any]) -> FileReader | StreamReader:
     try:
         return open_any(source, list(options["columns"]) or None, max_piped_bytes=options["max_piped_bytes"])
     except FormatMismatchError as error:
-        error.add_note("--from parquet, csv, json or jsonl tells the format")
+        error.add_note("use --from parquet, csv, json or jsonl for another format")
         raise
 
 
 def _source_kind(path: str) -> str:
-    """The format of a source: CSV and JSON by the ending of the name, Parquet by content, or by the name of a URL."""
+    """Detect the format of a source: CSV and JSON by extension, Parquet by content, or by the extension of a URL."""
     kind = _ENDINGS.get(_suffix(path), "file")
     if kind not in _ARROW and (kind != "parquet" or path == "-" or is_url(path)):
         return kind
@@ -370,19 +387,19 @@ def _source_kind(path: str) -> str:
 # Between
 
 
-def _prepared(read: _Input, kind: str, options: dict[str, Any]) -> _Input:
-    schema, batches, is_steady = read.schema, read.batches, read.is_steady
-    if not options["quick"] or kind in ("parquet", "csv"):  # pyarrow crashes where values are not valid
-        batches = sound(batches, _hint(read, kind))
+def _prepare(read: _Input, kind: str, options: dict[str, Any]) -> _Input:
+    schema, batches, has_fixed_dictionaries = read.schema, read.batches, read.has_fixed_dictionaries
+    if not options["quick"] or kind in ("parquet", "csv"):  # pyarrow crashes on invalid values
+        batches = validate_batches(batches, _hint(read, kind))
     if options["decode_dictionaries"]:
-        schema, batches = _decoded(schema, batches)
+        schema, batches = _decode_dictionaries(schema, batches)
     if options["batch_rows"]:
-        batches, is_steady = _recut(schema, batches, options["batch_rows"]), False
+        batches, has_fixed_dictionaries = _resize_batches(schema, batches, options["batch_rows"]), False
     if schema_has_dictionaries(schema) and (
-        options["unify_dictionaries"] or (kind == "file" and not is_steady)
-    ):  # a file replaces none
+        options["unify_dictionaries"] or (kind == "file" and not has_fixed_dictionaries)
+    ):  # a file can't replace dictionaries
         batches = unify_batches(schema, list(batches))
-    return _Input(schema, batches, is_steady, read.footer)
+    return _Input(schema, batches, has_fixed_dictionaries, read.footer)
 
 
 def _hint(read: _Input, kind: str) -> str:
@@ -392,7 +409,7 @@ def _hint(read: _Input, kind: str) -> str:
     return ", ".join(hints)
 
 
-def _decoded(schema: Schema, batches: Iterable[RecordBatch]) -> tuple[Schema, Iterator[RecordBatch]]:
+def _decode_dictionaries(schema: Schema, batches: Iterable[RecordBatch]) -> tuple[Schema, Iterator[RecordBatch]]:
     fields = [
         field.with_type(field.type.value_type) if isinstance(field.type, Dictionary) else field for field in schema
     ]
@@ -406,21 +423,21 @@ def _plain(column: Array) -> Array:
     return column.dictionary_decode() if isinstance(column.type, Dictionary) else column
 
 
-def _recut(schema: Schema, batches: Iterable[RecordBatch], rows: int) -> Iterator[RecordBatch]:
-    held: list[RecordBatch] = []
+def _resize_batches(schema: Schema, batches: Iterable[RecordBatch], rows: int) -> Iterator[RecordBatch]:
+    pending: list[RecordBatch] = []
     count = 0
     for batch in batches:
         check_rows(batch)
-        at = 0
-        while at < batch.num_rows:
-            part = batch.slice(at, rows - count)
-            held.append(part)
-            at, count = at + part.num_rows, count + part.num_rows
+        offset = 0
+        while offset < batch.num_rows:
+            part = batch.slice(offset, rows - count)
+            pending.append(part)
+            offset, count = offset + part.num_rows, count + part.num_rows
             if count == rows:
-                yield from Table(schema, held).combine_chunks().to_batches()
-                held, count = [], 0
-    if held:
-        yield from Table(schema, held).combine_chunks().to_batches()
+                yield from Table(schema, pending).combine_chunks().to_batches()
+                pending, count = [], 0
+    if pending:
+        yield from Table(schema, pending).combine_chunks().to_batches()
 
 
 # Writing
@@ -437,7 +454,7 @@ def _write_arrow(out: Any, kind: str, prepared: _Input, options: IpcWriteOptions
 
 
 def _write_other(out: Any, path: str, kind: str, prepared: _Input, options: dict[str, Any]) -> None:
-    with sink_to(out) as sink:
+    with output_sink(out) as sink:
         if kind == "parquet":
             parquet.write(sink, prepared.schema, prepared.batches, options)
         elif kind == "csv":

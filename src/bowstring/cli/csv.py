@@ -1,4 +1,4 @@
-"""CSV files, read and written by pyarrow."""
+"""Reading and writing CSV files with pyarrow."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from bowstring.datatypes.types import (
     string,
 )
 from bowstring.errors import BowstringError, InvalidDataError, NotFoundError, UnsupportedTypeError
-from bowstring.inspection.values import check_rows, text_of
+from bowstring.inspection.values import check_rows, format_text
 from bowstring.interop import c_data
 from bowstring.io.sinks import Sink
 from bowstring.layouts.array import Array
@@ -40,22 +40,23 @@ _MESSAGE_CHARACTERS = 200
 _CONVERSION = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (.+?): (.*)", re.DOTALL)
 _ROW = re.compile(r"(?:CSV parse error: )?Row #(\d+): (.*)", re.DOTALL)
 _TEXT = (Binary, BinaryView, Duration, FixedSizeBinary, LargeBinary, Utf8View)
-"""Types that pyarrow does not write as CSV, or not as text: written as `bowstring cat` writes them."""
+"""Types that pyarrow does not write as text; they are written like in `bowstring cat`."""
 
 
 @contextmanager
-def reading(
+def open_batches(
     source: Any, name: str, options: Mapping[str, Any], advance: Advance
 ) -> Iterator[tuple[Schema, Iterator[RecordBatch]]]:
-    """The schema and the batches of a CSV file, read in blocks.
+    """Open a CSV file; yield its schema and an iterator of its batches.
 
-    The types of columns that `options["column_types"]` does not name are inferred from the first block. Raises
-    `InvalidDataError` naming row and column where a value does not fit, and `NotFoundError` for an unknown column.
+    The file is read in blocks, of which pyarrow reads up to 32 ahead. Types that `options["column_types"]` does not
+    name are inferred from the first block. Raises `InvalidDataError`, with row and column, for a value that does not
+    match its type, and `NotFoundError` for an unknown column.
     """
     pc = import_pyarrow("pyarrow.csv")
     with sequential_file(source) as (stored, file):
         header = _header(file, name, options)
-        translate = partial(_translated, name, header, options["column_types"])
+        translate = partial(_translate_errors, name, header, options["column_types"])
         with translate():
             reader = pc.open_csv(file, **_pyarrow_options(pc, options, header))
         schema = c_data.import_schema(reader.schema)
@@ -74,7 +75,7 @@ def _pyarrow_options(pc: Any, options: Mapping[str, Any], header: list[str]) -> 
     names = options["column_names"]
     return {
         "read_options": pc.ReadOptions(
-            use_threads=False,  # as fast when read block by block, and errors name the row
+            use_threads=False,  # equally fast for one block at a time, and errors contain the row
             block_size=options["block_size"],
             skip_rows=options["skip_rows"],
             column_names=names,
@@ -85,7 +86,7 @@ def _pyarrow_options(pc: Any, options: Mapping[str, Any], header: list[str]) -> 
             delimiter=options["delimiter"],
             quote_char=options["quote"] or False,
             newlines_in_values=True,
-            ignore_empty_lines=len(header) != 1,  # an empty line is a null of an only column
+            ignore_empty_lines=len(header) != 1,  # an empty line is a null in a file with a single column
         ),
         "convert_options": pc.ConvertOptions(
             column_types=options["column_types"],
@@ -99,7 +100,7 @@ def _pyarrow_options(pc: Any, options: Mapping[str, Any], header: list[str]) -> 
 
 
 def _header(file: Any, name: str, options: Mapping[str, Any]) -> list[str]:
-    """The names of the columns; `file` is not moved. Checks the columns that the options name."""
+    """Return the column names without moving `file`, and check the columns named in the options."""
     raw = file.peek(_HEADER_BYTES)[:_HEADER_BYTES]
     text = raw.decode(options["encoding"], "ignore").removeprefix("\ufeff")
     lines = text.splitlines()[options["skip_rows"] :]
@@ -111,30 +112,30 @@ def _header(file: Any, name: str, options: Mapping[str, Any]) -> list[str]:
     elif options["no_header"]:
         header = [f"f{index}" for index in range(len(first))]
     elif not first:
-        raise InvalidDataError(f"{name}: expected a line of column names, found nothing")
+        raise InvalidDataError(f"{name}: expected a header of column names, found an empty file")
     else:
         header = first
     for column in (*options["columns"], *options["column_types"]):
         if column not in header:
-            near = get_close_matches(column, header, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            matches = get_close_matches(column, header, 1)
+            hint = f"; did you mean {matches[0]!r}?" if matches else ""
             raise NotFoundError(f"{name}: there is no column {column!r}{hint}")
     return header
 
 
 @contextmanager
-def _translated(name: str, header: list[str], column_types: Mapping[str, Any]) -> Iterator[None]:
+def _translate_errors(name: str, header: list[str], column_types: Mapping[str, Any]) -> Iterator[None]:
     pa = import_pyarrow()
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, BowstringError):
             raise
-        raise _invalid(str(error), name, header, column_types) from error
+        raise _parse_error(str(error), name, header, column_types) from error
 
 
-def _invalid(text: str, name: str, header: list[str], column_types: Mapping[str, Any]) -> InvalidDataError:
-    """The error for what pyarrow says, with the option that helps, if any."""
+def _parse_error(text: str, name: str, header: list[str], column_types: Mapping[str, Any]) -> InvalidDataError:
+    """Convert an error message of pyarrow to an error with the option that helps, if any."""
     conversion, row = _CONVERSION.fullmatch(text), _ROW.fullmatch(text)
     if conversion is not None:
         index, number, kind, reason = conversion.groups()
@@ -148,7 +149,7 @@ def _invalid(text: str, name: str, header: list[str], column_types: Mapping[str,
         return error
     if "straddl" in text:
         error = InvalidDataError(f"{name}: a row is larger than a block")
-        error.add_note("--block-size sets a larger one")
+        error.add_note("--block-size sets a larger size")
         return error
     if row is not None:
         return InvalidDataError(f"{name}: row {int(row[1]):,}: {row[2][:_MESSAGE_CHARACTERS]}")
@@ -156,35 +157,35 @@ def _invalid(text: str, name: str, header: list[str], column_types: Mapping[str,
 
 
 def _check_text(name: str, schema: Schema, column_types: Mapping[str, Any]) -> None:
-    """Raise `InvalidDataError` for text that is not valid UTF-8, which pyarrow infers to be binary."""
+    """Raise `InvalidDataError` for text that is not valid UTF-8: pyarrow infers binary for it."""
     for field in schema:
         if isinstance(field.type, Binary) and field.name not in column_types:
             error = InvalidDataError(f"{name}: column {field.name!r} is not valid UTF-8")
-            error.add_note("--encoding names another encoding")
+            error.add_note("--encoding sets another encoding")
             raise error
 
 
 def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], options: Mapping[str, Any]) -> None:
     """Write a header and a line per row (RFC 4180, UTF-8, line feeds).
 
-    The values have to be valid: pyarrow does not check them. Raises `UnsupportedTypeError` for nested types and
+    The values must be valid: pyarrow does not check them. Raises `UnsupportedTypeError` for nested types and
     intervals, and what `check_rows` raises.
     """
     pa, pc = import_pyarrow(), import_pyarrow("pyarrow.csv")
-    written = Schema(tuple(Field(field.name, _written_type(field), field.nullable) for field in schema))
+    written = Schema(tuple(Field(field.name, _csv_type(field), field.nullable) for field in schema))
     settings = pc.WriteOptions(include_header=not options["no_header"], delimiter=options["delimiter"])
     try:
         with pc.CSVWriter(SinkFile(sink), pa.schema(written), write_options=settings) as writer:
             for number, batch in enumerate(batches):
                 check_rows(batch, f"record batch {number}, ")
-                columns = list(map(_written_column, batch.columns))
+                columns = list(map(_csv_column, batch.columns))
                 writer.write_batch(pa.record_batch(RecordBatch(written, batch.num_rows, columns)))
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid) as error:
         raise UnsupportedTypeError(f"pyarrow can't write this as CSV: {error}") from error
 
 
-def _written_type(field: Field) -> DataType:
-    """The type that a column has for pyarrow. Raises `UnsupportedTypeError` if its values have no text form."""
+def _csv_type(field: Field) -> DataType:
+    """Return the type to pass to pyarrow. Raises `UnsupportedTypeError` if its values have no text form."""
     plain = _plain_type(field.type)
     if isinstance(plain, ExtensionType):
         storage = plain.storage_type
@@ -203,11 +204,11 @@ def _plain_type(type: DataType) -> DataType:
     return _plain_type(type.values_field.type) if isinstance(type, RunEndEncoded) else type
 
 
-def _written_column(column: Array) -> Array:
+def _csv_column(column: Array) -> Array:
     if isinstance(column.type, Dictionary):
-        return _written_column(column.dictionary_decode())
+        return _csv_column(column.dictionary_decode())
     if isinstance(column.type, RunEndEncoded):
-        return _written_column(column.run_end_decode())
+        return _csv_column(column.run_end_decode())
     if isinstance(column.type, (ExtensionType, *_TEXT)):
-        return array(list(map(text_of, column.to_pylist())), string())
+        return array(list(map(format_text, column.to_pylist())), string())
     return column

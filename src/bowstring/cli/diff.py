@@ -1,4 +1,4 @@
-"""`bowstring diff`: what two Arrow files or streams differ in, the schema first, then the first rows."""
+"""`bowstring diff`: the differences between two Arrow files or streams: the schema, then the first rows."""
 
 from __future__ import annotations
 
@@ -10,25 +10,33 @@ from typing import Any
 import click
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.cli.input_output import PATH, counted, given, max_piped_option, named, progress, telling
+from bowstring.cli.input_output import (
+    PATH,
+    max_piped_option,
+    progress,
+    report_batches,
+    report_errors,
+    resolve_source,
+    source_name,
+)
 from bowstring.cli.settings import FAILED
 from bowstring.inspection.diff import (
     LengthDifference,
     RowDifference,
-    comparable,
+    common_columns,
     row_differences,
     schema_differences,
 )
 from bowstring.inspection.text import printable
-from bowstring.inspection.validation import sound
-from bowstring.inspection.values import as_json, json_value
+from bowstring.inspection.validation import validate_batches
+from bowstring.inspection.values import format_json, json_value
 from bowstring.ipc.format_detection import open_any
 
 FORMAT_VERSION = 1
 _COLUMNS_SHOWN = 50
 _VALUE_CHARACTERS = 60
 _LINE_CHARACTERS = 400
-_HINT = "bowstring validate lists all errors, --quick compares values as they are"
+_HINT = "bowstring validate lists all errors, --quick compares without validation"
 
 
 @click.command()
@@ -43,86 +51,89 @@ _HINT = "bowstring validate lists all errors, --quick compares values as they ar
     show_default=True,
     help="Maximum number of rows to show.",
 )
-@click.option("--ignore-metadata", is_flag=True, help="Let custom metadata differ.")
+@click.option("--ignore-metadata", is_flag=True, help="Ignore differences in custom metadata.")
 @click.option("--json", "as_document", is_flag=True, help="Write the result as JSON.")
-@click.option("--quick", is_flag=True, help="Compare values as they are, whether they are sound or not.")
+@click.option("--quick", is_flag=True, help="Do not validate values before comparing them.")
 @max_piped_option
 def diff(left: str, right: str, **options: Any) -> int:
     """Show the differences between two Arrow files or streams: the schema, then the first rows that differ.
 
-    One of LEFT and RIGHT may be - for standard input. How the two are cut into batches, compressed or framed does not
-    count. Every value that is compared is looked at: a malformed one is refused with its place. The exit status is 1
-    where they differ.
+    One of LEFT and RIGHT may be - for standard input. Batch sizes, compression and framing are ignored. Every value
+    that is compared is validated first. The exit status is 1 if there are differences.
     """
     if left == right == "-":
         raise click.UsageError("only one of the two can be standard input")
-    count, most_bytes = options["count"], options["max_piped_bytes"]
+    count, max_piped_bytes = options["count"], options["max_piped_bytes"]
     with (
-        open_any(given(left), max_piped_bytes=most_bytes) as mine,
-        open_any(given(right), max_piped_bytes=most_bytes) as theirs,
+        open_any(resolve_source(left), max_piped_bytes=max_piped_bytes) as left_reader,
+        open_any(resolve_source(right), max_piped_bytes=max_piped_bytes) as right_reader,
     ):
-        schema = list(schema_differences(mine.schema, theirs.schema, not options["ignore_metadata"]))
-        columns = comparable(mine.schema, theirs.schema)
+        schema = list(schema_differences(left_reader.schema, right_reader.schema, not options["ignore_metadata"]))
+        columns = common_columns(left_reader.schema, right_reader.schema)
         with progress("comparing") as advance:
             rows = row_differences(
-                _compared(left, counted(mine, advance), [here for here, _ in columns], options["quick"]),
-                _compared(right, theirs, [there for _, there in columns], options["quick"]),
+                _compared(left, report_batches(left_reader, advance), [here for here, _ in columns], options["quick"]),
+                _compared(right, right_reader, [there for _, there in columns], options["quick"]),
                 [(index, index) for index in range(len(columns))],
             )
-            found = list(islice(rows, count + 1))
+            differences = list(islice(rows, count + 1))
     if options["as_document"]:
-        click.echo(json.dumps(_document((named(left), named(right)), schema, found, count), indent=2))
+        click.echo(json.dumps(_document((source_name(left), source_name(right)), schema, differences, count), indent=2))
     else:
-        _show(schema, found, count)
-    return FAILED if schema or found else 0
+        _show(schema, differences, count)
+    return FAILED if schema or differences else 0
 
 
 def _compared(file: str, batches: Iterable[RecordBatch], columns: list[int], is_quick: bool) -> Iterator[RecordBatch]:
-    """The columns of the batches that are compared, sound ones unless that is of no interest."""
-    chosen = (batch.select(columns) for batch in batches)
-    with telling(file):
-        yield from chosen if is_quick else sound(chosen, _HINT)
+    """Select the columns to compare, and validate them unless `is_quick`."""
+    selected = (batch.select(columns) for batch in batches)
+    with report_errors(file):
+        yield from selected if is_quick else validate_batches(selected, _HINT)
 
 
-def _show(schema: list[str], found: list[RowDifference | LengthDifference], count: int) -> None:
+def _show(schema: list[str], differences: list[RowDifference | LengthDifference], count: int) -> None:
     for line in schema[:_COLUMNS_SHOWN]:
         click.echo(f"schema: {printable(line, _LINE_CHARACTERS)}")
     if len(schema) > _COLUMNS_SHOWN:
         click.echo(f"schema: … and {len(schema) - _COLUMNS_SHOWN:,} more differences (--json has them)")
-    for item in found[:count]:
-        if isinstance(item, LengthDifference):
-            click.echo(f"rows: {item.left:,} on the left, {item.right:,} on the right")
+    for difference in differences[:count]:
+        if isinstance(difference, LengthDifference):
+            click.echo(f"rows: {difference.left:,} on the left, {difference.right:,} on the right")
             continue
-        for cell in item.cells[:_COLUMNS_SHOWN]:
-            values = (printable(as_json(json_value(value)), _VALUE_CHARACTERS) for value in (cell.left, cell.right))
-            click.echo(f"row {item.row}, column '{printable(cell.column, _VALUE_CHARACTERS)}': {' | '.join(values)}")
-        if len(item.cells) > _COLUMNS_SHOWN:
-            click.echo(f"row {item.row}: … and {len(item.cells) - _COLUMNS_SHOWN:,} more columns (--json has them)")
-    if len(found) > count:
+        for cell in difference.cells[:_COLUMNS_SHOWN]:
+            values = (printable(format_json(json_value(value)), _VALUE_CHARACTERS) for value in (cell.left, cell.right))
+            click.echo(
+                f"row {difference.row}, column '{printable(cell.column, _VALUE_CHARACTERS)}': {' | '.join(values)}"
+            )
+        if len(difference.cells) > _COLUMNS_SHOWN:
+            click.echo(
+                f"row {difference.row}: … and {len(difference.cells) - _COLUMNS_SHOWN:,} more columns (--json has them)"
+            )
+    if len(differences) > count:
         click.echo("… and more (-n shows more rows)")
 
 
 def _document(
-    names: tuple[str, str], schema: list[str], found: list[RowDifference | LengthDifference], count: int
+    names: tuple[str, str], schema: list[str], differences: list[RowDifference | LengthDifference], count: int
 ) -> dict[str, Any]:
-    lengths = next((item for item in found if isinstance(item, LengthDifference)), None)
+    lengths = next((difference for difference in differences if isinstance(difference, LengthDifference)), None)
     return {
         "format_version": FORMAT_VERSION,
         "left": names[0],
         "right": names[1],
-        "equal": not (schema or found),
+        "equal": not (schema or differences),
         "schema": schema,
         "rows": [
             {
-                "row": item.row,
+                "row": difference.row,
                 "cells": [
                     {"column": cell.column, "left": json_value(cell.left), "right": json_value(cell.right)}
-                    for cell in item.cells
+                    for cell in difference.cells
                 ],
             }
-            for item in found[:count]
-            if isinstance(item, RowDifference)
+            for difference in differences[:count]
+            if isinstance(difference, RowDifference)
         ],
         "lengths": None if lengths is None else {"left": lengths.left, "right": lengths.right},
-        "more": len(found) > count,
+        "more": len(differences) > count,
     }

@@ -1,4 +1,4 @@
-"""What commands read from and write to: paths, pipes, terminals; and progress bars, on a terminal only."""
+"""Sources and sinks of commands: paths, URLs, pipes and terminals; and progress bars."""
 
 from __future__ import annotations
 
@@ -23,83 +23,84 @@ from bowstring.ipc.file import FileReader
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 
 Advance: TypeAlias = Callable[[int, int | None], None]
-"""Is told how much is done, and of how much where that is known."""
+"""A callback for progress: the amount done, and the total or None if it is unknown."""
 
 PATH = click.Path(allow_dash=True, readable=False)
-"""A path or "-" as it is given: whether it can be read or written is told by who tries."""
+"""A path or "-", not checked before it is opened."""
 
 max_piped_option = click.option(
     "--max-piped-bytes",
     type=click.IntRange(min=0),
     default=MAX_PIPED_BYTES,
     show_default=True,
-    help="The most to take from a pipe of what has to be kept in memory: a file, not a stream.",
+    help="Maximum size of a file, not a stream, that is read into memory from a pipe.",
 )
 
 
-def given(file: str | None) -> Any:
-    """The source that a FILE argument names: a path, or standard input for "-" and for none.
+def resolve_source(file: str | None) -> Any:
+    """Return the source for a FILE argument: the path, or standard input for "-" and None.
 
-    Raises `click.UsageError` where that is a terminal, or the name is empty, as a variable may be, and `UsageError` if
-    standard output goes to the same file.
+    Raises `click.UsageError` if standard input is a terminal or the path is empty, and `UsageError` if standard output
+    is the same file.
     """
     if file == "":
-        raise click.UsageError("a FILE has an empty name")
+        raise click.UsageError("expected a path for FILE, found empty text")
     is_path = file is not None and file != "-"
     if not is_path and (sys.stdin is None or sys.stdin.isatty()):
-        raise click.UsageError("standard input is a terminal: give a FILE, or send a file or stream through a pipe")
+        raise click.UsageError("standard input is a terminal: give a FILE, or pipe the input")
     source = file if is_path else sys.stdin
     reject_same_file([source], sys.stdout)
     return source
 
 
-def named(file: str | None) -> str:
-    """What to call that source."""
+def source_name(file: str | None) -> str:
+    """Return the name of that source for messages."""
     return "standard input" if file is None or file == "-" else file
 
 
-def quiet(file: str | None) -> Callable[[], bool]:
-    """A function that tells whether a source that comes through standard input has nothing more to give just now."""
+def idle_check(file: str | None) -> Callable[[], bool]:
+    """Return a function that checks whether standard input, if it is the source, has no bytes to read right now."""
     return lambda: file in (None, "-") and not select.select([sys.stdin], [], [], 0)[0]
 
 
 @contextmanager
-def telling(file: str | None) -> Iterator[None]:
-    """Put a source's name before what is found wrong in its data, where the message does not begin with it."""
+def report_errors(file: str | None) -> Iterator[None]:
+    """Prefix errors in data with the name of their source, unless they begin with it."""
     try:
         yield
     except (InvalidDataError, DataTypeError) as error:
-        if str(error).startswith(f"{named(file)}: "):
+        if str(error).startswith(f"{source_name(file)}: "):
             raise
-        told = type(error)(f"{named(file)}: {error}")
+        named_error = type(error)(f"{source_name(file)}: {error}")
         for note in getattr(error, "__notes__", ()):
-            told.add_note(note)
-        raise told from None
+            named_error.add_note(note)
+        raise named_error from None
 
 
 @contextmanager
 def binary_output(path: str, *files: str | None) -> Iterator[str | int | BinaryIO]:
-    """Where binary data goes: the path, or standard output for "-", which must be no terminal. It is given by its
-    descriptor, so that nothing waits in a buffer where it is a pipe. Raises `UsageError` if the path is one of the
-    files that the FILE arguments `files` name.
+    """Yield the sink for binary data: the path, or the descriptor of standard output for "-".
+
+    The descriptor bypasses Python's buffer, so that nothing is delayed in a pipe. Raises `click.UsageError` if standard
+    output is a terminal, and `UsageError` if the path is one of the FILE arguments `files`.
     """
     if path != "-":
-        reject_same_file(map(given, files), path)
+        reject_same_file(map(resolve_source, files), path)
         yield path
         return
     if sys.stdout.isatty():
-        raise click.UsageError("standard output is a terminal: give a path, or send the bytes through a pipe")
+        raise click.UsageError("standard output is a terminal: give a path, or pipe the output")
     sys.stdout.flush()
     try:
         out: int | BinaryIO = sys.stdout.fileno()
-    except OSError:  # it is no file: somebody's object in its place
+    except OSError:  # replaced by an object without a descriptor
         out = sys.stdout.buffer
     yield out
 
 
 @contextmanager
-def sink_to(out: str | int | BinaryIO) -> Iterator[Sink]:
-    """A sink for the bytes that the block makes: it is finished where the block ends well, else a path gets no file."""
+def output_sink(out: str | int | BinaryIO) -> Iterator[Sink]:
+    """Open a sink; finish it at the end of the block, or discard it if the block fails."""
     sink = open_sink(out)
     try:
         yield sink
@@ -122,7 +123,7 @@ class SinkFile(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """How many bytes were written."""
+        """Return the number of bytes written."""
         return self._position
 
     def write(self, data: Any) -> int:
@@ -135,9 +136,9 @@ class SinkFile(io.RawIOBase):
 
 @contextmanager
 def progress(what: str, unit: str = "record batches") -> Iterator[Advance]:
-    """A function that shows how much is done, and of how much, as a bar on standard error.
+    """Yield a callback that shows progress as a bar on standard error.
 
-    There is no bar if standard error is not a terminal, nor if standard output is a pipe: its reader may write to the
+    There is no bar if standard error is not a terminal, or if standard output is a pipe: its reader may write to the
     same terminal. The bar disappears when the block ends.
     """
     if not sys.stderr.isatty() or _is_pipe(sys.stdout):
@@ -168,8 +169,8 @@ def _is_pipe(file: Any) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
-def counted(batches: Iterable[RecordBatch], advance: Advance) -> Iterator[RecordBatch]:
-    """The batches of a reader; `advance` is called before the first one, and after each when the next is asked for."""
+def report_batches(batches: Iterable[RecordBatch], advance: Advance) -> Iterator[RecordBatch]:
+    """Yield the batches of a reader; call `advance` before the first, and after each."""
     of = len(batches) if isinstance(batches, FileReader) else None
     advance(0, of)
     for number, batch in enumerate(batches, 1):

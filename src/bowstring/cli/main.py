@@ -1,6 +1,6 @@
-"""Where the command `bowstring` starts, and where every failure becomes one line and an exit status.
+"""Entry point of the command `bowstring`: turns every failure into one line and an exit status.
 
-This module imports no optional package, so that it can say which one is missing.
+This module imports no optional package, so that it can report a missing one.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ from bowstring.errors import BowstringError, FormatMismatchError, MissingExtraEr
 
 _CLI_PACKAGES = ("click", "rich")
 _CONVERTIBLE = ("Parquet", "CSV", "JSON")
-_WORDLESS = {"MemoryError": "there is not enough memory"}
+_DEFAULT_MESSAGES = {"MemoryError": "out of memory"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line `arguments` (without the program's name; by default the process's own); its exit status."""
+    """Run the command line and return its exit status. `arguments` exclude the program's name; default: sys.argv."""
     settings = Settings(debug=bool(os.environ.get("BOWSTRING_DEBUG")))
-    _stand_in_for_closed_streams()
-    _forgive_letters()
+    _replace_closed_streams()
+    _escape_unencodable_characters()
     try:
-        with _ending_in_order():
+        with _exit_on_signals():
             status = _run(arguments, settings)
             sys.stdout.flush()
             return status
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
-        if _came_of(error, KeyboardInterrupt):  # as py4j's do when it is interrupted in the middle of a call
+        if _is_caused_by(error, KeyboardInterrupt):  # for example py4j's, if interrupted during a call
             return INTERRUPTED
-        if _came_of(error, BrokenPipeError) and _nobody_reads_our_output():
+        if _is_caused_by(error, BrokenPipeError) and _is_output_abandoned():
             return FAILED
         if settings.debug or not isinstance(error, (BowstringError, OSError, MemoryError)):
             raise
-        sys.stderr.write(one_line(error) + "\n")
+        sys.stderr.write(format_error(error) + "\n")
         return FAILED
     finally:
-        _drop_what_cannot_be_written()
+        _discard_unwritten_output()
 
 
 @contextmanager
-def _ending_in_order() -> Iterator[None]:
-    """Let whoever ends the process by SIGTERM or SIGHUP find nothing half written: what is begun is given up first."""
+def _exit_on_signals() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into `SystemExit`, so that incomplete output is removed."""
 
     def leave(number: int, _frame: object) -> NoReturn:
         raise SystemExit(128 + number)
 
-    is_main = threading.current_thread() is threading.main_thread()  # others may not set handlers
+    is_main = threading.current_thread() is threading.main_thread()  # other threads can't set handlers
     ends = [n for n in (signal.SIGTERM, signal.SIGHUP) if is_main and signal.getsignal(n) is signal.SIG_DFL]
     for number in ends:
         signal.signal(number, leave)
@@ -65,52 +65,53 @@ def _ending_in_order() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _came_of(error: BaseException | None, kind: type[BaseException]) -> bool:
+def _is_caused_by(error: BaseException | None, kind: type[BaseException]) -> bool:
     while error is not None and not isinstance(error, kind):
         error = error.__cause__ or error.__context__
     return error is not None
 
 
-def _nobody_reads_our_output() -> bool:
-    """Whether whoever read it has seen enough."""
+def _is_output_abandoned() -> bool:
+    """Return whether the reader of standard output has closed its end."""
     poll = select.poll()
-    with suppress(OSError):  # what is no descriptor has no other end
+    with suppress(OSError):  # not a descriptor
         poll.register(sys.stdout.fileno(), 0)
     return bool(poll.poll(0))
 
 
-def _drop_what_cannot_be_written() -> None:
-    """Keep the interpreter from failing, once more, as it flushes standard output at its end."""
+def _discard_unwritten_output() -> None:
+    """Prevent a second failure when the interpreter flushes standard output at exit."""
     try:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _forgive_letters() -> None:
-    """Let a terminal that lacks a letter show an escape; that is no reason to fail."""
+def _escape_unencodable_characters() -> None:
+    """Write characters as escapes that the encoding of standard output lacks."""
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="backslashreplace")
 
 
-def _stand_in_for_closed_streams() -> None:
-    """Where a standard stream is closed, the next file that is opened would become it: open one that refuses what is
-    asked of it, or for errors takes it.
+def _replace_closed_streams() -> None:
+    """Open /dev/null for closed standard streams; else the next file opened would take their descriptor.
+
+    Reading standard input and writing standard output fail; standard error is discarded.
     """
     for name, mode, flags in (("stdin", "r", os.O_WRONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY)):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, flags), mode, closefd=False))
 
 
-def one_line(error: Exception) -> str:
-    """What the user reads of `error`: one printable line, with a hint if there is something to do about it."""
-    text = str(error).strip() or _WORDLESS.get(type(error).__name__, type(error).__name__)
+def format_error(error: Exception) -> str:
+    """Return one printable line for `error`, with a hint, if any."""
+    text = str(error).strip() or _DEFAULT_MESSAGES.get(type(error).__name__, type(error).__name__)
     return failure_line(text, next(iter(getattr(error, "__notes__", [])), _hint(error, text)))
 
 
 def _hint(error: Exception, text: str) -> str:
-    """What to do about an error, if anything."""
+    """Return a hint for an error, or empty text."""
     if isinstance(error, TruncatedError) and not isinstance(error, NoDataError):
         return "bowstring recover saves the intact batches, if any"
     if isinstance(error, FormatMismatchError) and any(name in text for name in _CONVERTIBLE):

@@ -1,4 +1,4 @@
-"""Parquet files, read and written by pyarrow."""
+"""Reading and writing Parquet files with pyarrow."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _ROWS = 1 << 16
 
 
 @contextmanager
-def reading(
+def open_batches(
     source: Any, name: str, options: Mapping[str, Any], advance: Advance
 ) -> Iterator[tuple[Schema, Iterator[RecordBatch]]]:
-    """The schema and the batches of a Parquet file. Raises `InvalidDataError` for a malformed one."""
+    """Open a Parquet file; yield its schema and an iterator of its batches. Raises `InvalidDataError` if malformed."""
     pq, columns = import_pyarrow("pyarrow.parquet"), list(options["columns"])
     with random_access_file(source, options["max_piped_bytes"]) as file:
-        with _translated(name):
+        with _translate_errors(name):
             parquet_file = pq.ParquetFile(file)
             schema = c_data.import_schema(parquet_file.schema_arrow)
         schema = schema.select(columns) if columns else schema
@@ -47,7 +47,7 @@ def reading(
             rows, total = 0, parquet_file.metadata.num_rows
             advance(rows, total)
             read = parquet_file.iter_batches(options["batch_rows"] or _ROWS, columns=columns or None)
-            for batch in read_batches(read, lambda: _translated(name)):
+            for batch in read_batches(read, lambda: _translate_errors(name)):
                 yield record_batch(batch).select(columns) if columns else record_batch(batch)
                 rows += batch.num_rows
                 advance(rows, total)
@@ -56,8 +56,8 @@ def reading(
 
 
 @contextmanager
-def _translated(name: str) -> Iterator[None]:
-    """Errors of pyarrow as `InvalidDataError`; of damaged pages it raises an OSError."""
+def _translate_errors(name: str) -> Iterator[None]:
+    """Translate errors of pyarrow to `InvalidDataError`; for damaged pages it raises an OSError."""
     pa = import_pyarrow()
     try:
         yield
@@ -70,7 +70,7 @@ def _translated(name: str) -> Iterator[None]:
 def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], options: Mapping[str, Any]) -> None:
     """Write batches as row groups.
 
-    The values have to be valid: pyarrow does not check them, and crashes where they are not. Raises
+    The values must be valid: pyarrow does not check them, and crashes on invalid ones. Raises
     `UnsupportedTypeError` for a type that Parquet does not have, and what `check_rows` raises.
     """
     pa, pq = import_pyarrow(), import_pyarrow("pyarrow.parquet")
@@ -87,9 +87,9 @@ def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], options: M
 
 
 def _check_type(type: DataType, path: str) -> None:
-    """Raise `UnsupportedTypeError` for a type that pyarrow can't write, or can't read again, with the path to it.
+    """Raise `UnsupportedTypeError`, with the path, for a type that pyarrow can't write or read back.
 
-    pyarrow aborts the process for some lists of size 0, and can't read the others if they are nullable.
+    pyarrow aborts the process for some lists of size 0, and can't read back the others if they are nullable.
     """
     stored = type.storage_type if isinstance(type, ExtensionType) else type
     reason = _obstacle(stored)

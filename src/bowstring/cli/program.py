@@ -1,4 +1,4 @@
-"""The group of commands, made with click; a command's module is imported when it runs or shows its help."""
+"""The click group of commands. The module of a command is imported only to run it or to show its help."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import click
 from bowstring import __version__
 from bowstring.cli.settings import INTERRUPTED, Settings, failure_line
 
-# Each command is the object of that name in the module bowstring.cli.<name>; the sentence is for the group's own help.
+# Each command is the object of that name in the module bowstring.cli.<name>; the text is for the help of the group.
 COMMANDS: dict[str, str] = {
-    "demo": "Compute in Spark and compare three ways to hand the result over to a process.",
+    "demo": "Compute in Spark and compare three ways to hand over a result.",
     "info": "Show what is in an Arrow file or stream: schema, batches, bytes per column.",
     "validate": "List all errors of an Arrow file or stream.",
     "head": "Show the first rows, as a table, JSON lines or CSV.",
     "cat": "Write all rows, as a table, JSON lines or CSV.",
     "sizes": "Show the size of each column, largest first.",
-    "anatomy": "Draw a file or stream to scale: one HTML page, every byte explained.",
+    "anatomy": "Draw a file or stream to scale: one HTML page that explains every byte.",
     "diff": "Show the differences between two files or streams: schema, then rows.",
     "convert": "Convert between Arrow files, streams, Parquet, CSV and JSON.",
     "concat": "Join files and streams, without decoding them.",
@@ -37,12 +37,12 @@ debug_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=_set_debug,
-    help="Show the whole traceback of a failure (or set BOWSTRING_DEBUG).",
+    help="Show the traceback of a failure (or set BOWSTRING_DEBUG).",
 )
 
 
 def _accept_debug(command: click.Command) -> None:
-    """Let a command and its subcommands take `--debug`, too."""
+    """Add `--debug` to a command and its subcommands."""
     if all(param.name != "debug" for param in command.params):
         debug_option(command)
     for subcommand in command.commands.values() if isinstance(command, click.Group) else ():
@@ -50,14 +50,14 @@ def _accept_debug(command: click.Command) -> None:
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by name and imports one only to run it or to show its help."""
+    """A group that imports a command only to run it or to show its help."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Give the names, in the order of `COMMANDS`."""
+        """Return the names in the order of `COMMANDS`."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command; None where there is none of that name."""
+        """Import a command; return None if the name is unknown."""
         if cmd_name not in COMMANDS:
             return None
         ctx.obj.command = f"bowstring {cmd_name}"
@@ -69,13 +69,13 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; of a name that is nearly one, say which."""
+        """Find the command; suggest the closest one for an unknown name."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError:
-            near = get_close_matches(args[0], COMMANDS, 1)
-            if near:
-                raise click.UsageError(f"no such command '{args[0]}': is it {near[0]}?", ctx) from None
+            matches = get_close_matches(args[0], COMMANDS, 1)
+            if matches:
+                raise click.UsageError(f"no such command '{args[0]}'; did you mean {matches[0]}?", ctx) from None
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -101,22 +101,22 @@ def program(ctx: click.Context) -> None:
 
 
 def run(arguments: Sequence[str] | None, settings: Settings) -> int:
-    """Run the command line; its exit status. Errors of a command come out as they are."""
+    """Run the command line and return its exit status. Errors of a command are propagated."""
     try:
-        # Not standalone: click would turn OSErrors into statuses of its own and exit.
+        # Not standalone: click would exit with its own status for an OSError.
         status = program.main(
             None if arguments is None else list(arguments), prog_name="bowstring", standalone_mode=False, obj=settings
         )
     except click.ClickException as error:
-        click.echo(_told(error, settings), err=True)
+        click.echo(_format_usage_error(error, settings), err=True)
         return error.exit_code
     except click.Abort:
         return INTERRUPTED
     return status if isinstance(status, int) else 0
 
 
-def _told(error: click.ClickException, settings: Settings) -> str:
-    """A wrong call in a line, with the help of its command for a hint, where click would take four."""
+def _format_usage_error(error: click.ClickException, settings: Settings) -> str:
+    """Format a usage error as one line with a hint; click would print four."""
     message = error.format_message().strip().removesuffix(".")
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     command = settings.command if ctx is None else ctx.command_path

@@ -1,4 +1,4 @@
-"""pyarrow for files: its import, file objects over sources, and the batches of its readers."""
+"""Helpers for pyarrow: its import, file objects over sources, and the batches of its readers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CODECS = {b"\x1f\x8b\x08": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd", 
 
 
 def import_pyarrow(module: str = "pyarrow") -> Any:
-    """A module of pyarrow. Raises `MissingExtraError` if it is not installed."""
+    """Import a module of pyarrow. Raises `MissingExtraError` if it is not installed."""
     try:
         return import_module(module)
     except ImportError:
@@ -29,7 +29,7 @@ def import_pyarrow(module: str = "pyarrow") -> Any:
 
 
 class SequentialFile(io.RawIOBase):
-    """A source as a file object that is read in order."""
+    """A source as a sequential file object."""
 
     def __init__(self, source: MemorySource | StreamSource) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class SequentialFile(io.RawIOBase):
 
     @property
     def position(self) -> int:
-        """How many bytes were read."""
+        """The number of bytes read."""
         return self._source.position
 
     def readable(self) -> bool:
@@ -50,14 +50,14 @@ class SequentialFile(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill `buffer`, less only at the end; return the number of bytes."""
+        """Fill `buffer`, or less at the end; return the number of bytes."""
         part = self._source.read(len(buffer))
         buffer[: len(part)] = part
         return len(part)
 
 
 class DecompressedFile(io.RawIOBase):
-    """The bytes of a compressed file. Raises `InvalidDataError` for a malformed one."""
+    """The decompressed bytes of a file. Raises `InvalidDataError` if malformed."""
 
     def __init__(self, file: Any, codec: str, name: str) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class DecompressedFile(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill `buffer`, or a part of it; return the number of bytes."""
+        """Fill `buffer` or a part of it; return the number of bytes."""
         try:
             return int(self._stream.readinto(buffer))
         except OSError as error:
@@ -81,7 +81,7 @@ class DecompressedFile(io.RawIOBase):
 
 
 class RandomAccessFile(io.RawIOBase):
-    """A source that can be read at any offset, as a file object."""
+    """A random access source as a file object."""
 
     def __init__(self, source: MemorySource | RangeSource) -> None:
         super().__init__()
@@ -97,17 +97,17 @@ class RandomAccessFile(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """The offset at which the next read starts."""
+        """Return the offset of the next read."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to an offset and return it."""
+        """Set the offset of the next read and return it."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._source.size}[whence]
         self._position = max(0, start + offset)
         return self._position
 
     def readinto(self, buffer: Any) -> int:
-        """Fill `buffer`, less only at the end; return the number of bytes."""
+        """Fill `buffer`, or less at the end; return the number of bytes."""
         size_bytes = max(0, min(len(buffer), self._source.size - self._position))
         buffer[:size_bytes] = self._source.read_at(self._position, size_bytes)
         self._position += size_bytes
@@ -116,9 +116,9 @@ class RandomAccessFile(io.RawIOBase):
 
 @contextmanager
 def sequential_file(source: Any) -> Iterator[tuple[SequentialFile, Any]]:
-    """A path, URL or file object, opened to be read in order: the file as it is stored, and its decompressed bytes.
+    """Open a path, URL or file object for sequential reading; yield the stored file and its decompressed bytes.
 
-    gzip, bzip2, Zstandard and LZ4 are recognised by their first bytes.
+    gzip, bzip2, Zstandard and LZ4 are detected by their first bytes.
     """
     opened = open_from_position(source)
     try:
@@ -135,9 +135,9 @@ def sequential_file(source: Any) -> Iterator[tuple[SequentialFile, Any]]:
 
 @contextmanager
 def random_access_file(source: Any, max_piped_bytes: int) -> Iterator[RandomAccessFile]:
-    """A path, URL or file object, opened to be read at any offset.
+    """Open a path, URL or file object for random access.
 
-    A pipe, and a URL whose server does not support ranges, is read into memory: `LimitError` for more than
+    A pipe, or a URL whose server does not support ranges, is read into memory. Raises `LimitError` for more than
     `max_piped_bytes`.
     """
     opened = open_random_access(source)
@@ -149,7 +149,7 @@ def random_access_file(source: Any, max_piped_bytes: int) -> Iterator[RandomAcce
 
 
 def read_batches(reader: Any, translate: Callable[[], Any]) -> Iterator[Any]:
-    """The record batches of a pyarrow reader, taken inside the context manager that `translate` makes for each."""
+    """Yield the record batches of a pyarrow reader; errors are raised inside the context manager `translate()`."""
     batches = iter(reader)
     while True:
         with translate():

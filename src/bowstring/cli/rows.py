@@ -1,4 +1,4 @@
-"""Rows on standard output: a table for people, JSON lines and CSV for programs. What `head` and `cat` share."""
+"""Writing rows to standard output as a table, JSON lines or CSV, for `head` and `cat`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.field import Schema
 from bowstring.errors import UsageError
 from bowstring.inspection.text import printable
-from bowstring.inspection.values import csv_line, json_line, rows_of, text_of, together
+from bowstring.inspection.values import csv_line, format_text, iterate_rows, join_lines, json_line
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.stream import StreamReader
 
@@ -32,73 +32,78 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def column_option(command: _Command) -> _Command:
-    """The option that chooses columns."""
-    return click.option("-c", "--column", "columns", multiple=True, help="Only this column; may be repeated.")(command)
+    """Add the option that selects columns."""
+    return click.option("-c", "--column", "columns", multiple=True, help="Select this column; may be repeated.")(
+        command
+    )
 
 
-def one_by_one(reader: FileReader | StreamReader) -> Iterable[RecordBatch]:
-    """The batches of a reader; from afar none is fetched before it is asked for, where iterating looks ahead."""
+def without_readahead(reader: FileReader | StreamReader) -> Iterable[RecordBatch]:
+    """Return the batches of a reader, without the prefetching of its iterator for remote files."""
     return map(reader.get_batch, range(len(reader))) if isinstance(reader, FileReader) else reader
 
 
-class First:
-    """The first `limit` rows of batches, or all of them, as batches; none is taken that is not needed."""
+class LimitedBatches:
+    """Batches up to `limit` rows, or all rows for None. No batch is read that is not needed."""
 
     def __init__(self, batches: Iterable[RecordBatch], limit: int | None) -> None:
         self._batches = iter(batches)
-        self._left = limit
+        self._remaining = limit
         self._is_cut = False
 
     def __iter__(self) -> Iterator[RecordBatch]:
-        while self._left is None or self._left > 0:
+        while self._remaining is None or self._remaining > 0:
             batch = next(self._batches, None)
             if batch is None:
                 return
-            if self._left is not None:
-                self._is_cut = batch.num_rows > self._left
-                batch = batch.slice(0, self._left)
-                self._left -= batch.num_rows
+            if self._remaining is not None:
+                self._is_cut = batch.num_rows > self._remaining
+                batch = batch.slice(0, self._remaining)
+                self._remaining -= batch.num_rows
             yield batch
 
     def has_more(self) -> bool:
-        """Whether there are rows beyond those, which are through."""
+        """Return whether there are more rows, after the iteration."""
         return self._is_cut or any(batch.num_rows for batch in self._batches)
 
 
-def by_batch(batches: Iterable[RecordBatch], columns: int | None = None) -> Iterator[_Rows]:
-    """The rows of each batch, the first `columns` in them. What is made of them is to be written before the next batch
-    is asked for, which may be long in coming.
+def rows_by_batch(batches: Iterable[RecordBatch], columns: int | None = None) -> Iterator[_Rows]:
+    """Yield the rows of each batch, limited to the first `columns`.
+
+    Write them before requesting the next batch, which can take long to arrive.
     """
     for number, batch in enumerate(batches):
         is_wide = columns is not None and columns < batch.num_columns
         part = batch.select(range(columns)) if is_wide and columns is not None else batch
-        yield rows_of(part, where=f"record batch {number}, ")
+        yield iterate_rows(part, where=f"record batch {number}, ")
 
 
 def write_json_lines(schema: Schema, parts: Iterable[_Rows]) -> None:
-    """Write an object a row; on a terminal in ASCII, so that no value steers it. Raises `UsageError` for twin names."""
+    """Write one object per row, in ASCII on a terminal. Raises `UsageError` for duplicate column names."""
     names, is_terminal = schema.names, sys.stdout.isatty()
     twin = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
     if twin is not None:
-        raise UsageError(f"two columns are called {twin!r}: a JSON object has one of them only; take --format csv")
+        raise UsageError(
+            f"two columns have the name {twin!r}, but the keys of a JSON object are unique: use --format csv"
+        )
     _write((json_line(names, row, is_terminal) for row in rows) for rows in parts)
 
 
 def write_csv(schema: Schema, parts: Iterable[_Rows]) -> None:
-    """Write a line of names, then a line a row; on a terminal with control characters as escapes."""
-    shown: Callable[[str], str] = printable if sys.stdout.isatty() else str
+    """Write a header and one line per row, with control characters as escapes on a terminal."""
+    escape: Callable[[str], str] = printable if sys.stdout.isatty() else str
 
     def line(cells: Iterable[str | None]) -> str:
-        return csv_line([None if cell is None else shown(cell) for cell in cells])
+        return csv_line([None if cell is None else escape(cell) for cell in cells])
 
-    _write(chain([[line(schema.names)]], ((line(map(text_of, row)) for row in rows) for rows in parts)))
+    _write(chain([[line(schema.names)]], ((line(map(format_text, row)) for row in rows) for rows in parts)))
 
 
 def _write(parts: Iterable[Iterable[str]]) -> None:
     out = sys.stdout.buffer
     sys.stdout.flush()
     for lines in parts:
-        for some in together(lines):
+        for some in join_lines(lines):
             out.write(some)
         out.flush()
 
@@ -113,22 +118,22 @@ def write_table(
     """
     console = Console(markup=False, highlight=False, emoji=False)
     width = console.width if console.is_terminal else None
-    cut = None if whole else CELL_CHARACTERS
-    shown = len(schema) if whole else COLUMNS_SHOWN
-    names = [printable(name, cut) or "(no name)" for name in schema.names[:shown]]
-    types = [printable(str(kind), cut) for kind in schema.types[:shown]]
-    at_once = min(_TABLE_ROWS, max(1, _TABLE_CELLS // max(1, len(names))))
-    before: list[int] = []
-    for rows, goes_on in _tables(parts, at_once, bool if width is None else is_quiet):
-        cells = [[_cell(value, cut) for value in row[:shown]] for row in rows]
+    max_characters = None if whole else CELL_CHARACTERS
+    column_limit = len(schema) if whole else COLUMNS_SHOWN
+    names = [printable(name, max_characters) or "(no name)" for name in schema.names[:column_limit]]
+    types = [printable(str(kind), max_characters) for kind in schema.types[:column_limit]]
+    rows_per_table = min(_TABLE_ROWS, max(1, _TABLE_CELLS // max(1, len(names))))
+    previous_widths: list[int] = []
+    for rows, continues in _split_tables(parts, rows_per_table, bool if width is None else is_quiet):
+        cells = [[_cell(value, max_characters) for value in row[:column_limit]] for row in rows]
         columns = [[names[i], types[i], *(row[i] for row in cells)] for i in range(len(names))]
         if width is not None and not whole:
-            columns = _fitting(columns, width)
+            columns = _columns_that_fit(columns, width)
         widths = [max(map(cell_len, column)) for column in columns]
-        is_more = goes_on and len(widths) >= len(before) and all(map(le, widths, before))
+        is_more = continues and len(widths) >= len(previous_widths) and all(map(le, widths, previous_widths))
         if is_more:
-            columns, widths = columns[: len(before)], before
-        before = widths
+            columns, widths = columns[: len(previous_widths)], previous_widths
+        previous_widths = widths
         table = _table(columns, widths, schema, has_head=not is_more)
         console.width = width or max(1, sum(each + _GAP for each in widths))
         if width is None:
@@ -142,21 +147,23 @@ def write_table(
         click.echo(f"and {hidden:,} more column{'' if hidden == 1 else 's'} (--all shows them)", err=True)
 
 
-def _tables(parts: Iterable[_Rows], at_once: int, is_quiet: Callable[[], bool]) -> Iterator[tuple[list[_Row], bool]]:
-    """The rows of each table, one at the least, and whether it goes on with the table before, which was not full."""
-    held: list[_Row] = []
-    is_first, goes_on = True, False
+def _split_tables(
+    parts: Iterable[_Rows], rows_per_table: int, is_quiet: Callable[[], bool]
+) -> Iterator[tuple[list[_Row], bool]]:
+    """Yield the rows of each table, at least one table, and whether it continues the previous one."""
+    pending: list[_Row] = []
+    is_first, continues = True, False
     for rows in parts:
         for row in rows:
-            held.append(row)
-            if len(held) == at_once:
-                yield held, goes_on
-                held, is_first, goes_on = [], False, False
-        if held and is_quiet():
-            yield held, goes_on
-            held, is_first, goes_on = [], False, True
-    if held or is_first:
-        yield held, goes_on
+            pending.append(row)
+            if len(pending) == rows_per_table:
+                yield pending, continues
+                pending, is_first, continues = [], False, False
+        if pending and is_quiet():
+            yield pending, continues
+            pending, is_first, continues = [], False, True
+    if pending or is_first:
+        yield pending, continues
 
 
 def _table(columns: Sequence[Sequence[str]], widths: Sequence[int], schema: Schema, has_head: bool) -> Table:
@@ -172,19 +179,19 @@ def _table(columns: Sequence[Sequence[str]], widths: Sequence[int], schema: Sche
     return table
 
 
-def _cell(value: Any, cut: int | None) -> str:
-    if isinstance(value, str) and cut is not None:
-        value = value[: cut + 1]  # the rest need not be looked at
-    text = text_of(value)
-    return "null" if text is None else printable(text, cut)
+def _cell(value: Any, max_characters: int | None) -> str:
+    if isinstance(value, str) and max_characters is not None:
+        value = value[: max_characters + 1]  # the rest is not shown
+    text = format_text(value)
+    return "null" if text is None else printable(text, max_characters)
 
 
-def _fitting(columns: list[list[str]], width: int) -> list[list[str]]:
-    """The first columns, one at the least, that stand side by side."""
-    fitting, left = columns[:1], width - sum(max(map(cell_len, column)) for column in columns[:1])
+def _columns_that_fit(columns: list[list[str]], width: int) -> list[list[str]]:
+    """Return the first columns, at least one, that fit side by side."""
+    fitting, remaining = columns[:1], width - sum(max(map(cell_len, column)) for column in columns[:1])
     for column in columns[1:]:
-        left -= max(map(cell_len, column)) + _GAP
-        if left < 0:
+        remaining -= max(map(cell_len, column)) + _GAP
+        if remaining < 0:
             break
         fitting.append(column)
     return fitting

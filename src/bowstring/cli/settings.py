@@ -1,4 +1,4 @@
-"""What all commands have in common: their exit statuses, how a failure is told, and the settings that hold for all."""
+"""Exit statuses, messages and settings of all commands."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from bowstring.inspection.text import printable
 
 FAILED, INTERRUPTED = 1, 130
-"""Exit statuses beside 0, which says that all is done, and click's 2, that the call is wrong."""
+"""Exit statuses in addition to 0 for success and click's 2 for usage errors."""
 
 
 def failure_line(text: str, hint: str) -> str:
-    """What the user reads of a failure: one printable line, with a hint where there is one.
+    """Return one printable line for a failure, with a hint, if any.
 
-    A text may quote bytes of a hostile file, so control characters are shown as escapes.
+    Control characters are shown as escapes, because the text may contain bytes of a hostile file.
     """
     return f"bowstring: {printable(' '.join(text.split()))}" + (f" ({hint})" if hint else "")
 
 
 @dataclass(slots=True)
 class Settings:
-    """What holds for every command: `debug` lets a failure show its traceback, `command` is what was called."""
+    """Settings of every command: whether to show tracebacks, and the name of the command."""
 
     debug: bool = False
     command: str = "bowstring"

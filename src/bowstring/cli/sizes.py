@@ -1,4 +1,4 @@
-"""`bowstring sizes`: one line a column, largest first, with its encoding and its share."""
+"""`bowstring sizes`: the size of each column, largest first, with its encoding and share."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from bowstring.cli.input_output import PATH, given, max_piped_option, named
-from bowstring.cli.tables import page, plain_table, terminal_width
+from bowstring.cli.input_output import PATH, max_piped_option, resolve_source, source_name
+from bowstring.cli.tables import open_console, plain_table, terminal_width
 from bowstring.inspection.inspector import inspect
 from bowstring.inspection.report import ColumnReport, Inspection
 from bowstring.inspection.text import human_bytes, percent, printable
@@ -30,31 +30,34 @@ def sizes(file: str | None, *, as_json: bool, show_all: bool, max_piped_bytes: i
     FILE is a path, a URL, or - for standard input, which is also read if FILE is omitted and input is piped. Only
     headers are read, never the data.
     """
-    found = inspect(given(file), max_piped_bytes=max_piped_bytes)
+    inspection = inspect(resolve_source(file), max_piped_bytes=max_piped_bytes)
     if as_json:
-        click.echo(json.dumps(_document(named(file), found), indent=2))
+        click.echo(json.dumps(_document(source_name(file), inspection), indent=2))
         return
     limit = None if show_all else _COLUMNS_SHOWN
-    titles, rows = list(_TITLES), [_cells(column, found, show_all) for column in found.columns_by_size()[:limit]]
-    room = terminal_width()
-    if room is not None and not show_all:
-        titles, rows = _narrowed(rows, room)
+    titles, rows = (
+        list(_TITLES),
+        [_cells(column, inspection, show_all) for column in inspection.columns_by_size()[:limit]],
+    )
+    width = terminal_width()
+    if width is not None and not show_all:
+        titles, rows = _narrowed(rows, width)
     table = plain_table(*((title, title in _TITLES[3:]) for title in titles))
     for row in rows:
         table.add_row(*row)
-    with page() as console:
+    with open_console() as console:
         console.print(table)
-    left = len(found.columns) - len(table.rows)
-    if left:
-        click.echo(f"… and {left:,} more columns (--all shows them)")
+    hidden = len(inspection.columns) - len(table.rows)
+    if hidden:
+        click.echo(f"… and {hidden:,} more columns (--all shows them)")
 
 
-def _cells(column: ColumnReport, found: Inspection, whole: bool) -> list[str]:
-    cut = None if whole else _NAME_CHARACTERS
+def _cells(column: ColumnReport, inspection: Inspection, whole: bool) -> list[str]:
+    max_characters = None if whole else _NAME_CHARACTERS
     return [
-        printable(column.name, cut) or "(no name)",
-        printable(column.field.head, cut),
-        encoding(column, found),
+        printable(column.name, max_characters) or "(no name)",
+        printable(column.field.head, max_characters),
+        encoding(column, inspection),
         f"{column.total_bytes:,}",
         human_bytes(column.total_bytes),
         percent(column.share),
@@ -62,8 +65,9 @@ def _cells(column: ColumnReport, found: Inspection, whole: bool) -> list[str]:
 
 
 def _narrowed(rows: list[list[str]], width: int) -> tuple[list[str], list[list[str]]]:
-    """The titles and rows for a terminal of so many columns: names and types cut so that the numbers have room; where
-    there is none, without the sizes in bytes and then without the encodings.
+    """Return titles and rows that fit a terminal of `width` characters.
+
+    Names and types are truncated. If that is not enough, the sizes in bytes are removed, then the encodings.
     """
     columns = {title: cells for title, *cells in zip(_TITLES, *rows, strict=True)}
     for title in ("", "bytes", "encoding"):
@@ -79,29 +83,29 @@ def _narrowed(rows: list[list[str]], width: int) -> tuple[list[str], list[list[s
     return list(columns), list(map(list, zip(*columns.values(), strict=True)))
 
 
-def encoding(column: ColumnReport, found: Inspection) -> str:
-    """How a column is stored: dictionary or run ends at its top, and what its bodies are compressed with."""
+def encoding(column: ColumnReport, inspection: Inspection) -> str:
+    """Return the encoding of a column: plain, dictionary or run-end encoded, and the codecs of the bodies."""
     kind = column.field.head.partition("<")[0]
     parts = [kind.replace("_", "-")] if column.field.dictionary is not None or kind.startswith("run_end") else ["plain"]
-    return " + ".join([*parts, *found.encoding.codecs])
+    return " + ".join([*parts, *inspection.encoding.codecs])
 
 
-def _document(name: str, found: Inspection) -> dict[str, Any]:
+def _document(name: str, inspection: Inspection) -> dict[str, Any]:
     return {
         "format_version": FORMAT_VERSION,
         "source": name,
-        "rows": found.rows,
-        "bytes": found.bytes.buffers,
+        "rows": inspection.rows,
+        "bytes": inspection.bytes.buffers,
         "columns": [
             {
                 "index": column.index,
                 "name": column.name,
                 "type": column.field.type,
-                "encoding": encoding(column, found),
+                "encoding": encoding(column, inspection),
                 "bytes": column.total_bytes,
                 "share": round(column.share, 6),
                 "null_count": column.null_count,
             }
-            for column in found.columns_by_size()
+            for column in inspection.columns_by_size()
         ],
     }

@@ -1,4 +1,4 @@
-"""Tables for people on standard output: as wide as the terminal, or in whole lines where there is none."""
+"""Tables on standard output: as wide as the terminal, or without line breaks if there is none."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _WIDE = 1000
 
 
 @contextmanager
-def page() -> Iterator[Console]:
-    """A console to print on. Whoever reads a pipe wants whole lines: they are as long as they need to be there."""
+def open_console() -> Iterator[Console]:
+    """Yield a console for standard output, with lines of any length if it is not a terminal."""
     console = Console(markup=False, highlight=False, emoji=False)
     if console.is_terminal:
         yield console
@@ -27,15 +27,15 @@ def page() -> Iterator[Console]:
 
 
 def terminal_width() -> int | None:
-    """The columns of the terminal that standard output is; None where it is none."""
+    """Return the width of the terminal in characters, or None if standard output is not a terminal."""
     console = Console()
     return console.width if console.is_terminal else None
 
 
 def plain_table(*columns: tuple[str, bool], folds: bool = False, header: bool = True) -> Table:
-    """A table without lines; of each column its title, and whether it holds numbers, which are never broken.
+    """Return a table without borders. Each column has a title and a flag for numbers, which are aligned to the right.
 
-    A row is a line. Where it `folds`, long text takes several, and the table is indented.
+    Each row is one line, unless `folds`: then long text is wrapped, and the table is indented.
     """
     padding = (0, 0, 0, 2) if folds else (0, 2, 0, 0)
     table = Table(box=None, show_header=header, padding=padding, pad_edge=folds, header_style="dim")

@@ -1,4 +1,4 @@
-"""`bowstring validate`: every fault of an Arrow file or stream with its place, and an exit status."""
+"""`bowstring validate`: list all errors of an Arrow file or stream."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from bowstring.cli.input_output import PATH, given, max_piped_option, named, progress
+from bowstring.cli.input_output import PATH, max_piped_option, progress, resolve_source, source_name
 from bowstring.cli.settings import FAILED
 from bowstring.inspection.text import printable
 from bowstring.inspection.validation import Fault, Validation, Validator
@@ -25,38 +25,39 @@ _NAME_CHARACTERS = 60
 @click.option("--all", "show_all", is_flag=True, help=f"Show all errors, not only the first {_FAULTS_SHOWN}.")
 @max_piped_option
 def validate(file: str | None, *, quick: bool, as_json: bool, show_all: bool, max_piped_bytes: int) -> int:
-    """List all errors of an Arrow file or stream, each with its place. The exit status is 1 if there are any.
+    """List all errors of an Arrow file or stream, with their location. The exit status is 1 if there are any.
 
     FILE is a path, a URL, or - for standard input, which is also read if FILE is omitted and input is piped. Every
-    value is looked at: offsets, indices, UTF-8, run ends, decimals and so on.
+    value is checked: offsets, indices, UTF-8, run ends, decimals and so on.
     """
-    source, limit = given(file), None if show_all else _FAULTS_SHOWN
-    kept: list[Fault] = []
+    source, limit = resolve_source(file), None if show_all else _FAULTS_SHOWN
+    listed: list[Fault] = []
     with progress("validating") as advance:
         validator = Validator(source, not quick, max_piped_bytes=max_piped_bytes, advance=advance)
         for fault in validator.faults():
-            if limit is None or len(kept) < limit:
-                kept.append(fault)
-    name, result = named(file), validator.result
+            if limit is None or len(listed) < limit:
+                listed.append(fault)
+    name, validation = source_name(file), validator.validation
     if as_json:
-        click.echo(json.dumps(_document(name, result, kept, not quick), indent=2))
+        click.echo(json.dumps(_document(name, validation, listed, not quick), indent=2))
     else:
-        _show(printable(name), result, kept)
-    return FAILED if result.fault_count else 0
+        _show(printable(name), validation, listed)
+    return FAILED if validation.fault_count else 0
 
 
-def _show(name: str, result: Validation, kept: list[Fault]) -> None:
-    for fault in kept:
+def _show(name: str, validation: Validation, listed: list[Fault]) -> None:
+    for fault in listed:
         message = printable(fault.message, _MESSAGE_CHARACTERS).removeprefix(f"{name}: ")
         click.echo(f"{name}: {_place(fault)}{message}")
-    left = result.fault_count - len(kept)
-    if left:
-        click.echo(f"{name}: … and {left:,} more faults (--all shows them)")
-    if result.fault_count:
+    hidden = validation.fault_count - len(listed)
+    if hidden:
+        click.echo(f"{name}: … and {hidden:,} more errors (--all shows them)")
+    if validation.fault_count:
         return
-    batches = f"{result.record_batches:,} record batch{'' if result.record_batches == 1 else 'es'}"
+    batches = f"{validation.record_batches:,} record batch{'' if validation.record_batches == 1 else 'es'}"
     click.echo(
-        f"{name}: valid: an Arrow {result.format}, {result.rows:,} rows in {batches}, {result.columns:,} columns"
+        f"{name}: valid: an Arrow {validation.format}, {validation.rows:,} rows in {batches}, "
+        f"{validation.columns:,} columns"
     )
 
 
@@ -69,17 +70,17 @@ def _place(fault: Fault) -> str:
     return " → ".join(steps) + (": " if steps else "")
 
 
-def _document(name: str, result: Validation, kept: list[Fault], full: bool) -> dict[str, Any]:
+def _document(name: str, validation: Validation, listed: list[Fault], full: bool) -> dict[str, Any]:
     return {
         "format_version": FORMAT_VERSION,
         "source": name,
-        "format": result.format,
-        "valid": not result.fault_count,
+        "format": validation.format,
+        "valid": not validation.fault_count,
         "full": full,
-        "columns": result.columns,
-        "record_batches": result.record_batches,
-        "rows": result.rows,
-        "fault_count": result.fault_count,
+        "columns": validation.columns,
+        "record_batches": validation.record_batches,
+        "rows": validation.rows,
+        "fault_count": validation.fault_count,
         "faults": [
             {
                 "record_batch": fault.record_batch,
@@ -89,6 +90,6 @@ def _document(name: str, result: Validation, kept: list[Fault], full: bool) -> d
                 "path": list(fault.path),
                 "message": fault.message,
             }
-            for fault in kept
+            for fault in listed
         ],
     }

@@ -1,4 +1,4 @@
-"""What two files or streams differ in: the schema first, then the rows, however either is cut into batches."""
+"""Differences between two files or streams: the schema, then the rows, independent of batch sizes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Pair = tuple[Array, Array]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A value that differs: the column's name, and the Python value on either side."""
+    """A value that differs: the column name and the Python values of both sides."""
 
     column: str
     left: Any
@@ -27,7 +27,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class RowDifference:
-    """A row that differs, counted from 0, and in which columns."""
+    """A row that differs: its index and the cells that differ."""
 
     row: int
     cells: tuple[Cell, ...]
@@ -35,84 +35,92 @@ class RowDifference:
 
 @dataclass(frozen=True, slots=True)
 class LengthDifference:
-    """One side has more rows: how many either has."""
+    """The numbers of rows of both sides, if they differ."""
 
     left: int
     right: int
 
 
 def schema_differences(left: Schema, right: Schema, check_metadata: bool = True) -> Iterator[str]:
-    """A sentence for each difference of two schemas; columns are paired by name. Names in it are as `repr` has them."""
-    mine, theirs = _keyed(left), _keyed(right)
-    for key, field in mine.items():
-        other = theirs.get(key)
+    """Yield a sentence for each difference between two schemas. Columns are matched by name."""
+    left_fields, right_fields = _fields_by_name(left), _fields_by_name(right)
+    for key, field in left_fields.items():
+        other = right_fields.get(key)
         if other is None:
             yield f"column {field.name!r} ({field.type}) is only on the left"
             continue
         if field.type != other.type:
-            mine_in_words, theirs_in_words = str(field.type), str(other.type)
-            if mine_in_words == theirs_in_words:
+            left_type, right_type = str(field.type), str(other.type)
+            if left_type == right_type:
                 yield f"column {field.name!r}: fields inside {field.type} differ in name or nullability"
             else:
-                yield f"column {field.name!r}: the type is {mine_in_words} on the left, {theirs_in_words} on the right"
+                yield f"column {field.name!r}: the type is {left_type} on the left, {right_type} on the right"
         elif check_metadata and not field.type.equals(other.type, True):
             yield f"column {field.name!r}: fields inside differ in custom metadata"
         if field.nullable != other.nullable:
             yield f"column {field.name!r}: nullable is {field.nullable} on the left, {other.nullable} on the right"
         if check_metadata and sorted(field.pairs) != sorted(other.pairs):
             yield f"column {field.name!r}: the custom metadata differs"
-    for key, field in theirs.items():
-        if key not in mine:
+    for key, field in right_fields.items():
+        if key not in left_fields:
             yield f"column {field.name!r} ({field.type}) is only on the right"
-    if [key for key in mine if key in theirs] != [key for key in theirs if key in mine]:
+    if [key for key in left_fields if key in right_fields] != [key for key in right_fields if key in left_fields]:
         yield "the order of the columns differs"
     if check_metadata and sorted(left.pairs) != sorted(right.pairs):
         yield "the custom metadata of the schema differs"
 
 
-def comparable(left: Schema, right: Schema) -> list[tuple[int, int]]:
-    """The positions of the columns that both have under one name and with one type."""
-    theirs = {key: (index, field) for index, (key, field) in enumerate(_keyed(right).items())}
+def common_columns(left: Schema, right: Schema) -> list[tuple[int, int]]:
+    """Return the pairs of indices of columns with the same name and type."""
+    right_fields = {key: (index, field) for index, (key, field) in enumerate(_fields_by_name(right).items())}
     return [
-        (index, theirs[key][0])
-        for index, (key, field) in enumerate(_keyed(left).items())
-        if key in theirs and theirs[key][1].type == field.type
+        (index, right_fields[key][0])
+        for index, (key, field) in enumerate(_fields_by_name(left).items())
+        if key in right_fields and right_fields[key][1].type == field.type
     ]
 
 
 def row_differences(
     left: Iterable[RecordBatch], right: Iterable[RecordBatch], columns: Sequence[tuple[int, int]]
 ) -> Iterator[RowDifference | LengthDifference]:
-    """The rows that differ in these columns, in order, found batch by batch; then whether one side has more rows.
+    """Yield the rows that differ in these columns, in order; then a difference in length, if any.
 
-    NaN equals NaN, and what lies under a null does not count. Raises `InvalidDataError` for malformed data.
+    NaN equals NaN, and values under nulls are ignored. Reads batch by batch.
+
+    Raises `InvalidDataError` for malformed data.
     """
-    mine, theirs = iter(left), iter(right)
-    here, there = next(mine, None), next(theirs, None)
-    at, here_at, there_at = 0, 0, 0
-    while here is not None and there is not None:
-        count = min(here.num_rows - here_at, there.num_rows - there_at)
+    left_batches, right_batches = iter(left), iter(right)
+    left_batch, right_batch = next(left_batches, None), next(right_batches, None)
+    row, left_offset, right_offset = 0, 0, 0
+    while left_batch is not None and right_batch is not None:
+        count = min(left_batch.num_rows - left_offset, right_batch.num_rows - right_offset)
         if count:
             pairs = [
-                (here.schema[i].name, (here.column(i).slice(here_at, count), there.column(j).slice(there_at, count)))
+                (
+                    left_batch.schema[i].name,
+                    (left_batch.column(i).slice(left_offset, count), right_batch.column(j).slice(right_offset, count)),
+                )
                 for i, j in columns
             ]
-            yield from _within(pairs, at, count)
-        at, here_at, there_at = at + count, here_at + count, there_at + count
-        if here_at == here.num_rows:
-            here, here_at = next(mine, None), 0
-        if there_at == there.num_rows:
-            there, there_at = next(theirs, None), 0
+            yield from _split_differences(pairs, row, count)
+        row, left_offset, right_offset = row + count, left_offset + count, right_offset + count
+        if left_offset == left_batch.num_rows:
+            left_batch, left_offset = next(left_batches, None), 0
+        if right_offset == right_batch.num_rows:
+            right_batch, right_offset = next(right_batches, None), 0
     lengths = [
-        at + (0 if held is None else held.num_rows - taken) + sum(batch.num_rows for batch in rest)
-        for held, taken, rest in ((here, here_at, mine), (there, there_at, theirs))
+        row + (0 if held is None else held.num_rows - offset) + sum(batch.num_rows for batch in remaining)
+        for held, offset, remaining in (
+            (left_batch, left_offset, left_batches),
+            (right_batch, right_offset, right_batches),
+        )
     ]
     if lengths[0] != lengths[1]:
         yield LengthDifference(lengths[0], lengths[1])
 
 
-def _within(pairs: Sequence[tuple[str, _Pair]], start: int, count: int) -> Iterator[RowDifference]:
-    """The rows that differ, by halving what is not equal."""
+def _split_differences(pairs: Sequence[tuple[str, _Pair]], start: int, count: int) -> Iterator[RowDifference]:
+    """Find the rows that differ by bisection."""
     differing = [(name, pair) for name, pair in pairs if not _equal(name, pair, start)]
     if not differing:
         return
@@ -121,23 +129,23 @@ def _within(pairs: Sequence[tuple[str, _Pair]], start: int, count: int) -> Itera
         return
     half = count // 2
     for offset, length in ((0, half), (half, count - half)):
-        cut = [(name, (a.slice(offset, length), b.slice(offset, length))) for name, (a, b) in differing]
-        yield from _within(cut, start + offset, length)
+        halves = [(name, (a.slice(offset, length), b.slice(offset, length))) for name, (a, b) in differing]
+        yield from _split_differences(halves, start + offset, length)
 
 
 def _equal(name: str, pair: _Pair, start: int) -> bool:
-    with _told(name, pair, start):
+    with _locate_error(name, pair, start):
         return pair[0].equals(pair[1], nans_equal=True)
 
 
 def _cell(name: str, pair: _Pair, row: int) -> Cell:
-    with _told(name, pair, row):
+    with _locate_error(name, pair, row):
         return Cell(name, pair[0].to_pylist()[0], pair[1].to_pylist()[0])
 
 
 @contextmanager
-def _told(name: str, pair: _Pair, start: int) -> Iterator[None]:
-    """Say on which side and in which rows what is malformed lies."""
+def _locate_error(name: str, pair: _Pair, start: int) -> Iterator[None]:
+    """Add the side, row and column to an error in malformed data."""
     try:
         yield
     except InvalidDataError:
@@ -147,11 +155,11 @@ def _told(name: str, pair: _Pair, start: int) -> Iterator[None]:
         raise
 
 
-def _keyed(schema: Schema) -> dict[tuple[str, int], Field]:
-    """The fields by name, and how many before them have it."""
-    seen: dict[str, int] = {}
-    out = {}
+def _fields_by_name(schema: Schema) -> dict[tuple[str, int], Field]:
+    """Return the fields by name and the number of previous fields with that name."""
+    counts: dict[str, int] = {}
+    fields = {}
     for field in schema:
-        number = seen[field.name] = seen.get(field.name, -1) + 1
-        out[field.name, number] = field
-    return out
+        number = counts[field.name] = counts.get(field.name, -1) + 1
+        fields[field.name, number] = field
+    return fields

@@ -1,4 +1,4 @@
-"""`inspect`: from a source to what there is to know of it."""
+"""`inspect`: the metadata, sizes and encoding of a file or stream."""
 
 from __future__ import annotations
 
@@ -37,22 +37,29 @@ _FEATURES = ("UNUSED", "DICTIONARY_REPLACEMENT", "COMPRESSED_BODY")
 
 
 def inspect(source: Any, limits: ReadLimits = DEFAULT_LIMITS, max_piped_bytes: int = MAX_PIPED_BYTES) -> Inspection:
-    """Tell what there is to know of an Arrow file or stream without reading its data
-    («Serialization and Interprocess Communication (IPC)»); the two are told apart by their first bytes.
+    """Inspect an Arrow file or stream without reading its data («Serialization and Interprocess Communication (IPC)»).
 
-    `source` is a path (mapped), bytes or anything with the buffer protocol, a binary file object or a descriptor
-    (mapped where it is a regular file), a socket, or a URL and what `fsspec.open` gives (read by ranges: of a file the
-    footer and all headers, at once). Only headers are read, so compressed and big-endian data can be inspected, too. A
-    stream that can't be rewound is read through in small pieces, which takes as long as it takes to
-    come. A file that can't be rewound is kept in memory: `LimitError` where it is larger than `max_piped_bytes`.
+    Only headers are read, so compressed and big-endian data can be inspected, too. The format is detected by the first
+    bytes. A stream that can't seek is read to its end in small pieces; a file that can't seek is read into memory.
 
-    Raises `FormatMismatchError` for anything but Arrow, `TruncatedError` for what is cut off, other `InvalidDataError`s
-    for headers that contradict themselves, `NotFoundError` for a path that is not there.
+    Args:
+        source: a path (mapped), an object with the buffer protocol, a binary file object or descriptor (mapped if it is
+            a regular file), a socket, a URL or the return value of `fsspec.open` (footer and headers are read by
+            ranges).
+        limits: limits for reading headers.
+        max_piped_bytes: the maximum size of a file that is read into memory.
+
+    Raises:
+        FormatMismatchError: the source is not Arrow data.
+        TruncatedError: the source ends too early.
+        InvalidDataError: headers are inconsistent.
+        LimitError: a file that can't seek is larger than `max_piped_bytes`.
+        NotFoundError: the path does not exist.
     """
     opened = open_source(source)
     try:
         scan, name = _scan(opened, limits, max_piped_bytes)
-        return inspected(scan, name, limits)
+        return inspect_scan(scan, name, limits)
     finally:
         opened.close()
 
@@ -67,23 +74,23 @@ def _scan(
     return StreamScan(ready, limits), source.name
 
 
-def inspected(scan: Scan, name: str, limits: ReadLimits, counted: Tally | None = None) -> Inspection:
-    """What a scan says of the source `name`; raises `InvalidDataError` where a header contradicts itself.
+def inspect_scan(scan: Scan, name: str, limits: ReadLimits, tally_of_all: Tally | None = None) -> Inspection:
+    """Inspect a scan of the source `name`. `tally_of_all` is the tally of its batches, if computed already.
 
-    With `counted` its batches have been added up already.
+    Raises `InvalidDataError` for inconsistent headers.
     """
     if scan.version not in (V4, V5):
         version = VERSIONS[scan.version] if 0 <= scan.version < len(VERSIONS) else str(scan.version)
-        raise UnsupportedError(f"{name}: metadata version {version} is not supported: only V4 and V5 are")
+        raise UnsupportedError(f"{name}: metadata version {version} is not supported: expected V4 or V5")
     endianness = scan.schema["endianness"]
     if not 0 <= endianness < len(_ENDIANNESS):
-        raise InvalidDataError(f"{name}: endianness {endianness} is neither little (0) nor big (1)")
-    if counted is None:
+        raise InvalidDataError(f"{name}: endianness {endianness} is not valid: expected 0 (little) or 1 (big)")
+    if tally_of_all is None:
         tally = Tally(read_fields(scan.schema, limits))
         for span in scan.batches():
             tally.add(span)
     else:
-        tally = counted
+        tally = tally_of_all
     wire = tally.wire
     overhead = scan.overhead()
     rows = np.array(tally.rows, np.int64)
@@ -118,9 +125,9 @@ def inspected(scan: Scan, name: str, limits: ReadLimits, counted: Tally | None =
 
 
 def _bytes(tally: Tally, overhead: Overhead) -> BytesReport:
-    buffers = min(tally.buffer_bytes, tally.body_bytes)  # buffers may share bytes
+    buffers = min(tally.buffer_bytes, tally.body_bytes)  # buffers can share bytes
     padding = tally.body_bytes - buffers
-    known = (
+    accounted_bytes = (
         tally.body_bytes + tally.metadata_bytes + overhead.schema_bytes + overhead.footer_bytes + overhead.framing_bytes
     )
     return BytesReport(
@@ -131,7 +138,7 @@ def _bytes(tally: Tally, overhead: Overhead) -> BytesReport:
         tally.metadata_bytes,
         overhead.footer_bytes,
         overhead.framing_bytes,
-        max(0, overhead.total_bytes - known),
+        max(0, overhead.total_bytes - accounted_bytes),
     )
 
 
@@ -139,40 +146,48 @@ def _columns(wire: WireSchema, tally: Tally) -> tuple[ColumnReport, ...]:
     parts = zip(
         wire.schema.fields, wire.dictionaries, tally.column_bytes.tolist(), tally.null_counts.tolist(), strict=True
     )
-    out = []
+    reports = []
     for index, (field, nodes, buffer_bytes, nulls) in enumerate(parts):
-        used = {node.id for node in _every(nodes)}
-        held = sum(tally.dictionaries[key].total_bytes for key in used if key in tally.dictionaries)
-        share = share_of(buffer_bytes + held, tally.buffer_bytes)
+        dictionary_ids = {node.id for node in _walk_dictionaries(nodes)}
+        dictionary_bytes = sum(
+            tally.dictionaries[key].total_bytes for key in dictionary_ids if key in tally.dictionaries
+        )
+        share = share_of(buffer_bytes + dictionary_bytes, tally.buffer_bytes)
         report = _field(field, iter(nodes))
-        out.append(ColumnReport(index, report, buffer_bytes, held, share, nulls))
-    return tuple(out)
+        reports.append(ColumnReport(index, report, buffer_bytes, dictionary_bytes, share, nulls))
+    return tuple(reports)
 
 
 def _dictionaries(wire: WireSchema, tally: Tally) -> tuple[DictionaryReport, ...]:
     users: dict[int, list[int]] = {key: [] for key in wire.by_id}
     for column, nodes in enumerate(wire.dictionaries):
-        for key in {node.id for node in _every(nodes)}:
+        for key in {node.id for node in _walk_dictionaries(nodes)}:
             users[key].append(column)
-    out = []
+    reports = []
     for key, node in sorted(wire.by_id.items()):
-        held = tally.dictionaries.get(key, DictionaryTally())
-        out.append(
+        totals = tally.dictionaries.get(key, DictionaryTally())
+        reports.append(
             DictionaryReport(
-                key, str(node.value_type), held.batches, held.deltas, held.values, held.total_bytes, tuple(users[key])
+                key,
+                str(node.value_type),
+                totals.batches,
+                totals.deltas,
+                totals.values,
+                totals.total_bytes,
+                tuple(users[key]),
             )
         )
-    return tuple(out)
+    return tuple(reports)
 
 
-def _every(nodes: Iterable[DictionaryId]) -> Iterator[DictionaryId]:
+def _walk_dictionaries(nodes: Iterable[DictionaryId]) -> Iterator[DictionaryId]:
     for node in nodes:
         yield node
-        yield from _every(node.inside)
+        yield from _walk_dictionaries(node.inside)
 
 
 def _field(field: Field, nodes: Iterator[DictionaryId]) -> FieldReport:
-    """The field; `nodes` gives the dictionaries that a walk over it meets, in order."""
+    """Describe a field; `nodes` are the dictionaries of the field and its children, depth first."""
     stored, extension = field.type, None
     if isinstance(stored, ExtensionType):
         extension, stored = stored.extension_name, stored.storage_type
@@ -190,7 +205,7 @@ def _field(field: Field, nodes: Iterator[DictionaryId]) -> FieldReport:
 
 
 def type_head(type: DataType) -> str:
-    """A type without its children: what stands before and after the angle brackets."""
+    """Return the text of a type without its children: the text outside the angle brackets."""
     if not type.fields:
         return str(type)
     text = str(type)

@@ -1,4 +1,4 @@
-"""An inspection as plain values for JSON. docs/info.md documents every key: what is there stays, new keys may come."""
+"""Inspections as plain values for JSON. Keys are documented in docs/info.md and stable; new keys may be added."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from bowstring.inspection.report import ColumnReport, DictionaryReport, FieldRep
 FORMAT_VERSION = 1
 
 
-def as_document(inspection: Inspection) -> dict[str, Any]:
-    """The whole inspection as dictionaries, lists, strings and numbers; sizes in bytes."""
-    batches, encoding, held = inspection.batches, inspection.encoding, inspection.bytes
+def to_document(inspection: Inspection) -> dict[str, Any]:
+    """Return the inspection as dictionaries, lists, strings and numbers; sizes are in bytes."""
+    batches, encoding, sizes = inspection.batches, inspection.encoding, inspection.bytes
     return {
         "format_version": FORMAT_VERSION,
         "source": inspection.source,
@@ -29,15 +29,15 @@ def as_document(inspection: Inspection) -> dict[str, Any]:
         },
         "dictionary_batches": {"count": inspection.dictionary_batches, "deltas": inspection.delta_batches},
         "bytes": {
-            "total": held.total,
-            "buffers": held.buffers,
-            "padding": held.padding,
-            "metadata": held.metadata,
-            "schema": held.schema,
-            "headers": held.headers,
-            "footer": held.footer,
-            "framing": held.framing,
-            "other": held.other,
+            "total": sizes.total,
+            "buffers": sizes.buffers,
+            "padding": sizes.padding,
+            "metadata": sizes.metadata,
+            "schema": sizes.schema,
+            "headers": sizes.headers,
+            "footer": sizes.footer,
+            "framing": sizes.framing,
+            "other": sizes.other,
         },
         "compression": {"codecs": list(encoding.codecs), "batches": encoding.compressed_batches},
         "alignment": encoding.alignment_bytes,
@@ -99,9 +99,9 @@ def _metadata(pairs: Metadata) -> list[dict[str, str]]:
     return [{**_text("key", key), **_text("value", value)} for key, value in pairs]
 
 
-def _text(name: str, held: bytes) -> dict[str, str]:
-    """The bytes as text, or in base64 under a name that says so."""
+def _text(name: str, raw: bytes) -> dict[str, str]:
+    """Return the bytes as text, or in base64 under a key with the suffix `_base64` if they are not valid UTF-8."""
     try:
-        return {name: held.decode("utf-8")}
+        return {name: raw.decode("utf-8")}
     except UnicodeDecodeError:
-        return {f"{name}_base64": b64encode(held).decode("ascii")}
+        return {f"{name}_base64": b64encode(raw).decode("ascii")}

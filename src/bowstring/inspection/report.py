@@ -1,4 +1,4 @@
-"""What there is to know of an Arrow file or stream without reading its data: values only."""
+"""Dataclasses for the metadata, sizes and encoding of an Arrow file or stream."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bowstring.ipc.message import MEDIA_TYPES
 
 @dataclass(frozen=True, slots=True)
 class DictionaryUse:
-    """How a field is dictionary-encoded: the dictionary's id, the type of the indices, whether it is ordered."""
+    """The dictionary encoding of a field: id of the dictionary, type of the indices, and whether it is ordered."""
 
     id: int
     index_type: str
@@ -20,10 +20,10 @@ class DictionaryUse:
 
 @dataclass(frozen=True, slots=True)
 class FieldReport:
-    """A field and what is inside it («Schema message»).
+    """A field and its children («Schema message»).
 
-    `type` is the whole type in words, `head` leaves the children out. `extension` is the name of its extension type,
-    known or not. The children of a dictionary-encoded field are those of its values.
+    `type` is the text of the whole type, `head` that without the children. `extension` is the name of the extension
+    type, registered or not. The children of a dictionary-encoded field are those of its values.
     """
 
     name: str
@@ -38,11 +38,11 @@ class FieldReport:
 
 @dataclass(frozen=True, slots=True)
 class ColumnReport:
-    """What a top-level column takes, in bytes as stored: nested children included.
+    """The stored size of a top-level column in bytes, including nested children.
 
-    `buffer_bytes` is in record batches, `dictionary_bytes` in the dictionary batches of the dictionaries that it uses:
-    one that several columns use counts for each. `share` is the fraction of the bytes of all buffers. `null_count` is
-    what the headers say.
+    `buffer_bytes` counts the buffers in record batches, `dictionary_bytes` those in the batches of its dictionaries; a
+    dictionary used by several columns counts for each. `share` is the fraction of the bytes of all buffers.
+    `null_count` is the sum of the null counts in the headers.
     """
 
     index: int
@@ -54,20 +54,20 @@ class ColumnReport:
 
     @property
     def name(self) -> str:
-        """The field's name, as it stands in the file: not escaped."""
+        """The name of the field, not escaped."""
         return self.field.name
 
     @property
     def total_bytes(self) -> int:
-        """The bytes of its buffers and of its dictionaries."""
+        """The bytes of its buffers and dictionaries."""
         return self.buffer_bytes + self.dictionary_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class DictionaryReport:
-    """A dictionary («Dictionary Messages»): its batches, how many of them are deltas, values and bytes of all of them.
+    """A dictionary («Dictionary Messages»): the numbers of its batches, of deltas among them, of values and of bytes.
 
-    `columns` are the positions of the columns that use it.
+    `columns` are the indices of the columns that use it.
     """
 
     id: int
@@ -81,7 +81,7 @@ class DictionaryReport:
 
 @dataclass(frozen=True, slots=True)
 class BatchesReport:
-    """The record batches («RecordBatch message»): how many, their rows (None where there is no batch), and more."""
+    """The record batches («RecordBatch message»): their number and rows per batch (None if there are no batches)."""
 
     count: int
     rows_min: int | None
@@ -92,10 +92,10 @@ class BatchesReport:
 
 @dataclass(frozen=True, slots=True)
 class BytesReport:
-    """Where the bytes are; the parts add up to `total`.
+    """The sizes of all parts of the source in bytes; they add up to `total`.
 
     `buffers` and `padding` are the bodies; `schema` and `headers` the framed metadata of messages; `footer` its
-    flatbuffer; `framing` magic, trailer and end marker; `other` what no message covers, such as bytes after a stream.
+    flatbuffer; `framing` magic, trailer and end marker; `other` bytes outside all messages.
     """
 
     total: int
@@ -109,21 +109,21 @@ class BytesReport:
 
     @property
     def metadata(self) -> int:
-        """All that is neither body nor unknown."""
+        """The sum of `schema`, `headers`, `footer` and `framing`."""
         return self.schema + self.headers + self.footer + self.framing
 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How the bytes are written down.
+    """The encoding of a file or stream.
 
-    - `metadata_version`: "V4" or "V5", the oldest that a batch has (some writers' footers say another one)
-    - `endianness`: of the bodies, "little" or "big"
-    - `alignment_bytes`: the largest power of two, at most 64, at whose multiples all buffers that are not empty begin,
-      counted from the start of the file or stream; None where there is none
-    - `codecs`: what bodies are compressed with, "lz4" or "zstd"; `compressed_batches`: how many of them
-    - `legacy_framing`: whether messages lack the marker that format version 0.15 brought
-    - `end_marker`: whether a stream ends with its end marker; None for a file
+    - `metadata_version`: "V4" or "V5", the oldest version of a batch (some writers use another one in the footer)
+    - `endianness`: byte order of the bodies, "little" or "big"
+    - `alignment_bytes`: the largest power of two, at most 64, that divides the offsets of all non-empty buffers in the
+      file or stream; None if there are no such buffers
+    - `codecs`: codecs of the bodies, "lz4" or "zstd"; `compressed_batches`: the number of compressed batches
+    - `legacy_framing`: whether messages lack the continuation marker of Arrow 0.15
+    - `end_marker`: whether a stream ends with an end marker; None for a file
     """
 
     metadata_version: str
@@ -138,7 +138,7 @@ class Encoding:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What `bowstring.inspect` found. `columns` are in the order of the schema. Names and metadata are not escaped."""
+    """The return value of `bowstring.inspect`. `columns` are in schema order. Names and metadata are not escaped."""
 
     source: str
     format: Literal["file", "stream"]
@@ -153,19 +153,19 @@ class Inspection:
 
     @property
     def media_type(self) -> str:
-        """What the bytes are called where they are sent."""
+        """The media type of the format."""
         return MEDIA_TYPES[self.format]
 
     def columns_by_size(self) -> list[ColumnReport]:
-        """The columns, largest first; equal ones in the order of the schema."""
+        """Return the columns by size, largest first; columns of equal size in schema order."""
         return sorted(self.columns, key=lambda column: -column.total_bytes)
 
     @property
     def dictionary_batches(self) -> int:
-        """How many dictionary batches there are."""
+        """The number of dictionary batches."""
         return sum(dictionary.batches for dictionary in self.dictionaries)
 
     @property
     def delta_batches(self) -> int:
-        """How many of the dictionary batches are deltas."""
+        """The number of dictionary batches that are deltas."""
         return sum(dictionary.deltas for dictionary in self.dictionaries)

@@ -1,4 +1,4 @@
-"""What the headers say of sizes, added up column by column with NumPy («RecordBatch message»); no body is read."""
+"""Sums of the sizes in headers, by column («RecordBatch message»); bodies are not read."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from bowstring.ipc.record_batch.plan import SchemaPlan
 from bowstring.ipc.tools.scan import BatchSpan
 
 _Counts = npt.NDArray[np.int64]
-_MOST = 1 << 62
-_WIDEST_ALIGNMENT = 64
+_MAX_TOTAL = 1 << 62
+_MAX_ALIGNMENT = 64
 
 
 @dataclass(slots=True)
 class DictionaryTally:
-    """What has been seen of one dictionary."""
+    """The totals of one dictionary."""
 
     batches: int = 0
     deltas: int = 0
@@ -32,7 +32,7 @@ class DictionaryTally:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Where the columns of a plan begin among nodes, buffers and variadic counts; the last entry is the end."""
+    """The first node, buffer and variadic count of each column of a plan; the last entry is the end."""
 
     plan: SchemaPlan
     nodes: _Counts
@@ -49,9 +49,9 @@ class _Columns:
 
 @dataclass(slots=True)
 class Tally:
-    """Sums over batches; `add` takes one after the other and checks the numbers of its header.
+    """Sums over batches; `add` adds a batch and checks its header.
 
-    Raises `InvalidDataError` where nodes or buffers do not fit the schema or the body.
+    Raises `InvalidDataError` if nodes or buffers do not match the schema or the body.
     """
 
     wire: WireSchema
@@ -68,8 +68,8 @@ class Tally:
     versions: set[int] = field(default_factory=set)
     has_legacy: bool = False
     _total_rows: int = 0
-    _places: int = 0
-    _known: dict[tuple[int | None, bool], _Columns] = field(default_factory=dict)
+    _offset_bits: int = 0
+    _columns_cache: dict[tuple[int | None, bool], _Columns] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.column_bytes = np.zeros(len(self.wire.schema), np.int64)
@@ -77,19 +77,19 @@ class Tally:
 
     @property
     def total_rows(self) -> int:
-        """The rows of all record batches."""
+        """The number of rows of all record batches."""
         return self._total_rows
 
     @property
     def alignment_bytes(self) -> int | None:
-        """The largest power of two up to 64 that the places of all buffers keep; None where there are no buffers."""
+        """The largest power of two up to 64 that divides the offsets of all buffers; None if there are no buffers."""
         if not self.buffer_bytes:
             return None
-        places = self._places | _WIDEST_ALIGNMENT
-        return places & -places
+        offset_bits = self._offset_bits | _MAX_ALIGNMENT
+        return offset_bits & -offset_bits
 
     def add(self, span: BatchSpan) -> None:
-        """Take one batch."""
+        """Add one batch."""
         template = span.header.template
         self.body_bytes += span.body_bytes
         self.metadata_bytes += span.metadata_bytes
@@ -108,16 +108,16 @@ class Tally:
         sizes = self._column_sizes(columns, span)
         rows = span.header.length
         self._total_rows += rows
-        if self._total_rows > _MOST:
-            raise InvalidDataError(f"{span.where}: more than {_MOST} rows")
+        if self._total_rows > _MAX_TOTAL:
+            raise InvalidDataError(f"{span.where}: more than {_MAX_TOTAL} rows")
         nodes = span.header.nodes()[columns.nodes]
         nulls, lengths = nodes["null_count"], nodes["length"]
         bad = (lengths != rows) | (nulls < 0) | (nulls > rows)
         if bad.any():
-            at = int(np.argmax(bad))
-            name = self.wire.schema.fields[at].name
+            index = int(np.argmax(bad))
+            name = self.wire.schema.fields[index].name
             raise InvalidDataError(
-                f"{span.where}, column {name!r}: {lengths[at]} slots, {nulls[at]} of them null, in {rows} rows"
+                f"{span.where}, column {name!r}: {lengths[index]} slots, {nulls[index]} of them null, in {rows} rows"
             )
         self.column_bytes += sizes
         self.null_counts += nulls
@@ -129,25 +129,25 @@ class Tally:
         node = self.wire.by_id.get(template.dictionary_id)
         if node is None:
             raise InvalidDataError(
-                f"{span.where}: dictionary {template.dictionary_id} is none of the schema's "
+                f"{span.where}: dictionary {template.dictionary_id} is not in the schema, which has "
                 f"{sorted(self.wire.by_id)[:8]}"
             )
         sizes = self._column_sizes(self._columns(node.id, _values(node), span.header), span)
-        held = self.dictionaries.setdefault(node.id, DictionaryTally())
-        held.batches += 1
-        held.deltas += template.is_delta
-        held.values += span.header.length
-        held.total_bytes += int(sizes[0])
+        totals = self.dictionaries.setdefault(node.id, DictionaryTally())
+        totals.batches += 1
+        totals.deltas += template.is_delta
+        totals.values += span.header.length
+        totals.total_bytes += int(sizes[0])
 
     def _columns(self, id: int | None, wire: WireSchema, header: BatchHeader) -> _Columns:
         key = (id, header.template.version == V4)
-        held = self._known.get(key)
-        if held is None:
-            held = self._known[key] = _Columns.of(wire, header.template.version)
-        return held
+        columns = self._columns_cache.get(key)
+        if columns is None:
+            columns = self._columns_cache[key] = _Columns.of(wire, header.template.version)
+        return columns
 
     def _column_sizes(self, columns: _Columns, span: BatchSpan) -> _Counts:
-        """The bytes of each column's buffers; takes note of where they lie."""
+        """Return the size of the buffers of each column, and record their offsets for the alignment."""
         header, template, plan = span.header, span.header.template, columns.plan
         bounds = columns.buffers
         if plan.variadic_count or template.variadic_count:
@@ -157,7 +157,7 @@ class Tally:
                     f"{span.where}: expected {plan.variadic_count} variadic counts, none above "
                     f"{template.buffer_count}, found {counts.tolist()[:8]}"
                 )
-            bounds = bounds + _running(counts)[columns.variadic]
+            bounds = bounds + _cumulative(counts)[columns.variadic]
         if template.node_count != plan.node_count or template.buffer_count != bounds[-1]:
             raise InvalidDataError(
                 f"{span.where}: expected {plan.node_count} nodes and {bounds[-1]} buffers for its schema, found "
@@ -166,10 +166,10 @@ class Tally:
         buffers = header.buffers()
         offsets, sizes = buffers["offset"].astype(np.int64), buffers["length"].astype(np.int64)
         self._check(span, offsets, sizes)
-        used = offsets[sizes > 0]
-        if len(used):
-            self._places |= int(np.bitwise_or.reduce(used + span.body_at))
-        return np.diff(_running(sizes)[bounds])
+        starts = offsets[sizes > 0]
+        if len(starts):
+            self._offset_bits |= int(np.bitwise_or.reduce(starts + span.body_at))
+        return np.diff(_cumulative(sizes)[bounds])
 
     def _check(self, span: BatchSpan, offsets: _Counts, sizes: _Counts) -> None:
         limit = span.body_bytes
@@ -177,20 +177,20 @@ class Tally:
             raise InvalidDataError(f"{span.where}: expected a body of {span.header.body_bytes} bytes, found {limit}")
         bad = (offsets < 0) | (sizes < 0) | (offsets > limit - sizes)
         if bad.any():
-            at = int(np.argmax(bad))
+            index = int(np.argmax(bad))
             raise InvalidDataError(
-                f"{span.where}: buffer {at} of {sizes[at]} bytes at byte {offsets[at]} of a body of {limit}"
+                f"{span.where}: buffer {index} of {sizes[index]} bytes at byte {offsets[index]} of a body of {limit}"
             )
-        if self.buffer_bytes + sizes.sum(dtype=np.float64) > _MOST:
-            raise InvalidDataError(f"{span.where}: its buffers claim more than {_MOST} bytes")
+        if self.buffer_bytes + sizes.sum(dtype=np.float64) > _MAX_TOTAL:
+            raise InvalidDataError(f"{span.where}: expected buffers of up to {_MAX_TOTAL} bytes, found more")
         self.buffer_bytes += int(sizes.sum())
 
 
-def _running(counts: npt.NDArray[Any]) -> _Counts:
-    """0 and the running sums."""
-    out = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=out[1:])
-    return out
+def _cumulative(counts: npt.NDArray[Any]) -> _Counts:
+    """Return the cumulative sums, starting with 0."""
+    sums = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=sums[1:])
+    return sums
 
 
 def _values(node: DictionaryId) -> WireSchema:

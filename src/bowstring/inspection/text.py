@@ -1,4 +1,4 @@
-"""Text that may be shown on a terminal, whoever wrote it: escaped, cut, and sizes in units that people read."""
+"""Safe text for terminals: escaped and truncated; and human-readable sizes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def printable(text: str, max_characters: int | None = None) -> str:
-    r"""The text with control characters, line ends and directional marks as escapes, and cut to `max_characters`.
+    r"""Escape control characters, line ends and directional marks, and truncate to `max_characters`.
 
     >>> printable("price \x1b[2J")
     'price \\x1b[2J'
@@ -14,7 +14,7 @@ def printable(text: str, max_characters: int | None = None) -> str:
     'abcd…'
     """
     if max_characters is not None and len(text) > max_characters:
-        text = text[:max_characters] + "…"  # what is cut away need not be escaped
+        text = text[:max_characters] + "…"  # truncate before escaping
     if not text.isprintable():
         text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
     if max_characters is not None and len(text) > max_characters:
@@ -22,27 +22,26 @@ def printable(text: str, max_characters: int | None = None) -> str:
     return text
 
 
-def shown_bytes(held: bytes, max_characters: int | None = None) -> str:
-    r"""Bytes as printable text where they are UTF-8, else as Python writes them; what is cut is told by its size.
+def printable_bytes(raw: bytes, max_characters: int | None = None) -> str:
+    r"""Format bytes as text if they are valid UTF-8, else like `repr`; add the size if they are truncated.
 
     >>> shown_bytes(b"\xff\x00")
     "b'\\xff\\x00'"
     >>> shown_bytes(b"a" * 2000, 4)
     'aaa… (2,000 bytes)'
     """
-    is_long = max_characters is not None and len(held) > 4 * max_characters
-    some = held[: 4 * max_characters] if is_long and max_characters is not None else held
+    is_long = max_characters is not None and len(raw) > 4 * max_characters
+    prefix = raw[: 4 * max_characters] if is_long and max_characters is not None else raw
     try:
-        text = some.decode("utf-8", "ignore" if is_long else "strict")
+        text = prefix.decode("utf-8", "ignore" if is_long else "strict")
     except UnicodeDecodeError:
-        text = repr(some)
-    cut = printable(text, max_characters)
-    return f"{cut} ({len(held):,} bytes)" if is_long or (cut.endswith("…") and not text.endswith("…")) else cut
+        text = repr(prefix)
+    shown = printable(text, max_characters)
+    return f"{shown} ({len(raw):,} bytes)" if is_long or (shown.endswith("…") and not text.endswith("…")) else shown
 
 
 def human_bytes(size_bytes: int) -> str:
-    """A size in bytes, from 1 KiB on in the smallest unit of which it is less than a thousand, with two decimals at
-    the most.
+    """Format a size in the smallest binary unit with a value below 1000, with at most two decimals.
 
     >>> [human_bytes(size) for size in (0, 1, 1023, 1536, 999 << 10, 1000 << 10, 10 << 20, 300 << 30)]
     ['0 bytes', '1 byte', '1023 bytes', '1.50 KiB', '999 KiB', '0.98 MiB', '10.0 MiB', '300 GiB']
@@ -57,12 +56,12 @@ def human_bytes(size_bytes: int) -> str:
 
 
 def share_of(part: int, whole: int) -> float:
-    """The part as a fraction of the whole; 0 where there is no whole."""
+    """Return `part / whole`, or 0 if `whole` is 0."""
     return part / whole if whole else 0.0
 
 
 def percent(share: float) -> str:
-    """A fraction in percent, with one decimal; what is less than any shown so is told as that.
+    """Format a fraction in percent with one decimal.
 
     >>> [percent(share) for share in (0, 0.0001, 0.0005, 0.25, 1)]
     ['0.0 %', '< 0.1 %', '0.1 %', '25.0 %', '100.0 %']

@@ -1,4 +1,4 @@
-"""Every fault of a file or a stream, with its place: what a reader would refuse, and what it would not have noticed."""
+"""Validation of files and streams: all errors with their location."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from bowstring.layouts.base import error_context
 from bowstring.layouts.validation import find_faults
 from bowstring.memory.closable import close_on_error
 
-_MAX_KNOWN, _MAX_MESSAGES = 256, 4096
+_MAX_VALIDATED, _MAX_MESSAGES = 256, 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong: in which record batch and column (None where it is in none), where in a nested column
-    from the outside in, the class of the error and its message. Names in path and message are not escaped.
+    """An error: indices of record batch and column, if any, path inside a nested column from the outside in, class and
+    message. Names in path and message are not escaped.
     """
 
     record_batch: int | None
@@ -40,7 +40,7 @@ class Fault:
 
 @dataclass(slots=True)
 class Validation:
-    """What has been looked at so far; complete when the faults have been taken from `faults`."""
+    """The totals of a validation, complete after iterating over `Validator.faults`."""
 
     source: str
     format: Literal["file", "stream"] | None = None
@@ -50,53 +50,53 @@ class Validation:
     fault_count: int = 0
 
 
-class _PatientReader(StreamReader):
-    """A stream reader that goes on after a malformed batch, as long as it is clear where the next message begins."""
+class _ResilientReader(StreamReader):
+    """A stream reader that continues after a malformed batch if the start of the next message is known."""
 
     @property
-    def taken(self) -> int:
-        """How many record batches have been there as a whole."""
+    def batches_read(self) -> int:
+        """The number of complete record batches read."""
         return self._decoder.batches
 
     @property
     def nodes(self) -> list[DictionaryId]:
-        """The dictionaries that the schema names."""
-        known = self._decoder._known
-        return [] if known is None else list(known.wire.by_id.values())
+        """The dictionaries of the schema."""
+        schema = self._decoder._known
+        return [] if schema is None else list(schema.wire.by_id.values())
 
     def dictionary(self, node: DictionaryId) -> Array | None:
-        """The values of a dictionary as they are now; None where it is not defined."""
+        """Return the current values of a dictionary, or None if it is not defined."""
         return self._decoder._dictionaries(node)
 
     def walk(self) -> Iterator[tuple[int | None, RecordBatch | InvalidDataError]]:
-        """Each batch, or what is wrong with it, and its number (None for a dictionary)."""
+        """Yield the index of each batch (None for a dictionary) and the batch or its error."""
         decoder = self._decoder
         while True:
             messages, batches = decoder.messages, decoder.batches
             try:
-                found = self._message()
+                decoded = self._message()
             except InvalidDataError as error:
-                is_over = decoder.messages == messages  # it has not got as far as a body
+                is_over = decoder.messages == messages  # the error is before a body
                 yield batches if is_over or decoder.batches > batches else None, error
                 if is_over:
                     return
                 continue
-            if isinstance(found, RecordBatch):
-                yield batches, found
-            elif found is not None:
+            if isinstance(decoded, RecordBatch):
+                yield batches, decoded
+            elif decoded is not None:
                 return
 
 
 class Validator:
-    """Goes through a source, batch by batch and column by column, and on after each fault.
+    """Validates a source, batch by batch and column by column, and continues after each error.
 
-    `source` is what `bowstring.inspect` takes. With `full` every value is looked at, else only the structure. Nested
-    columns are gone through down to their leaves; of the values of one array the first that is wrong counts. A
-    dictionary is told once, at its first use (in the end, where a stream does not use it) or, in a file, before all
-    batches. What a footer says of its batches is compared with them. Where a stream's framing is broken, what comes
-    after it can't be read.
-    `faults` raises nothing for malformed data, but `NotFoundError`, `ResourceError` and the like where there is none.
-    `advance(done, of)` is called before the first batch of a file and after each batch, with `of` None for a stream.
+    `source` is anything that `bowstring.inspect` accepts. With `full` all values are checked, else only the structure.
+    Nested columns are checked down to their leaves; for each array the first invalid value is reported. A dictionary
+    is reported once: in a file before all batches, in a stream at its first use, or at the end if it is not used. The
+    statistics in a footer are compared with the batches. In a stream nothing is read after broken framing.
+
+    `faults` does not raise for malformed data, but raises `NotFoundError`, `ResourceError` and so on. `advance(done,
+    total)` is called before the first batch of a file and after each batch; `total` is None for a stream.
     """
 
     def __init__(
@@ -107,50 +107,50 @@ class Validator:
         max_piped_bytes: int = MAX_PIPED_BYTES,
         advance: Callable[[int, int | None], None] | None = None,
     ) -> None:
-        self.result = Validation(source if isinstance(source, str) else getattr(source, "name", "memory"))
+        self.validation = Validation(source if isinstance(source, str) else getattr(source, "name", "memory"))
         self._source = source
         self._full = full
         self._limits = limits
         self._max_piped_bytes = max_piped_bytes
         self._advance = advance
-        self._known: dict[int, Array] = {}
+        self._validated: dict[int, Array] = {}
         self._messages: set[str] = set()
         self._statistics: FileStatistics | None = None
 
     def faults(self) -> Iterator[Fault]:
-        """The faults, in the order of the data; `result` counts along."""
+        """Yield the errors in the order of the data, and update `validation`."""
         for fault in self._walk():
-            self.result.fault_count += 1
+            self.validation.fault_count += 1
             if len(self._messages) < _MAX_MESSAGES:
                 self._messages.add(fault.message)
             yield fault
 
     def _walk(self) -> Iterator[Fault]:
-        result = self.result
+        validation = self.validation
         try:
             reader = self._open()
         except InvalidDataError as error:
-            yield _fault(error)
+            yield _make_fault(error)
             return
         with reader:
-            result.format = "file" if isinstance(reader, FileReader) else "stream"
+            validation.format = "file" if isinstance(reader, FileReader) else "stream"
             try:
-                result.columns = len(list(reader.schema))
+                validation.columns = len(list(reader.schema))
             except InvalidDataError as error:
-                yield _fault(error)
+                yield _make_fault(error)
                 return
             if isinstance(reader, FileReader):
                 yield from self._file(reader)
             else:
                 yield from self._stream(reader)
 
-    def _open(self) -> FileReader | _PatientReader:
+    def _open(self) -> FileReader | _ResilientReader:
         opened = open_source(self._source)
         with close_on_error(opened):
             is_file, ready = detect_format(opened, self._max_piped_bytes)
             if is_file:
                 return make_file_reader(ready, None, self._limits)
-            return _PatientReader(ready, None, self._limits)
+            return _ResilientReader(ready, None, self._limits)
 
     def _file(self, reader: FileReader) -> Iterator[Fault]:
         self._report(reader.num_record_batches)
@@ -158,10 +158,10 @@ class Validator:
         try:
             dictionaries = list(reader.known.wire.by_id.values())
             for header, _body, where in reader.read_dictionary_messages():
-                if not dictionaries:  # else they are gone through below
+                if not dictionaries:  # else they are checked below
                     reading.find_dictionary(reader.known.wire, header, where)
         except InvalidDataError as error:
-            yield _fault(error)
+            yield _make_fault(error)
             dictionaries = []
         for node in dictionaries:
             yield from self._dictionary(reader, node)
@@ -169,108 +169,109 @@ class Validator:
             try:
                 batch = reader.read_whole_batch(index)
             except InvalidDataError as error:
-                yield _fault(error, (index, None, None))
+                yield _make_fault(error, (index, None, None))
             else:
-                before = self.result.fault_count
+                before = self.validation.fault_count
                 yield from self._batch(index, batch)
-                if self._statistics is not None and self.result.fault_count == before:
+                if self._statistics is not None and self.validation.fault_count == before:
                     try:
                         check_batch(self._statistics, index, batch.columns)
                     except InvalidDataError as error:
-                        yield _fault(error, (index, None, None))
-            self.result.record_batches += 1
+                        yield _make_fault(error, (index, None, None))
+            self.validation.record_batches += 1
             self._report(reader.num_record_batches)
 
     def _footer(self, reader: FileReader) -> Iterator[Fault]:
-        """What no reader of columns needs: the version, custom metadata, and what it says of the batches."""
+        """Check the parts of the footer that readers don't need: version, custom metadata and statistics."""
         try:
             version: int = reader.footer["version"]
             if version not in (V4, V5):
                 name = VERSIONS[version] if 0 <= version < len(VERSIONS) else str(version)
-                raise UnsupportedError(f"footer: metadata version {name} is not supported: only V4 and V5 are")
+                raise UnsupportedError(f"footer: metadata version {name} is not supported: expected V4 or V5")
         except InvalidDataError as error:
-            yield _fault(error)
+            yield _make_fault(error)
         try:
             statistics = reader.statistics
         except InvalidDataError as error:
-            yield _fault(error)
+            yield _make_fault(error)
         else:
             self._statistics = statistics if self._full else None
 
-    def _stream(self, reader: _PatientReader) -> Iterator[Fault]:
-        for index, found in reader.walk():
-            if isinstance(found, InvalidDataError):
-                yield _fault(found, (index, None, None))
+    def _stream(self, reader: _ResilientReader) -> Iterator[Fault]:
+        for index, decoded in reader.walk():
+            if isinstance(decoded, InvalidDataError):
+                yield _make_fault(decoded, (index, None, None))
             else:
                 assert index is not None
-                yield from self._batch(index, found)
-            if index is not None and reader.taken > index:
-                self.result.record_batches += 1
+                yield from self._batch(index, decoded)
+            if index is not None and reader.batches_read > index:
+                self.validation.record_batches += 1
                 self._report(None)
         for node in reader.nodes:
             for fault in self._dictionary(reader, node):
-                if fault.message not in self._messages:  # where it is used, it was told already
+                if fault.message not in self._messages:  # else reported at its use
                     yield fault
 
     def _report(self, of: int | None) -> None:
         if self._advance is not None:
-            self._advance(self.result.record_batches, of)
+            self._advance(self.validation.record_batches, of)
 
-    def _dictionary(self, reader: FileReader | _PatientReader, node: DictionaryId) -> Iterator[Fault]:
+    def _dictionary(self, reader: FileReader | _ResilientReader, node: DictionaryId) -> Iterator[Fault]:
         try:
             values = reader.dictionary(node)
         except InvalidDataError as error:
-            yield _fault(error)
+            yield _make_fault(error)
             return
-        if values is not None and id(values) not in self._known:
-            self._known[id(values)] = values
-            for path, problem in find_faults(values, self._full, self._known):
-                yield _fault(problem, path=(f"dictionary {node.id}", *path))
+        if values is not None and id(values) not in self._validated:
+            self._validated[id(values)] = values
+            for path, problem in find_faults(values, self._full, self._validated):
+                yield _make_fault(problem, path=(f"dictionary {node.id}", *path))
 
     def _batch(self, number: int, batch: RecordBatch) -> Iterator[Fault]:
-        self.result.rows += batch.num_rows
-        if len(self._known) > _MAX_KNOWN:  # each is kept in memory
-            self._known.clear()
+        self.validation.rows += batch.num_rows
+        if len(self._validated) > _MAX_VALIDATED:  # each is kept in memory
+            self._validated.clear()
         for index, field in enumerate(batch.schema):
             try:
                 column = batch.column(index)
                 if column.length != batch.num_rows:
-                    raise InvalidDataError(f"it has {column.length} slots in a batch of {batch.num_rows} rows")
+                    raise InvalidDataError(
+                        f"expected {batch.num_rows} values, one per row of the batch, found {column.length}"
+                    )
             except InvalidDataError as error:
-                yield _fault(error, (number, index, field.name))
+                yield _make_fault(error, (number, index, field.name))
                 continue
-            for path, problem in find_faults(column, self._full, self._known):
-                yield _fault(problem, (number, index, field.name), path)
+            for path, problem in find_faults(column, self._full, self._validated):
+                yield _make_fault(problem, (number, index, field.name), path)
 
 
-def sound(batches: Iterable[RecordBatch], hint: str) -> Iterator[RecordBatch]:
-    """The batches, each after all of its values were looked at; of a dictionary that several of them share, once.
+def validate_batches(batches: Iterable[RecordBatch], hint: str) -> Iterator[RecordBatch]:
+    """Yield the batches after validating all their values; a shared dictionary is validated once.
 
-    Raises `InvalidDataError` at the first fault, naming record batch, column, the way into a nested one, and the slot;
-    `hint` is its note.
+    Raises `InvalidDataError` for the first error, with record batch, column, path and index. `hint` is added as a note.
     """
-    known: dict[int, Array] = {}
+    validated: dict[int, Array] = {}
     for number, batch in enumerate(batches):
-        if len(known) > _MAX_KNOWN:  # each is kept in memory
-            known.clear()
+        if len(validated) > _MAX_VALIDATED:  # each is kept in memory
+            validated.clear()
         for index, field in enumerate(batch.schema):
             where = f"record batch {number}, column {field.name!r}"
             with error_context(where):
                 column = batch.column(index)
-            for fault in find_faults(column, True, known):
+            for fault in find_faults(column, True, validated):
                 error = type(fault.problem)(f"{where}: {fault}")
                 error.add_note(hint)
                 raise error
         yield batch
 
 
-def _fault(
+def _make_fault(
     error: InvalidDataError,
-    place: tuple[int | None, int | None, str | None] = (None, None, None),
+    location: tuple[int | None, int | None, str | None] = (None, None, None),
     path: tuple[str, ...] = (),
 ) -> Fault:
-    batch, column, name = place
+    batch, column, name = location
     message = str(error)
-    for known in (f"record batch {batch}, column {name!r}: ", f"record batch {batch}: ", f"column {name!r}: "):
-        message = message.removeprefix(known)
+    for prefix in (f"record batch {batch}, column {name!r}: ", f"record batch {batch}: ", f"column {name!r}: "):
+        message = message.removeprefix(prefix)
     return Fault(batch, column, name, type(error).__name__, message, path)

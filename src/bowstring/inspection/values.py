@@ -1,6 +1,6 @@
-"""Values as others write them: JSON lines, CSV and the cells of a table («Data Types»).
+"""Formatting of values as JSON, CSV and cells of tables («Data Types»).
 
-docs/command-line.md documents the forms. They follow the Python value that `to_pylist` gives, not the type.
+The formats depend on the Python value from `to_pylist`, not on the type. They are documented in docs/command-line.md.
 """
 
 from __future__ import annotations
@@ -21,26 +21,25 @@ from bowstring.layouts import gather
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import error_context
 
-_ROWS_AT_ONCE, _CELLS_AT_ONCE, _BYTES_AT_ONCE = 1024, 1 << 16, 4 << 20
-_LINES_TOGETHER, _CHARACTERS_TOGETHER = 1000, 1 << 20
+_MAX_CHUNK_ROWS, _MAX_CHUNK_CELLS, _MAX_CHUNK_BYTES = 1024, 1 << 16, 4 << 20
+_MAX_JOINED_LINES, _MAX_JOINED_CHARACTERS = 1000, 1 << 20
 _TICKS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _MUST_BE_QUOTED = frozenset('",\r\n')
-_AS_THEY_ARE = frozenset((NoneType, bool, int, str))
+_JSON_TYPES = frozenset((NoneType, bool, int, str))
 _ENCODE = {
     ascii_only: json.JSONEncoder(ensure_ascii=ascii_only, allow_nan=False, separators=(", ", ": ")).encode
     for ascii_only in (False, True)
 }
 
 
-def rows_of(batch: RecordBatch, where: str = "") -> Iterator[tuple[Any, ...]]:
-    """The rows as tuples of Python values, as many spelled out at a time as take little memory; duplicate names do no
-    harm.
+def iterate_rows(batch: RecordBatch, where: str = "") -> Iterator[tuple[Any, ...]]:
+    """Yield the rows as tuples of Python values, converted in chunks; column names need not be unique.
 
-    Raises `InvalidDataError` or `DataTypeError` naming `where`, the row from which it counts and the column, and what
-    `check_rows` raises.
+    Raises `InvalidDataError` or `DataTypeError` with `where`, the first row of the chunk and the column, and the errors
+    of `check_rows`.
     """
     check_rows(batch, where)
-    at_once = _rows_at_once(batch)
+    at_once = _chunk_rows(batch)
     for start in range(0, batch.num_rows, at_once):
         part = batch.slice(start, at_once)
         if part.num_columns == 0:
@@ -54,46 +53,46 @@ def rows_of(batch: RecordBatch, where: str = "") -> Iterator[tuple[Any, ...]]:
             yield from zip(*columns, strict=True)
 
 
-def _rows_at_once(batch: RecordBatch) -> int:
-    held_bytes = max(1, sum(map(_own_bytes, batch.columns)))
-    few = min(_CELLS_AT_ONCE // max(1, batch.num_columns), _BYTES_AT_ONCE * batch.num_rows // held_bytes)
-    return max(1, min(few, _ROWS_AT_ONCE))
+def _chunk_rows(batch: RecordBatch) -> int:
+    held_bytes = max(1, sum(map(_buffer_bytes, batch.columns)))
+    few = min(_MAX_CHUNK_CELLS // max(1, batch.num_columns), _MAX_CHUNK_BYTES * batch.num_rows // held_bytes)
+    return max(1, min(few, _MAX_CHUNK_ROWS))
 
 
-def _own_bytes(array: Array) -> int:
-    """The bytes of all buffers of an array and its children; dictionaries are spelled out by the value."""
-    return sum(b.size for b in array.buffers if b is not None) + sum(map(_own_bytes, array.children))
+def _buffer_bytes(array: Array) -> int:
+    """Return the size of all buffers of an array and its children, without dictionaries."""
+    return sum(b.size for b in array.buffers if b is not None) + sum(map(_buffer_bytes, array.children))
 
 
-def together(lines: Iterable[str]) -> Iterator[bytes]:
-    """Lines with their ends in UTF-8, some in one piece: no more than are soon there."""
-    held: list[str] = []
+def join_lines(lines: Iterable[str]) -> Iterator[bytes]:
+    """Yield lines with line ends in UTF-8, several in one chunk of limited size."""
+    pending: list[str] = []
     characters = 0
     for line in lines:
-        held.append(line)
+        pending.append(line)
         characters += len(line)
-        if len(held) == _LINES_TOGETHER or characters >= _CHARACTERS_TOGETHER:
-            yield "\n".join((*held, "")).encode()
-            held, characters = [], 0
-    if held:
-        yield "\n".join((*held, "")).encode()
+        if len(pending) == _MAX_JOINED_LINES or characters >= _MAX_JOINED_CHARACTERS:
+            yield "\n".join((*pending, "")).encode()
+            pending, characters = [], 0
+    if pending:
+        yield "\n".join((*pending, "")).encode()
 
 
 def check_rows(batch: RecordBatch, where: str = "") -> None:
-    """Raise `LimitError` naming `where` for many more rows than columns hold bytes: nobody waits for all of them."""
+    """Raise `LimitError` with `where` if there are many more rows than bytes in the columns, as in hostile data."""
     if batch.num_rows > gather.MAX_VALUES:
         with error_context(f"{where}{batch.num_rows} rows"):
             gather.check_values(batch.num_rows, 8 * sum(map(gather.total_buffer_size, batch.columns)))
 
 
 def json_value(value: Any) -> Any:
-    r"""A Python value of an array as what the module `json` takes.
+    r"""Convert a Python value of an array to a value that the module `json` can encode.
 
     >>> from decimal import Decimal
     >>> json_value([float("nan"), Decimal("1.50"), b"\x00\xff", {"a": None}])
     ['NaN', '1.50', '00ff', {'a': None}]
     """
-    if type(value) in _AS_THEY_ARE or isinstance(value, int | str):
+    if type(value) in _JSON_TYPES or isinstance(value, int | str):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else _not_finite(value)
@@ -102,7 +101,7 @@ def json_value(value: Any) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).hex()
     if isinstance(value, OffsetMoment):
-        return _moment(value)
+        return _format_offset_timestamp(value)
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, timedelta):
@@ -114,13 +113,13 @@ def json_value(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         return json_value(value.tolist())
     if isinstance(value, dict):
-        return {str(key): json_value(held) for key, held in value.items()}
+        return {str(key): json_value(element) for key, element in value.items()}
     names = getattr(value, "_fields", None)  # a named tuple, such as an interval
     if names is not None:
-        return {name: json_value(held) for name, held in zip(names, value, strict=True)}
+        return {name: json_value(element) for name, element in zip(names, value, strict=True)}
     if isinstance(value, Sequence):
-        return [json_value(held) for held in value]
-    return str(value)  # a UUID, and what extension types of others decode to
+        return [json_value(element) for element in value]
+    return str(value)  # a UUID, or a value of a user's extension type
 
 
 def _not_finite(value: float) -> str:
@@ -128,14 +127,14 @@ def _not_finite(value: float) -> str:
 
 
 def _duration(ticks: int, decimals: int) -> str:
-    """A duration as ISO 8601 writes it, in seconds: exact."""
+    """Format a duration exactly, in seconds, according to ISO 8601."""
     whole, rest = divmod(abs(ticks), 10**decimals)
     text = f"{whole}.{rest:0{decimals}d}".rstrip("0").rstrip(".") if decimals else str(whole)
     return f"{'-' if ticks < 0 else ''}PT{text}S"
 
 
-def _moment(value: OffsetMoment) -> str:
-    """The local time, and its offset."""
+def _format_offset_timestamp(value: OffsetMoment) -> str:
+    """Format a local time and its offset."""
     minutes = int(value.offset_minutes)
     hours, rest = divmod(abs(minutes), 60)
     local = value.timestamp + np.timedelta64(minutes, "m")
@@ -143,25 +142,25 @@ def _moment(value: OffsetMoment) -> str:
 
 
 def json_line(names: Sequence[str], row: Sequence[Any], ascii_only: bool = False) -> str:
-    """A row as a JSON object without line ends."""
-    return as_json(dict(zip(names, map(json_value, row), strict=True)), ascii_only)
+    """Format a row as a JSON object on one line."""
+    return format_json(dict(zip(names, map(json_value, row), strict=True)), ascii_only)
 
 
-def as_json(value: Any, ascii_only: bool = False) -> str:
-    """What `json_value` gave, on one line."""
+def format_json(value: Any, ascii_only: bool = False) -> str:
+    """Format a value from `json_value` on one line."""
     return _ENCODE[ascii_only](value)
 
 
-def text_of(value: Any) -> str | None:
-    """A value as plain text: strings as they are, nested values as JSON, None for null."""
+def format_text(value: Any) -> str | None:
+    """Format a value as plain text: strings unchanged, nested values as JSON, None for null."""
     plain = json_value(value)
     if plain is None or isinstance(plain, str):
         return plain
-    return repr(plain) if type(plain) in (int, float) else as_json(plain)
+    return repr(plain) if type(plain) in (int, float) else format_json(plain)
 
 
 def csv_line(cells: Sequence[str | None]) -> str:
-    """Cells as a line of CSV (RFC 4180) without its end: nothing for null, two quotation marks for no letters.
+    """Format cells as a line of CSV (RFC 4180) without line end. Null is empty, empty text is `""`.
 
     >>> csv_line(["a", None, "", "b, c"])
     'a,,"","b, c"'

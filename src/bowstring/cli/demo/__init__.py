@@ -1,4 +1,4 @@
-"""`bowstring demo`: Spark computes a result from real data, and another process picks it up where it lies."""
+"""`bowstring demo`: compute in Spark and compare three methods to hand the result over to another process."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from bowstring.cli.demo import corpus, inputs, methods, report
-from bowstring.cli.demo.summary import spark_facts
+from bowstring.cli.demo.summary import summarize_frame
 from bowstring.errors import UsageError
 from bowstring.spark.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from bowstring.cli.demo.methods import Arrival
+    from bowstring.cli.demo.methods import Measurement
 
-Made = TypeVar("Made")
+T = TypeVar("T")
 _JAVA_NOTICE = "WARNING: Using incubator modules"
 _POLL_S = 0.1
 _WARM_UP_ROWS = 20_000
@@ -37,15 +37,15 @@ _WIDE = 200
 
 
 class Steps:
-    """A progress bar for each step: Spark's tasks where Spark works, else a spinner."""
+    """A progress bar for each step: the tasks of Spark, or a spinner."""
 
     def __init__(self, console: Console) -> None:
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"))
         self._progress = Progress(*columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal)
         self.spark: SparkSession | None = None
 
-    def run(self, title: str, work: Callable[[], Made]) -> Made:
-        """Do the work under a bar."""
+    def run(self, title: str, work: Callable[[], T]) -> T:
+        """Run `work` under a progress bar and return its value."""
         task = self._progress.add_task(title, total=None, note="")
         done = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(task, done), daemon=True)
@@ -84,22 +84,22 @@ def _compute(spark: SparkSession, path: str | None, lines: int) -> DataFrame:
 
 
 def _warm_up(frame: DataFrame, rows: int) -> None:
-    """Take every road once with some of the rows of every partition: what Spark compiles, it has compiled for all."""
-    some = frame if rows <= _WARM_UP_ROWS else frame.sample(_WARM_UP_ROWS / rows, 0)
-    for take in methods.METHODS.values():
-        take(some)
+    """Run each method once with a sample of the rows, so that Spark has compiled all its code."""
+    sample = frame if rows <= _WARM_UP_ROWS else frame.sample(_WARM_UP_ROWS / rows, 0)
+    for measure in methods.METHODS.values():
+        measure(sample)
 
 
-def _take_in_turn(frame: DataFrame, first: int, arrivals: dict[str, list[Arrival]]) -> None:
-    """Take every road once; another one begins each round, as the first finds Spark in another state than the last."""
+def _run_round(frame: DataFrame, first: int, measurements: dict[str, list[Measurement]]) -> None:
+    """Run each method once. Another method is the first in each round, because the order affects the times."""
     names = list(methods.METHODS)
-    for road in (*names[first % len(names) :], *names[: first % len(names)]):
-        arrivals[road].append(methods.METHODS[road](frame))
+    for method in (*names[first % len(names) :], *names[: first % len(names)]):
+        measurements[method].append(methods.METHODS[method](frame))
 
 
 @contextmanager
 def _shown_on_failure() -> Iterator[BinaryIO]:
-    """A temporary file for the standard error of Spark's processes, which is shown if the block fails."""
+    """Yield a temporary file for the standard error of Spark's processes; print it if the block fails."""
     with tempfile.TemporaryFile() as log:
         try:
             yield log
@@ -111,7 +111,7 @@ def _shown_on_failure() -> Iterator[BinaryIO]:
 
 
 def _start_spark(master: str, log: BinaryIO) -> SparkSession:
-    """Start Spark, with the standard error of its processes in `log`."""
+    """Start Spark, and redirect the standard error of its processes to `log`."""
     sys.stderr.flush()
     terminal = os.dup(2)
     os.dup2(log.fileno(), 2)
@@ -123,15 +123,16 @@ def _start_spark(master: str, log: BinaryIO) -> SparkSession:
 
 
 @contextmanager
-def _running(spark: SparkSession) -> Iterator[None]:
-    """Stop Spark at the end. Let an interrupt be one, whatever py4j makes of it in the middle of a call, and nobody
-    log what it cuts short.
+def _stop_at_end(spark: SparkSession) -> Iterator[None]:
+    """Stop Spark at the end of the block.
+
+    An interrupt during a call of py4j is raised as `KeyboardInterrupt`, and Spark does not log what it aborts.
     """
-    came = threading.Event()
+    interrupt_event = threading.Event()
 
     def interrupted(_signal: int, _frame: object) -> NoReturn:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the end is on its way
-        came.set()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Spark is being stopped
+        interrupt_event.set()
         raise KeyboardInterrupt
 
     if threading.current_thread() is threading.main_thread():
@@ -140,11 +141,11 @@ def _running(spark: SparkSession) -> Iterator[None]:
         try:
             yield
         finally:
-            if came.is_set():
+            if interrupt_event.is_set():
                 spark.sparkContext.setLogLevel("OFF")
             spark.stop()
     except Exception as error:
-        if came.is_set():
+        if interrupt_event.is_set():
             raise KeyboardInterrupt from error
         raise
 
@@ -176,39 +177,46 @@ def demo(path: str | None, master: str, lines: int, rounds: int) -> int:
     By default Spark parses the Python source files that are installed on this machine, line by line, and joins each
     line with statistics of its module and package.
     """
-    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)  # none is used here
+    warnings.filterwarnings(
+        "ignore", "PySpark does not yet fully support pandas", FutureWarning
+    )  # pandas is not used here
     if path is not None:
-        inputs.format_of(path)  # a wrong path is told before Spark starts
+        inputs.format_of(path)  # raise for a wrong path before Spark starts
     logging.disable(logging.CRITICAL)  # py4j and PySpark log the errors that they raise
     console = Console()
     if not console.is_terminal:
-        console.width = _WIDE  # whoever reads a pipe wants whole lines
+        console.width = _WIDE  # no line breaks in a pipe
     start = time.perf_counter()
     with _shown_on_failure() as log, Steps(console) as steps:
         spark = steps.run("Starting Spark", partial(_start_spark, master, log))
-        with _running(spark):
+        with _stop_at_end(spark):
             steps.spark = spark
             frame = steps.run(
                 "Computing: Spark reads, parses, joins and aggregates", lambda: _compute(spark, path, lines).cache()
             )
-            facts = steps.run("Counting rows and nulls, and summing columns in Spark", lambda: spark_facts(frame))
-            if not facts.rows:
+            summary = steps.run("Counting rows and nulls, and summing columns in Spark", lambda: summarize_frame(frame))
+            if not summary.rows:
                 raise UsageError(f"{path}: there are no rows to hand over")
-            steps.run("Warming up each method with some of the rows", partial(_warm_up, frame, facts.rows))
-            arrivals: dict[str, list[Arrival]] = {name: [] for name in methods.METHODS}
+            steps.run("Warming up each method with some of the rows", partial(_warm_up, frame, summary.rows))
+            measurements: dict[str, list[Measurement]] = {name: [] for name in methods.METHODS}
             for number in range(rounds):
                 title = f"Running each method with all rows, round {number + 1} of {rounds}"
-                steps.run(title, partial(_take_in_turn, frame, number, arrivals))
-    shared = next(iter(arrivals.values()))
-    differences = [each for arrival in shared if arrival.facts for each in arrival.facts.differences(facts)]
-    last = shared[-1]
+                steps.run(title, partial(_run_round, frame, number, measurements))
+    published = next(iter(measurements.values()))
+    differences = [
+        difference
+        for measurement in published
+        if measurement.summary
+        for difference in measurement.summary.differences(summary)
+    ]
+    last = published[-1]
     console.print()
     if last.sample:
         report.show_sample(console, last.sample)
         console.print()
     report.show_check(console, last, differences)
     console.print()
-    report.show_methods(console, arrivals, time.perf_counter() - start)
+    report.show_methods(console, measurements, time.perf_counter() - start)
     console.print()
-    report.show_verdict(console, arrivals, len(differences))
+    report.show_verdict(console, measurements, len(differences))
     return 1 if differences else 0

@@ -1,4 +1,4 @@
-"""The demo's own data: the lines of the Python files that are installed here, parsed, joined and aggregated."""
+"""The default data of the demo: lines of installed Python files, parsed, joined and aggregated."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BYTES_PER_LINE = 36
-"""What a line of Python takes on average, to know about how many files make so many lines."""
+"""The average size of a line of Python, to estimate how many files to read."""
 _PARTITION_BYTES = 4 << 20
-_PASSED_OVER = frozenset(("__pycache__", "site-packages", "dist-packages", "test", "tests"))
+_SKIPPED_FOLDERS = frozenset(("__pycache__", "site-packages", "dist-packages", "test", "tests"))
 
 
 class SourceFile(NamedTuple):
-    """One Python file, as the driver's catalogue has it."""
+    """A row of the catalogue of Python files."""
 
     path: str
     package: str
@@ -33,43 +33,43 @@ class SourceFile(NamedTuple):
 
 
 def installed_sources(lines: int) -> list[SourceFile]:
-    """Python files of the installed packages and the standard library, about `lines` lines of them, in a fixed order.
+    """Return Python files of installed packages and the standard library with about `lines` lines, in a fixed order.
 
-    Raises `NotFoundError` where there are none.
+    Raises `NotFoundError` if there are none.
     """
-    found: list[SourceFile] = []
+    files: list[SourceFile] = []
     left_bytes = lines * BYTES_PER_LINE
     for file in _files():
         if left_bytes <= 0:
             break
         left_bytes -= file.size
-        found.append(file)
-    if not found:
-        raise NotFoundError("no Python source files are installed here: give the demo a file with --input")
-    return found
+        files.append(file)
+    if not files:
+        raise NotFoundError("found no installed Python source files: give a path with --input")
+    return files
 
 
 def _files() -> Iterator[SourceFile]:
     roots = dict.fromkeys(
         Path(sysconfig.get_path(key)).resolve() for key in ("purelib", "platlib", "stdlib", "platstdlib")
     )
-    seen: set[str] = set()
+    paths: set[str] = set()
     for root in roots:
         for folder, names, files in os.walk(root):
-            names[:] = sorted(set(names) - _PASSED_OVER)
+            names[:] = sorted(set(names) - _SKIPPED_FOLDERS)
             for name in sorted(files):
                 path = os.path.join(folder, name)
-                if _is_wanted(name, path) and path not in seen:
-                    seen.add(path)
-                    yield _described(path, root)
+                if _is_readable(name, path) and path not in paths:
+                    paths.add(path)
+                    yield _describe_file(path, root)
 
 
-def _is_wanted(name: str, path: str) -> bool:
-    """Whether a file is Python that Spark reads: it passes over names that begin with an underscore."""
+def _is_readable(name: str, path: str) -> bool:
+    """Return whether a file is Python, and not ignored by Spark, which skips names with a leading underscore."""
     return name.endswith(".py") and not name.startswith("_") and not os.path.islink(path) and quote(path) == path
 
 
-def _described(path: str, root: Path) -> SourceFile:
+def _describe_file(path: str, root: Path) -> SourceFile:
     status = os.stat(path)
     module = os.path.relpath(path, root)[:-3].replace(os.sep, ".")
     modified = datetime.fromtimestamp(int(status.st_mtime), UTC)
@@ -110,7 +110,7 @@ FROM lines JOIN modules ON lines.module = modules.module LEFT JOIN uses ON lines
 
 
 def python_lines(spark: SparkSession, files: list[SourceFile]) -> DataFrame:
-    """A row for each line of the files: where and what it is, what it defines, how many modules use its package."""
+    """Return a row for each line, with its kind, the name it defines and the number of modules that use its package."""
     spark.conf.set("spark.sql.files.openCostInBytes", 16 << 10)
     spark.conf.set("spark.sql.files.maxPartitionBytes", _PARTITION_BYTES)
     sources = spark.read.text([file.path for file in files], wholetext=True)

@@ -1,4 +1,4 @@
-"""The demo's --input: a Parquet, CSV, JSON or Arrow path, read by Spark with all its columns and types."""
+"""The option --input of the demo: a Parquet, CSV, JSON or Arrow path, read by Spark."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ FORMATS = {
 
 
 def format_of(path: str) -> str:
-    """Spark's format for a local or remote file or folder of files, by ending. Raises `MissingFileError` for a local
-    path that is not there, `UsageError` where no format is known.
+    """Return Spark's format for a local or remote file or folder, by extension.
+
+    Raises `MissingFileError` if a local path does not exist, `UsageError` for an unknown extension.
     """
     if "://" not in path and not os.path.exists(path):
         raise MissingFileError(f"{path}: there is no such file or folder", filename=str(path))
@@ -41,7 +42,7 @@ def format_of(path: str) -> str:
 
 
 def read_input(spark: SparkSession, path: str) -> DataFrame:
-    """The rows of a local or remote path. Errors as `format_of`."""
+    """Read a local or remote path with Spark. Raises the errors of `format_of`."""
     kind = format_of(path)
     reader = spark.read
     if kind == "csv":
@@ -52,7 +53,7 @@ def read_input(spark: SparkSession, path: str) -> DataFrame:
 
 
 def _is_json_lines(path: str) -> bool:
-    """Whether the first line of a JSON file is a document of its own; else the whole file is one."""
+    """Return whether a JSON file contains one document per line, judged by its first line."""
     if not os.path.isfile(path):
         return True
     with open(path, "rb") as file:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from bowstring.cli.demo.summary import Facts
+from bowstring.cli.demo.summary import TableSummary
 from bowstring.errors import ConnectionLostError
 from bowstring.spark.publish import publish
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
-    """How a result came over one road: times in seconds, the consumer's from the moment it was told where to look."""
+class Measurement:
+    """The times of one method in seconds; those of the consumer start when it receives the location of the data."""
 
     rows: int
     size_bytes: int
@@ -35,17 +35,17 @@ class Arrival:
     usable_s: float
     summed_s: float
     copied_bytes: int
-    facts: Facts | None = None
+    summary: TableSummary | None = None
     sample: dict[str, Any] | None = None
 
     @property
     def total_s(self) -> float:
-        """From asking Spark for the result until another process has summed its numeric columns."""
+        """The time to write, to read, and to sum the numeric columns."""
         return self.produced_s + self.summed_s
 
 
 class Consumer:
-    """A Python process of its own, ready before the clock starts."""
+    """A consumer process, started before the measurement."""
 
     def __init__(self, *arguments: str, descriptor: int | None = None) -> None:
         command = [sys.executable, "-m", "bowstring.cli.demo.consumer", *arguments]
@@ -56,7 +56,7 @@ class Consumer:
             stdout=subprocess.PIPE,
             text=True,
             pass_fds=passed,
-            process_group=0,  # an interrupt is for the demo, which ends its consumers
+            process_group=0,  # only the demo receives interrupts; it ends its consumers
         )
         self._line()
 
@@ -67,16 +67,16 @@ class Consumer:
             raise ConnectionLostError(f"the consumer process ended with status {self._process.wait()}; see above")
         return json.loads(line)
 
-    def send(self, road: str, at: Any) -> None:
-        """Tell it where to look."""
+    def send(self, method: str, location: Any) -> None:
+        """Send the method and the location of the data."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"road": road, "at": at}) + "\n")
+        self._process.stdin.write(json.dumps({"method": method, "location": location}) + "\n")
         self._process.stdin.flush()
 
     def answer(self) -> dict[str, Any]:
-        """What it found."""
-        found: dict[str, Any] = self._line()
-        return found
+        """Return the reply."""
+        reply: dict[str, Any] = self._line()
+        return reply
 
     def __enter__(self) -> Self:
         return self
@@ -94,42 +94,42 @@ class Consumer:
 
 def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
     start = time.perf_counter()
-    made = work()
-    return made, time.perf_counter() - start
+    value = work()
+    return value, time.perf_counter() - start
 
 
-def _arrival(size_bytes: int, produced_s: float, found: dict[str, Any]) -> Arrival:
-    facts = Facts.from_json(found["facts"]) if "facts" in found else None
-    rows = found["rows"] if facts is None else facts.rows
-    times = (found["first_s"], found["usable_s"], found["summed_s"])
-    return Arrival(rows, size_bytes, produced_s, *times, found["copied_bytes"], facts, found.get("sample"))
+def _measurement(size_bytes: int, produced_s: float, reply: dict[str, Any]) -> Measurement:
+    summary = TableSummary.from_json(reply["summary"]) if "summary" in reply else None
+    rows = reply["rows"] if summary is None else summary.rows
+    times = (reply["first_s"], reply["usable_s"], reply["summed_s"])
+    return Measurement(rows, size_bytes, produced_s, *times, reply["copied_bytes"], summary, reply.get("sample"))
 
 
-def by_publishing(frame: DataFrame) -> Arrival:
-    """The executors write shared memory; the consumer attaches to it."""
+def measure_publish(frame: DataFrame) -> Measurement:
+    """Publish: the executors write shared memory, and the consumer attaches to it."""
     with Consumer() as consumer:
         published, produced_s = _timed(lambda: publish(frame))
         with published:
             consumer.send("shared", list(published.uris))
-            return _arrival(published.nbytes, produced_s, consumer.answer())
+            return _measurement(published.nbytes, produced_s, consumer.answer())
 
 
-def by_driver(frame: DataFrame) -> Arrival:
-    """`toArrow()` collects everything in the driver, which writes an IPC stream to the consumer with pyarrow."""
+def measure_driver(frame: DataFrame) -> Measurement:
+    """Through the driver: `toArrow()` collects the rows, and pyarrow sends an IPC stream to the consumer."""
     import pyarrow as pa
 
-    mine, theirs = socket.socketpair()
-    with mine, theirs, Consumer("peer", descriptor=theirs.fileno()) as consumer:
+    local, remote = socket.socketpair()
+    with local, remote, Consumer("peer", descriptor=remote.fileno()) as consumer:
         table, produced_s = _timed(frame.toArrow)
-        consumer.send("driver", theirs.fileno())
-        with mine.makefile("wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+        consumer.send("driver", remote.fileno())
+        with local.makefile("wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
             writer.write_table(table)
-        mine.shutdown(socket.SHUT_WR)
-        return _arrival(table.nbytes, produced_s, consumer.answer())
+        local.shutdown(socket.SHUT_WR)
+        return _measurement(table.nbytes, produced_s, consumer.answer())
 
 
-def by_parquet(frame: DataFrame) -> Arrival:
-    """Spark writes Parquet files, the consumer reads them with pyarrow."""
+def measure_parquet(frame: DataFrame) -> Measurement:
+    """Parquet: Spark writes files, and the consumer reads them with pyarrow."""
     folder = tempfile.mkdtemp(prefix="bowstring-demo-")
     try:
         path = os.path.join(folder, "result.parquet")
@@ -137,13 +137,13 @@ def by_parquet(frame: DataFrame) -> Arrival:
             _, produced_s = _timed(lambda: frame.write.parquet(path))
             size_bytes = sum(entry.stat().st_size for entry in os.scandir(path))
             consumer.send("parquet", path)
-            return _arrival(size_bytes, produced_s, consumer.answer())
+            return _measurement(size_bytes, produced_s, consumer.answer())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-METHODS: dict[str, Callable[[DataFrame], Arrival]] = {
-    "Publish": by_publishing,
-    "Through the driver": by_driver,
-    "Parquet": by_parquet,
+METHODS: dict[str, Callable[[DataFrame], Measurement]] = {
+    "Publish": measure_publish,
+    "Through the driver": measure_driver,
+    "Parquet": measure_parquet,
 }

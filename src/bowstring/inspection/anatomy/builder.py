@@ -12,10 +12,10 @@ from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.reader import Table
 from bowstring.inspection.anatomy.buffer_roles import column_plan, dictionary_plan, tensor_plan
-from bowstring.inspection.anatomy.leaves import body_leaves, clipped
+from bowstring.inspection.anatomy.leaves import body_leaves, clip_buffers
 from bowstring.inspection.anatomy.model import Anatomy, Leaf, Leaves, Part, Plan, Segment
-from bowstring.inspection.anatomy.walker import Walk
-from bowstring.inspection.inspector import inspected
+from bowstring.inspection.anatomy.walker import Walker
+from bowstring.inspection.inspector import inspect_scan
 from bowstring.inspection.report import Inspection
 from bowstring.inspection.sizes import Tally
 from bowstring.io.memory_source import MemorySource
@@ -29,7 +29,7 @@ from bowstring.memory.buffer import Memory
 from bowstring.memory.closable import close_on_error
 
 MAX_PARTS = 100_000
-_TOLD_EVERY = 500
+_ADVANCE_EVERY = 500
 _NO_ROLES: dict[tuple[int, str], int] = {}
 
 
@@ -49,14 +49,14 @@ def anatomy(
     Raises `FormatMismatchError` for anything but Arrow, `TruncatedError` for nothing at all, `NotFoundError` for a path
     that is not there.
     """
-    opened, is_file = open_whole(source, max_piped_bytes)
+    opened, is_file = open_random_access(source, max_piped_bytes)
     try:
-        return dissected(opened, is_file, limits, max_parts)
+        return dissect(opened, is_file, limits, max_parts)
     finally:
         opened.close()
 
 
-def open_whole(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[RandomAccess, bool]:
+def open_random_access(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[RandomAccess, bool]:
     """A source whose every byte can be read at any time, from its position on, and whether it is a file."""
     opened = open_source(source)
     with close_on_error(opened):
@@ -70,7 +70,7 @@ def open_whole(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[Ran
     return kept, is_file
 
 
-def dissected(
+def dissect(
     source: RandomAccess,
     is_file: bool,
     limits: ReadLimits,
@@ -78,17 +78,17 @@ def dissected(
     advance: Callable[[int, int | None], None] | None = None,
 ) -> Anatomy:
     """The anatomy of a source, which stays open. `advance(done, of)` is told of the parts."""
-    walk = Walk(source, is_file, limits, max_parts)
+    walk = Walker(source, is_file, limits, max_parts)
     found = list(walk.parts())
-    bodies = _Bodies(walk, limits)
-    cut: list[Part] = []
+    bodies = _BodySplitter(walk, limits)
+    split: list[Part] = []
     for part in found:
-        if advance is not None and len(cut) % _TOLD_EVERY == 0:
-            advance(len(cut), len(found))
-        cut.append(bodies.cut(part))
+        if advance is not None and len(split) % _ADVANCE_EVERY == 0:
+            advance(len(split), len(found))
+        split.append(bodies.split(part))
     if advance is not None:
         advance(len(found), len(found))
-    parts = tuple(cut)
+    parts = tuple(split)
     inspection = bodies.inspection(parts)
     return Anatomy(
         source.name,
@@ -104,25 +104,25 @@ def dissected(
     )
 
 
-class _Bodies:
+class _BodySplitter:
     """Cuts bodies, names their buffers, and sets aside the batches that contradict the schema."""
 
-    def __init__(self, walk: Walk, limits: ReadLimits) -> None:
+    def __init__(self, walk: Walker, limits: ReadLimits) -> None:
         self.plans: list[Plan] = []
         self._walk = walk
         self._limits = limits
-        self._sound: list[BatchSpan] = []
+        self._intact_spans: list[BatchSpan] = []
         self._is_tally_of_all = True
-        self._known: dict[tuple[object, ...], int] = {}
+        self._plan_indices: dict[tuple[object, ...], int] = {}
         self._wire: WireSchema | None = None
         if walk.schema is not None:
             try:
                 self._wire = read_fields(walk.schema, limits)
                 self._tally = Tally(self._wire)
             except InvalidDataError as error:
-                walk.damaged(walk.schema_at, error)
+                walk.add_damage(walk.schema_offset, error)
 
-    def cut(self, part: Part) -> Part:
+    def split(self, part: Part) -> Part:
         """The part with the leaves of its body."""
         offsets, lengths, leaves = part.offsets, part.lengths, part.leaves
         if offsets is None or lengths is None:
@@ -132,7 +132,7 @@ class _Bodies:
         if body_bytes:
             head = Leaves(leaves.lengths_bytes[:-1], leaves.kinds[:-1], leaves.buffers[:-1])
             if plan < 0 or part.span is None or part.span.header.body_bytes > body_bytes:
-                offsets, lengths = clipped(offsets, lengths, body_bytes)
+                offsets, lengths = clip_buffers(offsets, lengths, body_bytes)
             leaves = head.then(body_leaves(offsets, lengths, body_bytes))
         return replace(part, leaves=leaves, plan=plan)
 
@@ -140,7 +140,7 @@ class _Bodies:
         span = part.span
         if span is None:
             roles = _tensor_roles(0 if part.offsets is None else len(part.offsets))
-            return self._numbered((part.kind, roles), lambda: tensor_plan(roles, part.kind.value, V5))
+            return self._plan_index((part.kind, roles), lambda: tensor_plan(roles, part.kind.value, V5))
         wire = self._wire
         if wire is None:
             return -1
@@ -149,22 +149,22 @@ class _Bodies:
             self._tally.add(span)
         except InvalidDataError as error:
             if span.body_bytes == span.header.body_bytes:  # else the walk has told that it is cut off
-                self._walk.damaged(part.start, error)
+                self._walk.add_damage(part.start, error)
             self._is_tally_of_all = False
             return -1
         if part.is_listed:
-            self._sound.append(span)
+            self._intact_spans.append(span)
         else:
             self._is_tally_of_all = False
         if part.kind is Segment.RECORD_BATCH:
-            return self._numbered((None, template.version), lambda: column_plan(wire, template.version))
+            return self._plan_index((None, template.version), lambda: column_plan(wire, template.version))
         node = wire.by_id[template.dictionary_id]
-        return self._numbered((node.id, template.version), lambda: dictionary_plan(node, template.version))
+        return self._plan_index((node.id, template.version), lambda: dictionary_plan(node, template.version))
 
-    def _numbered(self, key: tuple[object, ...], make: Any) -> int:
-        known = self._known.get(key)
+    def _plan_index(self, key: tuple[object, ...], make: Any) -> int:
+        known = self._plan_indices.get(key)
         if known is None:
-            known = self._known[key] = len(self.plans)
+            known = self._plan_indices[key] = len(self.plans)
             self.plans.append(make())
         return known
 
@@ -173,17 +173,19 @@ class _Bodies:
         walk = self._walk
         if walk.schema is None or self._wire is None or walk.version not in (V4, V5):
             return None
-        scan = _Sound(walk.schema, walk.version, walk.footer_metadata, self._sound, _outside(walk, parts))
+        scan = _IntactBatches(
+            walk.schema, walk.version, walk.footer_metadata, self._intact_spans, _outside(walk, parts)
+        )
         try:
             counted = self._tally if self._is_tally_of_all else None
-            found = inspected(scan, walk.source.name, self._limits, counted)
+            found = inspect_scan(scan, walk.source.name, self._limits, counted)
             return replace(found, format="file" if walk.is_file else "stream")
         except InvalidDataError as error:
-            walk.damaged(walk.schema_at, error)
+            walk.add_damage(walk.schema_offset, error)
             return None
 
 
-class _Sound:
+class _IntactBatches:
     """The sound batches, as the scan that an inspection is made of."""
 
     def __init__(
@@ -202,7 +204,7 @@ class _Sound:
         return self._outside
 
 
-def _outside(walk: Walk, parts: tuple[Part, ...]) -> Overhead:
+def _outside(walk: Walker, parts: tuple[Part, ...]) -> Overhead:
     held = dict.fromkeys(Segment, 0)
     for part in parts:
         held[part.kind] += part.leaves.total_bytes
@@ -214,7 +216,7 @@ def _outside(walk: Walk, parts: tuple[Part, ...]) -> Overhead:
         held[Segment.SCHEMA],
         held[Segment.FOOTER] - trailer,
         held[Segment.START] + held[Segment.END] + trailer,
-        None if walk.is_file else walk.has_end,
+        None if walk.is_file else walk.has_end_marker,
         is_legacy,
     )
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.errors import MissingExtraError
-from bowstring.inspection.anatomy.glossary import as_data
+from bowstring.inspection.anatomy.glossary import to_json_data
 from bowstring.inspection.anatomy.model import Anatomy, Leaf, Leaves, Part, Plan, Segment
 from bowstring.inspection.text import printable
 from bowstring.io.byte_ranges import Span
@@ -29,10 +29,10 @@ _ALIGNMENT = 8
 _NAME_CHARACTERS = 120
 _TYPE_CHARACTERS = 200
 _MESSAGE_CHARACTERS = 600
-_MOST_FIELDS = 50_000
-_MOST_SHARED = 200
-_MOST_OPENED = 2000
-_OPENED_FROM_BYTES = (1 << 20) + 1024
+_MAX_FIELDS = 50_000
+_MAX_SHARED = 200
+_MAX_DECOMPRESSED = 2000
+_MAX_COMPRESSED_BYTES = (1 << 20) + 1024
 _GAP_BYTES = 1 << 13
 _SEGMENTS = {kind: number for number, kind in enumerate(Segment)}
 _LISTED, _DELTA, _LEGACY, _WITH_METADATA = 1, 2, 4, 8
@@ -63,7 +63,7 @@ class _Arrays:
         self._parts: list[bytes] = []
         self._at = 0
 
-    def put(self, name: str, values: npt.ArrayLike, dtype: str) -> None:
+    def add(self, name: str, values: npt.ArrayLike, dtype: str) -> None:
         """Add an array; `dtype` is "u1", "i4", "f8" and so on, "u4" turns into "f8" where that is needed."""
         array = np.asarray(values)
         if dtype == "u4" and array.size and int(array.max()) > 0xFFFFFFFF:
@@ -73,19 +73,19 @@ class _Arrays:
         self._parts.append(raw + bytes(-len(raw) % _ALIGNMENT))
         self._at += len(self._parts[-1])
 
-    def joined(self) -> bytes:
+    def to_bytes(self) -> bytes:
         """All of them."""
         return b"".join(self._parts)
 
 
-def packed(anatomy: Anatomy, source: RandomAccess, name: str, limits: PageLimits) -> str:
+def encode_anatomy(anatomy: Anatomy, source: RandomAccess, name: str, limits: PageLimits) -> str:
     """The data of the page in base64: zlib over the length of a JSON header, the header, and the arrays."""
     arrays = _Arrays()
-    parts, is_detailed = _with_limit(anatomy.parts, limits.max_leaves)
-    shared = _put_parts(arrays, parts, is_detailed, anatomy.plans)
-    ranges = _joined(_ranges(parts, anatomy.total_bytes, limits))
-    _put_bytes(arrays, ranges, source)
-    _put_opened(arrays, parts, ranges, source, limits)
+    parts, is_detailed = _limit_leaves(anatomy.parts, limits.max_leaves)
+    shared = _add_parts(arrays, parts, is_detailed, anatomy.plans)
+    ranges = _merge_ranges(_ranges(parts, anatomy.total_bytes, limits))
+    _add_file_bytes(arrays, ranges, source)
+    _add_decompressed(arrays, parts, ranges, source, limits)
     inspection = anatomy.inspection
     header = {
         "name": name,
@@ -94,17 +94,17 @@ def packed(anatomy: Anatomy, source: RandomAccess, name: str, limits: PageLimits
         "big": inspection is not None and inspection.encoding.endianness == "big",
         "segments": [kind.value for kind in Segment],
         "plans": [_plan(plan) for plan in anatomy.plans],
-        "columns": [] if inspection is None else [_text(c.name) for c in inspection.columns[:_MOST_FIELDS]],
+        "columns": [] if inspection is None else [_text(c.name) for c in inspection.columns[:_MAX_FIELDS]],
         "dictionaries": {} if inspection is None else {str(d.id): list(d.columns) for d in inspection.dictionaries},
         "damages": [[damage.at, printable(damage.message, _MESSAGE_CHARACTERS)] for damage in anatomy.damages],
         "shared": shared,
         "whole": sum(is_detailed) == len(parts),
-        "words": as_data(),
+        "words": to_json_data(),
         "arrays": arrays.places,
     }
     text = json.dumps(header, ensure_ascii=True, separators=(",", ":")).encode("ascii")
     text += b" " * (-(len(text) + 8) % _ALIGNMENT)
-    return b64encode(zlib.compress(len(text).to_bytes(8, "little") + text + arrays.joined(), 6)).decode("ascii")
+    return b64encode(zlib.compress(len(text).to_bytes(8, "little") + text + arrays.to_bytes(), 6)).decode("ascii")
 
 
 def _text(text: str) -> str:
@@ -112,7 +112,7 @@ def _text(text: str) -> str:
 
 
 def _plan(plan: Plan) -> dict[str, Any]:
-    is_small = len(plan.fields) <= _MOST_FIELDS
+    is_small = len(plan.fields) <= _MAX_FIELDS
     return {
         "dictionary": None if plan.dictionary_id is None else str(plan.dictionary_id),
         "fields": [[_text(f.name), f.parent, printable(f.type, _TYPE_CHARACTERS), f.column] for f in plan.fields]
@@ -122,7 +122,7 @@ def _plan(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _with_limit(parts: tuple[Part, ...], most: int) -> tuple[list[tuple[Part, Leaves]], list[bool]]:
+def _limit_leaves(parts: tuple[Part, ...], most: int) -> tuple[list[tuple[Part, Leaves]], list[bool]]:
     """The parts with the leaves that the page shows, and of each whether these are all."""
     out, is_detailed, held = [], [], 0
     for part in parts:
@@ -138,7 +138,7 @@ def _with_limit(parts: tuple[Part, ...], most: int) -> tuple[list[tuple[Part, Le
     return out, is_detailed
 
 
-def _put_parts(
+def _add_parts(
     arrays: _Arrays, parts: list[tuple[Part, Leaves]], is_detailed: list[bool], plans: tuple[Plan, ...]
 ) -> dict[str, list[list[int]]]:
     """Put what is known of the parts; gives the places of buffers where some of a message share bytes."""
@@ -153,9 +153,9 @@ def _put_parts(
         rows["flags"][at] = _LISTED * part.is_listed
         span = part.span
         if is_detailed[at]:
-            rows["plan"][at] = part.plan if part.plan < 0 or len(plans[part.plan].fields) <= _MOST_FIELDS else -1
+            rows["plan"][at] = part.plan if part.plan < 0 or len(plans[part.plan].fields) <= _MAX_FIELDS else -1
             rows["buffers"][at] = 0 if part.lengths is None else len(part.lengths)
-            if part.lengths is not None and part.offsets is not None and len(shared) < _MOST_SHARED:
+            if part.lengths is not None and part.offsets is not None and len(shared) < _MAX_SHARED:
                 own = int(leaves.lengths_bytes[leaves.kinds == Leaf.BUFFER].sum())
                 if own != int(part.lengths.clip(0).sum()):
                     shared[str(at)] = [[int(a), int(b)] for a, b in zip(part.offsets, part.lengths, strict=True)][:1000]
@@ -176,14 +176,14 @@ def _put_parts(
             if plans[part.plan].is_variadic:
                 variadic.append(np.array(span.header.variadic_counts(), np.int64))
     for name, values in rows.items():
-        arrays.put(f"part_{name}", values, "u1" if name in ("kind", "flags") else "f8" if name != "leaves" else "u4")
-    arrays.put("part_dictionary", [int(key) if key else -1 for key in dictionary], "f8")
+        arrays.add(f"part_{name}", values, "u1" if name in ("kind", "flags") else "f8" if name != "leaves" else "u4")
+    arrays.add("part_dictionary", [int(key) if key else -1 for key in dictionary], "f8")
     every = [leaves for _, leaves in parts]
-    arrays.put("leaf_length", np.concatenate([e.lengths_bytes for e in every]), "u4")
-    arrays.put("leaf_kind", np.concatenate([e.kinds for e in every]), "u1")
-    arrays.put("leaf_buffer", np.concatenate([e.buffers for e in every]), "i4")
-    arrays.put("nodes", np.concatenate([np.zeros((0, 2), np.int64), *nodes]).ravel().clip(-1), "f8")
-    arrays.put("variadic", np.concatenate([np.zeros(0, np.int64), *variadic]), "i4")
+    arrays.add("leaf_length", np.concatenate([e.lengths_bytes for e in every]), "u4")
+    arrays.add("leaf_kind", np.concatenate([e.kinds for e in every]), "u1")
+    arrays.add("leaf_buffer", np.concatenate([e.buffers for e in every]), "i4")
+    arrays.add("nodes", np.concatenate([np.zeros((0, 2), np.int64), *nodes]).ravel().clip(-1), "f8")
+    arrays.add("variadic", np.concatenate([np.zeros(0, np.int64), *variadic]), "i4")
     return shared
 
 
@@ -209,26 +209,26 @@ def _ranges(parts: list[tuple[Part, Leaves]], total_bytes: int, limits: PageLimi
         yield from zip(starts.tolist(), (starts + sizes).tolist(), strict=True)
 
 
-def _joined(ranges: Iterable[tuple[int, int]]) -> list[list[int]]:
-    joined: list[list[int]] = []
+def _merge_ranges(ranges: Iterable[tuple[int, int]]) -> list[list[int]]:
+    to_bytes: list[list[int]] = []
     for start, stop in sorted(ranges):
-        if joined and start <= joined[-1][1]:
-            joined[-1][1] = max(joined[-1][1], stop)
+        if to_bytes and start <= to_bytes[-1][1]:
+            to_bytes[-1][1] = max(to_bytes[-1][1], stop)
         elif stop > start:
-            joined.append([start, stop])
-    return joined
+            to_bytes.append([start, stop])
+    return to_bytes
 
 
-def _put_bytes(arrays: _Arrays, joined: list[list[int]], source: RandomAccess) -> None:
-    arrays.put("range_start", [start for start, _ in joined], "f8")
-    arrays.put("range_length", [stop - start for start, stop in joined], "u4")
-    spans = [(start, stop - start) for start, stop in joined]
+def _add_file_bytes(arrays: _Arrays, to_bytes: list[list[int]], source: RandomAccess) -> None:
+    arrays.add("range_start", [start for start, _ in to_bytes], "f8")
+    arrays.add("range_length", [stop - start for start, stop in to_bytes], "u4")
+    spans = [(start, stop - start) for start, stop in to_bytes]
     found = source.fetch(spans, _GAP_BYTES)
     held = b"".join(found.read(*span) for span in spans)
-    arrays.put("bytes", np.frombuffer(held, np.uint8), "u1")
+    arrays.add("bytes", np.frombuffer(held, np.uint8), "u1")
 
 
-def _put_opened(
+def _add_decompressed(
     arrays: _Arrays,
     parts: list[tuple[Part, Leaves]],
     ranges: list[list[int]],
@@ -241,14 +241,14 @@ def _put_opened(
     first, left = 0, ROUND_BYTES if isinstance(source, RangeSource) else sys.maxsize
     for part, leaves in parts:
         codec = None if part.span is None else part.span.header.template.compression
-        if codec is not None and len(wanted) < _MOST_OPENED and left > 0:
+        if codec is not None and len(wanted) < _MAX_DECOMPRESSED and left > 0:
             places = part.start + np.cumsum(leaves.lengths_bytes) - leaves.lengths_bytes
             for leaf in np.flatnonzero(leaves.kinds == Leaf.BUFFER).tolist():
                 at, size = int(places[leaf]), int(leaves.lengths_bytes[leaf])
                 around = int(np.searchsorted(starts, at, "right")) - 1
-                if around < 0 or at >= ranges[around][1] or len(wanted) >= _MOST_OPENED or left <= 0:
+                if around < 0 or at >= ranges[around][1] or len(wanted) >= _MAX_DECOMPRESSED or left <= 0:
                     continue
-                wanted.append((first + leaf, codec, (at, min(size, _OPENED_FROM_BYTES))))
+                wanted.append((first + leaf, codec, (at, min(size, _MAX_COMPRESSED_BYTES))))
                 left -= wanted[-1][2][1]
         first += len(leaves)
     numbers, held = [], []
@@ -262,6 +262,6 @@ def _put_opened(
             if opened:
                 numbers.append(number)
                 held.append(opened)
-    arrays.put("opened_leaf", numbers, "u4")
-    arrays.put("opened_length", [len(some) for some in held], "u4")
-    arrays.put("opened_bytes", np.frombuffer(b"".join(held), np.uint8), "u1")
+    arrays.add("opened_leaf", numbers, "u4")
+    arrays.add("opened_length", [len(some) for some in held], "u4")
+    arrays.add("opened_bytes", np.frombuffer(b"".join(held), np.uint8), "u1")

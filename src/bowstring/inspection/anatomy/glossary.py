@@ -281,7 +281,7 @@ MEANINGS: dict[str, Meaning] = {
 }
 
 
-def as_data() -> dict[str, Any]:
+def to_json_data() -> dict[str, Any]:
     """The meanings for the page: title, text, and of each heading its name and where to read on."""
     return {
         key: [meaning.title, meaning.text, [[heading, link_to(heading)] for heading in meaning.headings]]

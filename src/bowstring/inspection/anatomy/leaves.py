@@ -16,7 +16,7 @@ from bowstring.flatbuf.tables import HEADERS, SPARSE_INDEXES, SPECS, TYPES
 from bowstring.inspection.anatomy.model import Leaf, Leaves
 
 _Numbers = npt.NDArray[np.int64]
-_MOST_PADDING = 64
+_MAX_PADDING = 64
 _PADDING, _BUFFER = int(Leaf.PADDING), int(Leaf.BUFFER)
 _UNIONS = {
     ("Message", "header"): ("header_type", HEADERS),
@@ -58,7 +58,7 @@ def body_leaves(offsets: _Numbers, lengths: _Numbers, body_bytes: int) -> Leaves
     return Leaves(sizes[held], kinds[held], buffers[held])
 
 
-def clipped(offsets: _Numbers, lengths: _Numbers, body_bytes: int) -> tuple[_Numbers, _Numbers]:
+def clip_buffers(offsets: _Numbers, lengths: _Numbers, body_bytes: int) -> tuple[_Numbers, _Numbers]:
     """Buffers as far as they lie within the first `body_bytes` of a body; what lies beyond becomes empty."""
     starts = np.clip(offsets, 0, body_bytes)
     room = body_bytes - starts
@@ -76,7 +76,7 @@ def flatbuffer_bytes(raw: bytes, root: str, where: str, max_tables: int) -> int:
     except InvalidDataError:
         return len(raw)
     rest = raw[end:]
-    return end if len(rest) < _MOST_PADDING and not any(rest) else len(raw)
+    return end if len(rest) < _MAX_PADDING and not any(rest) else len(raw)
 
 
 def _ends(root: Table) -> Iterator[int]:

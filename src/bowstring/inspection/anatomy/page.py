@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import MissingExtraError
-from bowstring.inspection.anatomy.builder import MAX_PARTS, dissected, open_whole
-from bowstring.inspection.anatomy.encoder import PageLimits, packed
+from bowstring.inspection.anatomy.builder import MAX_PARTS, dissect, open_random_access
+from bowstring.inspection.anatomy.encoder import PageLimits, encode_anatomy
 from bowstring.inspection.anatomy.model import Anatomy, Leaf, Segment
 from bowstring.inspection.anatomy.value_errors import with_value_errors
 from bowstring.inspection.report import ColumnReport, FieldReport, Inspection
-from bowstring.inspection.text import human_bytes, percent, printable, share_of, shown_bytes
+from bowstring.inspection.text import human_bytes, percent, printable, printable_bytes, share_of
 from bowstring.io.memory_source import MemorySource
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
@@ -51,11 +51,11 @@ def anatomy_page(
     page_limits: PageLimits = DEFAULT_PAGE_LIMITS,
     advance: Callable[[int, int | None], None] | None = None,
 ) -> str:
-    """An Arrow file or stream drawn to scale, as the text of one HTML page that fetches nothing; see `drawn_page`."""
-    return drawn_page(source, name, limits, max_piped_bytes, page_limits, advance)[0]
+    """An Arrow file or stream drawn to scale, as the text of one HTML page that fetches nothing; see `render_page`."""
+    return render_page(source, name, limits, max_piped_bytes, page_limits, advance)[0]
 
 
-def drawn_page(  # noqa: PLR0913 -- as `anatomy_page`
+def render_page(  # noqa: PLR0913 -- as `anatomy_page`
     source: Any,
     name: str | None = None,
     limits: ReadLimits = DEFAULT_LIMITS,
@@ -75,14 +75,14 @@ def drawn_page(  # noqa: PLR0913 -- as `anatomy_page`
     Raises `MissingExtraError` where jinja2 is not installed.
     """
     template = _template()
-    opened, is_file = open_whole(source, max_piped_bytes)
+    opened, is_file = open_random_access(source, max_piped_bytes)
     try:
-        found = dissected(opened, is_file, limits, MAX_PARTS, advance)
+        found = dissect(opened, is_file, limits, MAX_PARTS, advance)
         is_validated = full and isinstance(opened, MemorySource)
         if full and isinstance(opened, MemorySource):
             found = with_value_errors(found, opened, limits)
         title = printable(found.source if name is None else name, _NAME_CHARACTERS)
-        data = packed(found, opened, title, page_limits)
+        data = encode_anatomy(found, opened, title, page_limits)
     finally:
         opened.close()
     style, script = _asset("page.css"), "\n".join(map(_asset, _SCRIPTS))
@@ -268,7 +268,7 @@ def _pairs(inspection: Inspection | None) -> list[tuple[str, list[tuple[str, str
 
 def _shown(pairs: Metadata) -> list[tuple[str, str]]:
     some = [
-        (shown_bytes(key, _NAME_CHARACTERS), shown_bytes(value, _VALUE_CHARACTERS))
+        (printable_bytes(key, _NAME_CHARACTERS), printable_bytes(value, _VALUE_CHARACTERS))
         for key, value in pairs[:_PAIRS_SHOWN]
     ]
     return [*some, ("…", f"{len(pairs) - _PAIRS_SHOWN:,} more")] if len(pairs) > _PAIRS_SHOWN else some

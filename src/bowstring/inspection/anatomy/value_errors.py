@@ -12,7 +12,7 @@ from bowstring.inspection.validation import Fault, Validator
 from bowstring.io.memory_source import MemorySource
 from bowstring.ipc.limits import ReadLimits
 
-_MOST_DAMAGES = 100
+_MAX_DAMAGES = 100
 _SUBJECT = re.compile(r"(\w+)\[")
 
 
@@ -31,7 +31,7 @@ def with_value_errors(anatomy: Anatomy, source: MemorySource, limits: ReadLimits
         if at is None:
             continue
         count += 1
-        if len(damages) < _MOST_DAMAGES:
+        if len(damages) < _MAX_DAMAGES:
             damages.append(Damage(at, _message(fault)))
     return replace(anatomy, damages=tuple(damages), damage_count=count)
 

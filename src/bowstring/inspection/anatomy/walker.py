@@ -27,8 +27,8 @@ from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema import read_pairs
 from bowstring.ipc.tools.scan import BatchSpan
 
-_MOST_DAMAGES = 100
-_MOST_AT_ONCE = 10_000
+_MAX_DAMAGES = 100
+_MAX_PREFETCHED = 10_000
 _KINDS = {"RecordBatch": Segment.RECORD_BATCH, "DictionaryBatch": Segment.DICTIONARY_BATCH}
 _LEAF_OF_REST = {
     Segment.UNREAD: Leaf.UNREAD,
@@ -38,34 +38,34 @@ _LEAF_OF_REST = {
 _TENSORS = {"Tensor": Segment.TENSOR, "SparseTensor": Segment.SPARSE_TENSOR}
 
 
-class Walk:
-    """The parts of a source, and what is wrong with it.
+class Walker:
+    """Walks over the parts of a source and records its errors.
 
-    `schema`, `schema_at`, `version` and `footer_metadata` are those of the footer where it is sound, else of the first
-    schema message. `parts` yields the parts in the order of the bytes; a batch's body is a single leaf.
+    `schema`, `schema_offset`, `version` and `footer_metadata` are from the footer if it is valid, else from the first
+    schema message. `parts` yields the parts in the order of their offsets; the body of a batch is a single leaf.
     """
 
     def __init__(self, source: RandomAccess, is_file: bool, limits: ReadLimits, max_parts: int) -> None:
         self.source = source
         self.is_file = is_file
         self.schema: Table | None = None
-        self.schema_at = 0
+        self.schema_offset = 0
         self.version = -1
         self.footer_metadata: Any = ()
         self.damages: list[Damage] = []
         self.damage_count = 0
         self.is_shortened = False
-        self.has_end = False
+        self.has_end_marker = False
         self._limits = limits
         self._headers = HeaderReader(limits)
-        self._used: dict[int, tuple[object, int]] = {}
+        self._flatbuffer_sizes: dict[int, tuple[object, int]] = {}
         self._counts = dict.fromkeys(Segment, 0)
-        self._left = max_parts
+        self._remaining_parts = max_parts
 
-    def damaged(self, at: int, error: InvalidDataError | str) -> None:
+    def add_damage(self, at: int, error: InvalidDataError | str) -> None:
         """Take note of a fault."""
         self.damage_count += 1
-        if len(self.damages) < _MOST_DAMAGES:
+        if len(self.damages) < _MAX_DAMAGES:
             self.damages.append(Damage(at, str(error).removeprefix(f"{self.source.name}: ")))
 
     def parts(self) -> Iterator[Part]:
@@ -74,8 +74,8 @@ class Walk:
         if not self.is_file:
             at = yield from self._messages(source.position, source.size)
             if self.schema is None and not self.damages and not any(self._counts[kind] for kind in _TENSORS.values()):
-                self.damaged(at, TruncatedError(f"{source.name}: the stream ends at byte {at}, before a schema"))
-            yield from self._rest(at, source.size, Segment.UNCLAIMED if self.has_end else Segment.UNREAD)
+                self.add_damage(at, TruncatedError(f"{source.name}: the stream ends at byte {at}, before a schema"))
+            yield from self._remainder(at, source.size, Segment.UNCLAIMED if self.has_end_marker else Segment.UNREAD)
             return
         start = len(FILE_START)
         head = source.read_at(0, min(start, source.size))
@@ -90,8 +90,8 @@ class Walk:
             yield from self._without_footer(start, error)
             return
         self.schema, self.version, self.footer_metadata = footer.schema, footer.version, footer.pairs
-        self.schema_at = footer.at
-        at = yield from self._listed(footer, start)
+        self.schema_offset = footer.at
+        at = yield from self._footer_batches(footer, start)
         at = yield from self._gap(at, footer.at)
         yield Part(Segment.FOOTER, at, footer.leaves)
 
@@ -100,22 +100,22 @@ class Walk:
     def _without_footer(self, start: int, error: InvalidDataError) -> Iterator[Part]:
         source = self.source
         has_magic = source.read_at(source.size - 6, 6) == MAGIC if source.size >= start + 6 else False
-        self.damaged(max(start, source.size - (TRAILER.size if has_magic else 0)), error)
+        self.add_damage(max(start, source.size - (TRAILER.size if has_magic else 0)), error)
         at = yield from self._messages(start, source.size)
-        yield from self._rest(at, source.size, Segment.UNREAD)
+        yield from self._remainder(at, source.size, Segment.UNREAD)
 
-    def _listed(self, footer: _Footer, at: int) -> Generator[Part, None, int]:
+    def _footer_batches(self, footer: _Footer, at: int) -> Generator[Part, None, int]:
         """The batches of the footer in the order of their bytes, and what lies between them."""
-        for start, stop, kind, number in self._looked_ahead(footer):
+        for start, stop, kind, number in self._prefetched_blocks(footer):
             where = f"{kind.value} {number}"
             if start < at or stop > footer.at:
                 before = "before" if start < at else "in"
-                self.damaged(
+                self.add_damage(
                     min(max(start, 0), self.source.size),
                     f"{where}: the footer puts it at bytes {start} to {stop}, {before} what is there already",
                 )
                 continue
-            if self._is_over():
+            if self._is_limit_reached():
                 break
             at = yield from self._gap(at, start)
             made = self._block(start, footer, kind, number)
@@ -123,7 +123,7 @@ class Walk:
             at = made.stop
         return at
 
-    def _looked_ahead(self, footer: _Footer) -> Iterator[tuple[int, int, Segment, int]]:
+    def _prefetched_blocks(self, footer: _Footer) -> Iterator[tuple[int, int, Segment, int]]:
         """The footer's blocks; of a file that is far away the headers of many are fetched at once."""
         if isinstance(self.source, MemorySource):
             yield from footer.blocks
@@ -133,7 +133,7 @@ class Walk:
         held_bytes, reach = 0, len(FILE_START)
         for start, stop, kind, number in footer.blocks:
             head_bytes = footer.head_bytes(kind, number)
-            if held_bytes + head_bytes > ROUND_BYTES or len(group) == _MOST_AT_ONCE:
+            if held_bytes + head_bytes > ROUND_BYTES or len(group) == _MAX_PREFETCHED:
                 self.source.expect(spans)
                 yield from group
                 group, spans, held_bytes = [], [], 0
@@ -166,7 +166,7 @@ class Walk:
             if not isinstance(header, BatchHeader) or _KINDS[header.template.kind] is not kind:
                 raise InvalidDataError(f"{name} at byte {start}: expected a {kind.value}, found another message")
         except InvalidDataError as error:
-            self.damaged(start, error)
+            self.add_damage(start, error)
             return Part(Segment.UNREAD, start, Leaves.of((whole, Leaf.UNREAD)), number)
         return self._batch(start, raw, header, body_bytes, number)
 
@@ -174,7 +174,7 @@ class Walk:
         """What lies between messages of the footer: the schema message, the end marker, messages it does not list."""
         if at < stop:
             at = yield from self._messages(at, stop, is_listed=False)
-            yield from self._rest(at, stop, Segment.UNCLAIMED)
+            yield from self._remainder(at, stop, Segment.UNCLAIMED)
         return stop
 
     # Messages in a row
@@ -183,7 +183,7 @@ class Walk:
         """Message after message as far as they can be read; gives the byte after the last."""
         must_read = is_listed  # what a footer does not list may be anything
         while at < stop:
-            if self._is_over():
+            if self._is_limit_reached():
                 return at
             name = f"message at byte {at}"
             prefix = self.source.read_at(at, min(PREFIX_BYTES, stop - at))
@@ -196,7 +196,7 @@ class Walk:
                         return at  # zeros between messages need not be the marker of the legacy form
                     marker = prefix_bytes - LEGACY_PREFIX_BYTES
                     yield Part(Segment.END, at, Leaves.of((marker, Leaf.CONTINUATION), (4, Leaf.LENGTH)))
-                    self.has_end = True
+                    self.has_end_marker = True
                     return at + prefix_bytes
                 if at + prefix_bytes + length > stop:
                     raise TruncatedError(
@@ -205,7 +205,7 @@ class Walk:
                 made = self._message(at, self.source.read_at(at, prefix_bytes + length), stop, is_listed)
             except InvalidDataError as error:
                 if must_read:
-                    self.damaged(at, error)
+                    self.add_damage(at, error)
                 return at
             if made.stop > stop or (made.kind is Segment.UNREAD and not must_read):
                 return at
@@ -227,19 +227,19 @@ class Walk:
             used = flatbuffer_bytes(raw[prefix_bytes:], "Message", name, self._limits.max_tables)
             if self.schema is None:
                 self.schema, self.version = header, header.message.root("Message")["version"]
-                self.schema_at = at
+                self.schema_offset = at
             elif not self.is_file:
                 raise InvalidDataError(f"{name}: a second schema")
             return Part(Segment.SCHEMA, at, metadata_leaves(raw, prefix_bytes, used))
         if self.schema is None and is_listed:
-            self.damaged(at, f"{name}: expected a schema first, found a {header.template.kind}")
+            self.add_damage(at, f"{name}: expected a schema first, found a {header.template.kind}")
         kind = _KINDS[header.template.kind]
         number = self._counts[kind] if is_listed else -1
         there = min(header.body_bytes, stop - at - len(raw))
         if there < header.body_bytes:
             if not is_listed:
                 raise TruncatedError(f"{name}: its body is not there")
-            self.damaged(
+            self.add_damage(
                 stop, f"{name}: expected {header.body_bytes} bytes of a body at byte {at + len(raw)}, found {there}"
             )
         self._counts[kind] += is_listed
@@ -261,10 +261,10 @@ class Walk:
     def _flatbuffer_bytes(self, raw: bytes, prefix_bytes: int, header: BatchHeader) -> int:
         """Headers of one template differ in nothing but numbers."""
         template = header.template
-        held = self._used.get(id(template))
+        held = self._flatbuffer_sizes.get(id(template))
         if held is None or held[0] is not template:
             used = flatbuffer_bytes(raw[prefix_bytes:], "Message", "header", self._limits.max_tables)
-            held = self._used[id(template)] = (template, used)
+            held = self._flatbuffer_sizes[id(template)] = (template, used)
         return held[1]
 
     def _tensor(self, at: int, raw: bytes, stop: int) -> Part | None:
@@ -278,7 +278,9 @@ class Walk:
             return None
         there = min(body_bytes, stop - at - len(raw))
         if there < body_bytes:
-            self.damaged(stop, f"{name}: expected {body_bytes} bytes of a body at byte {at + len(raw)}, found {there}")
+            self.add_damage(
+                stop, f"{name}: expected {body_bytes} bytes of a body at byte {at + len(raw)}, found {there}"
+            )
         held = [inner["data"], *_index_buffers(inner)] if kind == "SparseTensor" else [inner["data"]]
         offsets, lengths = (np.array([0 if b is None else int(b[n]) for b in held], np.int64) for n in (0, 1))
         used = flatbuffer_bytes(raw[prefix_bytes:], "Message", name, self._limits.max_tables)
@@ -288,15 +290,15 @@ class Walk:
         self._counts[segment] += 1
         return Part(segment, at, leaves, number, None, offsets, lengths)
 
-    def _rest(self, at: int, stop: int, kind: Segment) -> Iterator[Part]:
+    def _remainder(self, at: int, stop: int, kind: Segment) -> Iterator[Part]:
         if at < stop:
             kind = Segment.OMITTED if self.is_shortened else kind
             leaf = _LEAF_OF_REST[kind]
             yield Part(kind, at, Leaves.of((stop - at, leaf)))
 
-    def _is_over(self) -> bool:
-        self._left -= 1
-        self.is_shortened = self._left < 0
+    def _is_limit_reached(self) -> bool:
+        self._remaining_parts -= 1
+        self.is_shortened = self._remaining_parts < 0
         return self.is_shortened
 
 
