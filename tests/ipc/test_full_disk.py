@@ -44,8 +44,8 @@ def test_a_file_that_does_not_fit_leaves_the_old_one_and_nothing_else(tmp_path: 
 
 def test_a_file_object_that_finds_the_disk_full_when_it_is_flushed_is_named() -> None:
     full = open("/dev/full", "wb")  # noqa: SIM115 -- its own end is refused as well
-    shortage = pytest.raises(ResourceError, match="/dev/full: cannot be written: No space left")
-    with shortage, bs.new_stream(full, TABLE.schema) as writer:
+    translate_shortage = pytest.raises(ResourceError, match="/dev/full: cannot be written: No space left")
+    with translate_shortage, bs.new_stream(full, TABLE.schema) as writer:
         writer.write_batch(TABLE.to_batches()[0])
     with pytest.raises(OSError, match="No space left"):
         full.close()

@@ -114,5 +114,5 @@ def test_values_that_are_not_there_are_refused(count: int) -> None:
     good = bs.array([1, 2, 3])
     short = good.slice(0)
     short.buffers = (None, bs.Buffer.of(bytes(8)))
-    with pytest.raises(InvalidDataError, match="has no 3 elements"):
+    with pytest.raises(InvalidDataError, match=r"elements 0 to 3 .* are out of range"):
         bs.concat_arrays([good] * (count - 1) + [short])

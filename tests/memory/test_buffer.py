@@ -77,7 +77,7 @@ def test_slices_share_the_memory() -> None:
     assert part.slice(2).to_bytes() == bytes(range(6, 12))
     assert part.slice(8).size == 0
     for offset, size in ((-1, 2), (0, 9), (9, None), (2, -1)):
-        with pytest.raises(UsageError, match="not within a buffer of 8 bytes"):
+        with pytest.raises(UsageError, match="out of range for a buffer of 8 bytes"):
             part.slice(offset, size)
 
 
@@ -98,7 +98,7 @@ def test_views_of_whole_elements_only() -> None:
     assert buffer.view(INT32).size == 2
     assert buffer.view(np.dtype("V0"), 0, 5).size == 5
     for start, count in ((0, 3), (2, 1), (-1, 1), (3, -1), (0, 1 << 62)):
-        with pytest.raises(InvalidDataError, match="a buffer of 11 bytes has no"):
+        with pytest.raises(InvalidDataError, match="out of range for a buffer of 11 bytes"):
             buffer.view(INT32, start, count)
 
 

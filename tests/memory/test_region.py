@@ -250,7 +250,7 @@ def test_memory_that_its_maker_can_still_change_is_refused(seals: int, accept_fi
 
 @pytest.mark.parametrize("promised", [0, 6, 8, 2**60])
 def test_another_size_than_promised_is_refused(promised: int) -> None:
-    with pytest.raises(TruncatedError, match=f"{promised} bytes were promised, received 7"):
+    with pytest.raises(TruncatedError, match=f"{promised} bytes, received 7"):
         Region.attach(a_memfd(seals=SEAL_SHRINK | SEAL_WRITE), promised)
 
 

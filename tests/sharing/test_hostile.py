@@ -159,8 +159,8 @@ def test_bodies_in_several_regions_that_no_memory_takes_are_a_shortage(tmp_path:
         send(transport, connection.send(message.metadata, AddressBody.of(addresses, lengths)))
         send(transport, connection.end())
 
-    shortage = pytest.raises(ResourceError, match="asked for")
-    with false_server(sparse) as uri, bs.connect(uri, timeout_s=5) as data, shortage:
+    translate_shortage = pytest.raises(ResourceError, match="asked for")
+    with false_server(sparse) as uri, bs.connect(uri, timeout_s=5) as data, translate_shortage:
         data.read_all()
 
 

@@ -178,8 +178,8 @@ def unmappable() -> int:
     ("make", "data", "message"),
     [
         (lambda: memfd(sealed=False), region_frame(), "still write or shrink"),
-        (memfd, region_frame(size=8), "8 bytes were promised, received 7"),
-        (memfd, region_frame(size=2**64 - 1), "were promised"),
+        (memfd, region_frame(size=8), "expected 8 bytes, received 7"),
+        (memfd, region_frame(size=2**64 - 1), "bytes, received"),
         (memfd, region_frame(index=1), "expected index 0, found 1"),
         (memfd, region_frame(index=2**64 - 1), "expected index 0"),
         (memfd, region_frame(flags=0), "flags 0, its descriptor says otherwise"),

@@ -16,7 +16,7 @@ from bowstring.io import fsspec_store
 from bowstring.io.atomic_file import AtomicFile
 from bowstring.io.os_errors import name_of, translate_io_error
 from bowstring.memory.descriptors import IOV_MAX, reserve
-from bowstring.memory.iovec import Parts, after, write_vectors
+from bowstring.memory.iovec import Parts, remaining_vectors, write_vectors
 
 _SMALL = 1 << 15
 _GATHER = 1 << 20
@@ -94,7 +94,7 @@ class VectorSink:
         vectors = body.vectors()
         while len(vectors):
             sent = self._call(lambda some: write_vectors(file, some), vectors[:IOV_MAX])
-            vectors = after(vectors, sent)
+            vectors = remaining_vectors(vectors, sent)
 
     def _flush(self) -> None:
         held, self._held = self._held, bytearray()

@@ -1,1 +1,1 @@
-"""Where bytes live: buffers, validity bitmaps, and regions that processes share."""
+"""Memory: buffers, validity bitmaps, and regions shared between processes."""

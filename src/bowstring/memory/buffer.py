@@ -1,8 +1,8 @@
-"""Buffers: contiguous memory regions («Terminology» in the columnar format), and who owns them.
+"""Buffers: contiguous memory regions («Terminology» in the columnar format), and their owners.
 
-A `Memory` is one region with its owner; a `Buffer` is a stretch of one. Slicing a buffer makes another buffer over the
-same memory, so a mapped file of a thousand columns has one `Memory`, and a view of a column is a slice of one typed
-NumPy array that covers the whole file.
+A `Memory` is a region with its owner, a `Buffer` a range of one. Slicing a buffer returns a buffer over the same
+memory. A mapped file of a thousand columns has one `Memory`, and a view of a column is a slice of one typed NumPy array
+over the whole file.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from bowstring.errors import InvalidDataError, UsageError
 Bytes = npt.NDArray[np.uint8]
 UINT8 = np.dtype(np.uint8)
 ALIGNMENT_BYTES = 64
-"""Allocations start at multiples of this many bytes («Buffer Alignment and Padding» recommends it)."""
+"""Alignment of allocations in bytes, as recommended by «Buffer Alignment and Padding»."""
 _OUT_OF_BAND = 5
-"""The pickle protocol from which on buffers can be handed over beside the pickle (PEP 574)."""
+"""The first pickle protocol with out-of-band buffers (PEP 574)."""
 
 
 class Memory:
-    """One contiguous, read-only region of memory, kept alive by its owner.
+    """A contiguous, read-only region of memory, kept alive by its owner.
 
-    `owner` is anything with the buffer protocol (bytes, a mapping, a NumPy array); nothing is copied. Views that are
-    handed out are read-only NumPy arrays, and each keeps the owner alive.
+    `owner` is an object with the buffer protocol (bytes, a mapping, a NumPy array); nothing is copied. Views are
+    read-only NumPy arrays, and each keeps the owner alive.
     """
 
     __slots__ = ("_array", "_bytes", "_typed", "address", "device", "owner", "size")
@@ -48,16 +48,16 @@ class Memory:
 
     @property
     def bytes(self) -> Bytes:
-        """All bytes; the view of them is made when it is first asked for."""
-        held = self._bytes
-        if held is None:
-            held = self._array.view(np.ndarray).reshape(-1).view(UINT8)
-            held.flags.writeable = False
-            self._bytes = held
-        return held
+        """All bytes as a NumPy array, created on first access."""
+        view = self._bytes
+        if view is None:
+            view = self._array.view(np.ndarray).reshape(-1).view(UINT8)
+            view.flags.writeable = False
+            self._bytes = view
+        return view
 
     def typed(self, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """All whole elements of `dtype` from the first byte on, without copying (possibly unaligned)."""
+        """View all whole elements of `dtype`, without copying (possibly unaligned)."""
         array = self._typed.get(dtype)
         if array is None:
             if self._typed is _UNTYPED:
@@ -67,23 +67,23 @@ class Memory:
 
 
 _UNTYPED: dict[np.dtype[Any], npt.NDArray[Any]] = {}
-"""What a memory has before it is looked at: many small ones never are."""
+"""A shared placeholder for the typed views of a new memory: many small ones are never viewed."""
 
 
 def _array_over(owner: Any) -> npt.NDArray[Any]:
-    """An owner as an array; raises `UsageError` for one whose bytes do not lie end to end or are Python objects."""
+    """Return the owner as an array. Raises `UsageError` if it is not C-contiguous or contains Python objects."""
     array = owner if isinstance(owner, np.ndarray) else np.frombuffer(owner, UINT8)
     if not array.flags.c_contiguous or array.dtype.hasobject:
-        raise UsageError("a buffer needs C-contiguous memory without Python objects: copy the array first")
+        raise UsageError("expected C-contiguous memory without Python objects: copy the array first")
     return array
 
 
 def _address_of(array: npt.NDArray[Any]) -> int:
-    """The address of an array's first element; of a writable one several times quicker than NumPy says it."""
+    """Return the address of an array's first element; for writable arrays several times faster than with NumPy."""
     if array.flags.writeable:
         try:
             return ctypes.addressof(_Byte.from_buffer(array))  # type: ignore[arg-type]  # it is a buffer
-        except ValueError:  # no element, or one of a type that has no buffers
+        except ValueError:  # no element, or a type without the buffer protocol
             pass
     address: int = array.__array_interface__["data"][0]
     return address
@@ -93,10 +93,10 @@ _Byte = ctypes.c_ubyte
 
 
 class Buffer:
-    """A stretch of `size` bytes of a `Memory`, beginning at byte `offset` of it.
+    """`size` bytes of a `Memory`, starting at byte `offset`.
 
-    Immutable and cheap: making one neither copies nor touches bytes. Raises `InvalidDataError` for a stretch that is
-    not within its memory.
+    Immutable and cheap: creating one does not access the bytes. Raises `InvalidDataError` if the range is not within
+    the memory.
     """
 
     __slots__ = ("address", "memory", "offset", "size", "whole")
@@ -104,51 +104,53 @@ class Buffer:
     address: int
     """The address of the first byte."""
     memory: Memory
-    """The memory that this is a stretch of."""
+    """The memory that contains the bytes."""
 
     def __init__(self, memory: Memory, offset: int, size: int) -> None:
         if offset < 0 or size < 0 or offset + size > memory.size:
-            raise InvalidDataError(f"{size} bytes from byte {offset} on are not within a memory of {memory.size} bytes")
+            raise InvalidDataError(
+                f"bytes {offset} to {offset + size} are out of range for a memory of {memory.size} bytes"
+            )
         self.memory = memory
         self.offset = offset
         self.size = size
         self.address = memory.address + offset
         self.whole: Any = None
-        """What the buffer was made of as its whole, byte strings or an array; None for a stretch."""
+        """The owner if the buffer covers all of it: bytes or an array; otherwise None."""
 
     @classmethod
     def of(cls, owner: Any) -> Buffer:
-        """The whole of an object with the buffer protocol (a NumPy array has to be C-contiguous), without copying."""
-        made = cls.__new__(cls)
-        made.offset = 0
+        """Wrap an object with the buffer protocol (NumPy arrays must be C-contiguous), without copying."""
+        buffer = cls.__new__(cls)
+        buffer.offset = 0
         if owner.__class__ is bytes:
-            made.whole, made.size = owner, len(owner)
+            buffer.whole, buffer.size = owner, len(owner)
         else:
-            made.whole = array = _array_over(owner)
-            made.size = array.nbytes
-        return made
+            buffer.whole = array = _array_over(owner)
+            buffer.size = array.nbytes
+        return buffer
 
-    if not TYPE_CHECKING:  # or every name would pass for an attribute
+    if not TYPE_CHECKING:  # otherwise type checkers accept every attribute
 
         def __getattr__(self, name: str) -> Any:
-            """The memory and the address of a whole object, from then on in their slots: they take longer to find out
-            than all else here, and many small buffers are never asked.
+            """Create the memory or the address of a whole object on first access: that takes most of the time of
+            creating a buffer, and many small buffers never need it.
             """
             if name == "memory":
-                self.memory = found = Memory(self.whole)
+                self.memory = attribute = Memory(self.whole)
             elif name == "address":
-                self.address = found = self.memory.address
+                self.address = attribute = self.memory.address
             else:
                 raise AttributeError(f"a buffer has no {name!r}")
-            return found
+            return attribute
 
     @property
     def device(self) -> str:
-        """Where the bytes are: "cpu" for memory that the processor reads."""
+        """The device of the memory, such as "cpu"."""
         return self.memory.device
 
     def view(self, dtype: np.dtype[Any], start: int = 0, count: int = -1) -> npt.NDArray[Any]:
-        """`count` elements of `dtype` from element `start` on (all whole ones by default), as a read-only NumPy array.
+        """View `count` elements of `dtype` from element `start` (default: all) as a read-only NumPy array.
 
         Never copies. Raises `InvalidDataError` if the buffer is too short.
         """
@@ -159,7 +161,8 @@ class Buffer:
             count = self.size // itemsize - start
         if start < 0 or count < 0 or (start + count) * itemsize > self.size:
             raise InvalidDataError(
-                f"a buffer of {self.size} bytes has no {count} elements of {itemsize} bytes from element {start} on"
+                f"elements {start} to {start + count} of {itemsize} bytes are out of range for a buffer of "
+                f"{self.size} bytes"
             )
         memory = self.memory
         first, rest = divmod(self.offset, itemsize)
@@ -174,7 +177,7 @@ class Buffer:
         return typed[first : first + count]
 
     def element(self, dtype: np.dtype[Any], index: int) -> Any:
-        """One element as a Python value, as `ndarray.item` gives it. Raises `InvalidDataError` if the buffer is too
+        """Return one element as a Python value, like `ndarray.item`. Raises `InvalidDataError` if the buffer is too
         short.
         """
         typed = self.memory._typed.get(dtype)
@@ -188,19 +191,19 @@ class Buffer:
         return self.memory.bytes[self.offset : self.offset + self.size]
 
     def slice(self, offset: int, size: int | None = None) -> Buffer:
-        """The `size` bytes from byte `offset` on (to the end by default), without copying."""
+        """Return `size` bytes from byte `offset` (default: to the end), without copying."""
         if size is None:
             size = self.size - offset
         if offset < 0 or size < 0 or offset + size > self.size:
-            raise UsageError(f"bytes {offset} to {offset + size} are not within a buffer of {self.size} bytes")
+            raise UsageError(f"bytes {offset} to {offset + size} are out of range for a buffer of {self.size} bytes")
         return Buffer(self.memory, self.offset + offset, size)
 
     def to_bytes(self) -> builtins.bytes:
-        """A copy of the bytes."""
+        """Copy the bytes."""
         return self.bytes.tobytes()
 
     def pickled(self, protocol: int) -> builtins.bytes | PickleBuffer:
-        """The bytes to pickle: a copy, or from protocol 5 on a buffer that can travel beside the pickle."""
+        """Return the bytes to pickle: a copy, or an out-of-band buffer from protocol 5 on."""
         return PickleBuffer(self.bytes.data) if protocol >= _OUT_OF_BAND else self.to_bytes()
 
     def __copy__(self) -> Buffer:
@@ -216,7 +219,7 @@ class Buffer:
         return np.array(self.bytes, dtype=dtype, copy=copy)
 
     def __buffer__(self, flags: int) -> memoryview:
-        """The bytes as `memoryview(buffer)` shows them, from Python 3.12 on; `bytes.data` is the same on any Python."""
+        """`memoryview(buffer)` from Python 3.12 on; `buffer.bytes.data` works on any version."""
         return self.bytes.data
 
     def __bytes__(self) -> builtins.bytes:
@@ -240,14 +243,14 @@ def _empty(dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
 
 
 def allocate(size_bytes: int, is_zeroed: bool = True) -> Bytes:
-    """Writable memory of `size_bytes` bytes that starts at a multiple of 64."""
+    """Allocate `size_bytes` bytes of writable memory, aligned to 64 bytes."""
     raw = (np.zeros if is_zeroed else np.empty)(size_bytes + ALIGNMENT_BYTES, UINT8)
     skip = -_address_of(raw) % ALIGNMENT_BYTES
     return raw[skip : skip + size_bytes]
 
 
-class _Stretch:
-    """What NumPy makes an array of bytes of."""
+class _ArrayInterface:
+    """Makes NumPy create an array of bytes at an address."""
 
     __slots__ = ("__array_interface__",)
 
@@ -256,11 +259,12 @@ class _Stretch:
 
 
 def memory_between(first: int, end: int) -> Bytes:
-    """The memory from address `first` to before `end`, read-only, whosever it is: for the one call that reads those
-    parts of it whose buffers the caller holds. Reading any other part may end the process.
+    """View memory from address `first` to before `end`, read-only, for one call.
+
+    The caller must read only those parts whose buffers it references: reading any other address can crash the process.
     """
-    return np.asarray(_Stretch(first, end - first))
+    return np.asarray(_ArrayInterface(first, end - first))
 
 
 EMPTY = Buffer.of(b"")
-"""A buffer of no bytes."""
+"""An empty buffer."""

@@ -1,4 +1,4 @@
-"""What is let go at the end of a `with` block."""
+"""Context managers that release resources."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from typing import Protocol, Self
 
 
 class SupportsClose(Protocol):
-    """Anything with `close`: sources, regions, sockets."""
+    """An object with a `close` method: a source, region or socket."""
 
     def close(self) -> None:
-        """Let go of what is held."""
+        """Release the resource."""
 
 
 @contextmanager
-def close_on_error(held: SupportsClose) -> Iterator[None]:
-    """Close what was opened where the block that puts it to use fails; else it stays open."""
+def close_on_error(resource: SupportsClose) -> Iterator[None]:
+    """Close a resource if the block raises an error; otherwise leave it open."""
     try:
         yield
     except BaseException:
-        held.close()
+        resource.close()
         raise
 
 
 def warn_unclosed(owner: object, message: str) -> None:
-    """Emit the `ResourceWarning` for an object that is finalised without having been closed."""
+    """Emit a `ResourceWarning` for an object that is finalized without being closed."""
     warnings.warn(message, ResourceWarning, stacklevel=3, source=owner)
 
 
 class Closable:
-    """A context manager that closes itself."""
+    """A context manager that calls `close`."""
 
     __slots__ = ()
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of what is held; once more does nothing."""
+        """Release all resources. Idempotent."""
 
     def __enter__(self) -> Self:
         return self
@@ -51,13 +51,13 @@ class Closable:
 
 
 class Transactional(Closable):
-    """A context manager that closes itself where its block ends well, and else leaves nothing of what was begun."""
+    """A context manager that calls `close` on success and `abandon` on an error."""
 
     __slots__ = ()
 
     @abstractmethod
     def abandon(self) -> None:
-        """Stop, and leave things as they were before."""
+        """Undo all changes and release all resources."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -1,4 +1,4 @@
-"""What region.py asks of the operating system: memfds, seals, mappings, and clear words where something is short."""
+"""System calls for shared memory: memfds, seals, mappings, and their errors."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _SHORTAGES = {
     errno.EPERM,
 }
 IOV_MAX = 1024
-"""The most pieces of memory that the system takes in one vectored call."""
-CAREFUL_BYTES = 64 << 20
-"""So many bytes are asked for before it is looked up whether there are as many."""
+"""Maximum number of buffers in one vectored call."""
+CHECK_AVAILABLE_BYTES = 64 << 20
+"""Number of bytes after which available memory is checked."""
 _BLOCK_BYTES = 512
 _MAP_FIXED = 0x10
 _UNUSABLE: list[mmap.mmap] = []
@@ -47,11 +47,11 @@ _CGROUP = "/sys/fs/cgroup"
 
 
 def new_memfd(name: str) -> int:
-    """The descriptor of new, empty, sealable memory. Raises `ResourceError`."""
+    """Create an empty, sealable memfd and return its descriptor. Raises `ResourceError`."""
     if not hasattr(os, "memfd_create"):
         raise ResourceError(f"region {name!r}: this platform has no memfd_create; share a file instead")
     label = f"bowstring:{name}"[:200].replace("\0", "")
-    with shortage("create", name):
+    with translate_shortage("create", name):
         try:
             return os.memfd_create(label, _MFD_CLOEXEC | _MFD_NOEXEC_SEAL)
         except OSError as error:  # kernels before 6.3 don't know that flag
@@ -61,11 +61,11 @@ def new_memfd(name: str) -> int:
 
 
 def seal(descriptor: int, name: str) -> tuple[int, int]:
-    """Seal the memfd for good: a new, read-only descriptor of it, and its size. The given one stays the caller's.
+    """Seal a memfd permanently. Returns a new read-only descriptor and the size in bytes; `descriptor` stays open.
 
-    Raises `UsageError` while it is mapped for writing, `ResourceError`; it is as it was then.
+    Raises `UsageError` while it is mapped for writing, and `ResourceError`; it is not sealed then.
     """
-    with shortage("reopen", name):
+    with translate_shortage("reopen", name):
         try:
             reader = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:  # no /proc: the seals alone keep writers out
@@ -81,38 +81,38 @@ def seal(descriptor: int, name: str) -> tuple[int, int]:
 
 
 def is_sealed(descriptor: int) -> bool:
-    """Whether nobody can write or shrink it any more."""
+    """Whether a memfd is sealed against writing and shrinking."""
     return (seals_of(descriptor) or 0) & _NEEDED_SEALS == _NEEDED_SEALS
 
 
-def check_received(descriptor: int, promised_bytes: int | None, accept_files: bool, name: str) -> int:
-    """The size of a received descriptor, after all that `Region.attach` promises to check."""
+def check_received(descriptor: int, expected_bytes: int | None, accept_files: bool, name: str) -> int:
+    """Check a received descriptor as documented for `Region.attach`; returns its size in bytes."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         raise InvalidDataError(f"region {name!r}: expected a sealed memfd, received {describe_file_type(status)}")
     seals = seals_of(descriptor)
-    sealed = is_sealed(descriptor)
-    if not sealed and not (accept_files and seals is None):
-        found = "an ordinary file" if seals is None else "memory that its maker can still write or shrink"
+    has_seals = is_sealed(descriptor)
+    if not has_seals and not (accept_files and seals is None):
+        kind = "an ordinary file" if seals is None else "memory that its creator can still write or shrink"
         raise InvalidDataError(
-            f"region {name!r}: expected a memfd sealed against writing and shrinking, received {found}"
+            f"region {name!r}: expected a memfd sealed against writing and shrinking, received {kind}"
         )
-    if promised_bytes is not None and status.st_size != promised_bytes:
-        raise TruncatedError(f"region {name!r}: {promised_bytes} bytes were promised, received {status.st_size}")
-    if sealed and status.st_blocks * _BLOCK_BYTES < status.st_size:
-        found_bytes = status.st_blocks * _BLOCK_BYTES
+    if expected_bytes is not None and status.st_size != expected_bytes:
+        raise TruncatedError(f"region {name!r}: expected {expected_bytes} bytes, received {status.st_size}")
+    if has_seals and status.st_blocks * _BLOCK_BYTES < status.st_size:
+        backed_bytes = status.st_blocks * _BLOCK_BYTES
         raise InvalidDataError(
-            f"region {name!r} has holes: {status.st_size} bytes, {found_bytes} with memory behind them"
+            f"region {name!r} has holes: {status.st_size} bytes, of which {backed_bytes} are allocated"
         )
     if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
-        raise InvalidDataError(f"region {name!r}: its descriptor can't be read")
+        raise InvalidDataError(f"region {name!r}: expected a readable descriptor, received a write-only one")
     return status.st_size
 
 
 def seals_of(descriptor: int) -> int | None:
-    """The seals of a memfd; None for a descriptor that can have none, such as an ordinary file's.
+    """Return the seals of a memfd, or None for a descriptor that can't have any, such as an ordinary file's.
 
-    A file of a tmpfs has seals, too, but nobody can add to them; it has a name, which a memfd never has.
+    Files in a tmpfs also report seals, which can't be changed; unlike memfds they have a link count.
     """
     if os.fstat(descriptor).st_nlink:
         return None
@@ -123,9 +123,9 @@ def seals_of(descriptor: int) -> int | None:
 
 
 def map_read_only(descriptor: int, size_bytes: int, name: str) -> memoryview:
-    """All of it, mapped so that it can't be written through.
+    """Map all bytes read-only.
 
-    Raises `TruncatedError`, `ResourceError`, and `InvalidDataError` for what can't be mapped.
+    Raises `TruncatedError`, `ResourceError`, and `InvalidDataError` if the file can't be mapped.
     """
     if not size_bytes:
         return memoryview(b"")
@@ -133,7 +133,7 @@ def map_read_only(descriptor: int, size_bytes: int, name: str) -> memoryview:
     if size_now < size_bytes:
         raise TruncatedError(f"region {name!r}: expected {size_bytes} bytes, found {size_now}")
     try:
-        with shortage(f"map {size_bytes} bytes of", name):
+        with translate_shortage(f"map {size_bytes} bytes of", name):
             return memoryview(map_file(descriptor, size_bytes))
     except OSError as error:
         if isinstance(error, ResourceError):
@@ -142,28 +142,27 @@ def map_read_only(descriptor: int, size_bytes: int, name: str) -> memoryview:
 
 
 def map_file(descriptor: int, size_bytes: int) -> mmap.mmap:
-    """The first `size_bytes`, read-only, as a mapping that needs no descriptor; the given one stays the caller's.
+    """Map the first `size_bytes` read-only, without keeping a descriptor; `descriptor` stays open.
 
-    The mapping ends with the last view of it, as that of any `mmap.mmap`. The file must not be shorter.
-    Raises `OSError`.
+    The mapping ends with its last view, like any `mmap.mmap`. The file must not be shorter. Raises `OSError`.
     """
     if sys.platform == "win32":
         return mmap.mmap(descriptor, size_bytes, access=mmap.ACCESS_READ)
     if sys.version_info >= (3, 13):
         return mmap.mmap(descriptor, size_bytes, mmap.MAP_PRIVATE, mmap.PROT_READ, trackfd=False)
-    # mmap.mmap duplicates the descriptor of a file. So it gets anonymous pages, and the file's take their place.
+    # mmap.mmap duplicates a file's descriptor. So create an anonymous mapping and replace its pages with the file's.
     mapping = mmap.mmap(-1, size_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ)
     address = np.frombuffer(mapping, np.uint8).ctypes.data
     if _mmap()(address, size_bytes, mmap.PROT_READ, mmap.MAP_PRIVATE | _MAP_FIXED, descriptor, 0) != address:
         number = ctypes.get_errno()
-        _UNUSABLE.append(mapping)  # its pages may be gone, and their addresses in use by others: never unmap them
+        _UNUSABLE.append(mapping)  # its addresses may be reused by other mappings: never unmap them
         raise OSError(number, os.strerror(number))
     return mapping
 
 
 @cache
 def _mmap() -> Any:
-    """The system's call."""
+    """Return the C function."""
     call = ctypes.CDLL(None, use_errno=True).mmap
     call.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
     call.restype = ctypes.c_void_p
@@ -171,19 +170,19 @@ def _mmap() -> Any:
 
 
 def check_available(size_bytes: int, name: str) -> None:
-    """Raise `ResourceError` for more than there is, where the kernel might kill a process instead of refusing."""
-    if size_bytes < CAREFUL_BYTES:
+    """Raise `ResourceError` if memory is short: the kernel could kill a process instead of failing an allocation."""
+    if size_bytes < CHECK_AVAILABLE_BYTES:
         return
     available = available_bytes()
     if available is not None and size_bytes > available:
         cause = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
-        raise ResourceError(f"region {name!r}: {size_bytes} bytes asked for, {available} available", cause)
+        raise ResourceError(f"region {name!r}: {size_bytes} bytes requested, {available} available", cause)
 
 
 def reserve(descriptor: int, offset_bytes: int, length_bytes: int) -> bool:
-    """Have a file system find blocks for what is written next, and make the file that long: whether it did.
+    """Preallocate blocks of a file and extend it to that length; returns whether the file system supports it.
 
-    It is told once of many pages, and writing takes a third less time.
+    Writing takes a third less time afterwards.
     """
     call = _fallocate()
     return call is not None and call(descriptor, 0, offset_bytes, length_bytes) == 0
@@ -191,7 +190,7 @@ def reserve(descriptor: int, offset_bytes: int, length_bytes: int) -> bool:
 
 @cache
 def _fallocate() -> Any:
-    """The call of Linux, and not posix_fallocate, which writes zeros where the file system can't reserve."""
+    """Return Linux's fallocate. posix_fallocate writes zeros if the file system can't preallocate."""
     call = getattr(ctypes.CDLL(None), "fallocate", None)
     if call is None or ctypes.sizeof(ctypes.c_long) < ctypes.sizeof(ctypes.c_int64):
         return None
@@ -200,12 +199,12 @@ def _fallocate() -> Any:
 
 
 def available_bytes() -> int | None:
-    """What the machine, or the container that we are in, can still give as memory; None where it can't be told."""
-    answers = list(_memory_answers())
-    return min(answers) if answers else None
+    """Return the available memory of the machine or container in bytes; None if unknown."""
+    limits_bytes = list(_memory_limits())
+    return min(limits_bytes) if limits_bytes else None
 
 
-def _memory_answers() -> Iterator[int]:
+def _memory_limits() -> Iterator[int]:
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -213,21 +212,21 @@ def _memory_answers() -> Iterator[int]:
         limit = Path(_CGROUP, "memory.max").read_text().strip()
         if limit.isdigit():
             statistics = dict(line.split() for line in Path(_CGROUP, "memory.stat").read_text().splitlines())
-            cache = int(statistics["file"]) - int(statistics["shmem"])  # what the kernel gives up under pressure
+            cache = int(statistics["file"]) - int(statistics["shmem"])  # the kernel reclaims it under pressure
             yield max(int(limit) - int(Path(_CGROUP, "memory.current").read_text()) + cache, 0)
     except (OSError, ValueError, LookupError):
         return
 
 
 def describe_file_type(status: os.stat_result) -> str:
-    """What lies behind a descriptor, in words."""
+    """Describe the type of a file for error messages."""
     kinds = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device"}
     return kinds.get(stat.S_IFMT(status.st_mode), "something that is not a regular file")
 
 
 @contextmanager
-def shortage(action: str, what: str) -> Iterator[None]:
-    """Turn what the kernel says when something is short into a `ResourceError` that names what was wanted."""
+def translate_shortage(action: str, what: str) -> Iterator[None]:
+    """Raise `ResourceError` with action and name for errors of exhausted resources."""
     try:
         yield
     except OSError as error:

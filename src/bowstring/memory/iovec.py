@@ -1,4 +1,4 @@
-"""Buffers on their way out («Record Batch Body»): one after the other with zeros between them, not copied."""
+"""Vectored writes of buffers with padding between them («Record Batch Body»), without copying."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _PADDINGS = [bytes(length_bytes) for length_bytes in range(64)]
 
 
 class Parts(Sequence[Any]):
-    """Stretches of memory, each followed by less than 64 zero bytes; empty ones are left out.
+    """Ranges of memory, each followed by less than 64 zero bytes of padding; empty ranges are left out.
 
-    As a sequence, objects with the buffer protocol, made when they are first asked for. `vectors` says the same in
-    addresses, for which no Python object a stretch is needed. Made by `of_memory` or `of_buffers`.
+    A sequence of objects with the buffer protocol, created on first access. `vectors` returns the same as addresses,
+    without creating a Python object per range. Created by `of_memory` or `of_buffers`.
     """
 
-    __slots__ = ("_addresses", "_listed", "_paddings", "_sizes", "_stretches")
+    __slots__ = ("_addresses", "_listed", "_paddings", "_ranges", "_sizes")
 
     def __init__(
-        self, stretches: Callable[[], Iterable[Any]], addresses: Numbers, sizes: Numbers, paddings: Numbers
+        self, ranges: Callable[[], Iterable[Any]], addresses: Numbers, sizes: Numbers, paddings: Numbers
     ) -> None:
-        self._stretches = stretches
+        self._ranges = ranges
         self._addresses = addresses
         self._sizes = sizes
         self._paddings = paddings
@@ -40,32 +40,34 @@ class Parts(Sequence[Any]):
 
     @classmethod
     def of_memory(cls, memory: Memory, offsets: Numbers, sizes: Numbers, paddings: Numbers) -> Parts:
-        """Stretches of one memory. Offsets, sizes and paddings are in bytes, shape (n,).
+        """Ranges of one memory. Offsets, sizes and paddings are in bytes, shape (n,).
 
-        Raises `UsageError` where a stretch is not within the memory.
+        Raises `UsageError` if a range is not within the memory.
         """
         if ((offsets < 0) | (sizes < 0) | (offsets > memory.size - sizes)).any():
-            raise UsageError("a stretch is not within its memory")
+            raise UsageError("a range is not within its memory")
 
-        def stretches() -> Iterator[Any]:
-            view = memory.bytes.data
-            return (view[at : at + size] for at, size in zip(offsets.tolist(), sizes.tolist(), strict=True))
+        def ranges() -> Iterator[Any]:
+            whole = memory.bytes.data
+            return (
+                whole[offset : offset + size] for offset, size in zip(offsets.tolist(), sizes.tolist(), strict=True)
+            )
 
-        return cls(stretches, memory.address + offsets, sizes, paddings)
+        return cls(ranges, memory.address + offsets, sizes, paddings)
 
     @classmethod
     def of_buffers(cls, buffers: Sequence[Buffer | None], sizes: Numbers, paddings: Numbers) -> Parts:
-        """Whole buffers: their sizes and paddings in bytes, shape (n,), and a size of 0 for one to be left out."""
+        """Whole buffers. Sizes and paddings are in bytes, shape (n,); a size of 0 leaves a buffer out."""
         addresses = np.fromiter([0 if b is None else b.address for b in buffers], np.int64, len(buffers))
         return cls(lambda: (b"" if b is None else b.bytes for b in buffers), addresses, sizes, paddings)
 
     def _list(self) -> list[Any]:
         if self._listed is None:
             listed: list[Any] = []
-            spans = zip(self._stretches(), self._sizes.tolist(), self._paddings.tolist(), strict=True)
-            for stretch, size, padding in spans:
+            spans = zip(self._ranges(), self._sizes.tolist(), self._paddings.tolist(), strict=True)
+            for view, size, padding in spans:
                 if size:
-                    listed.append(stretch)
+                    listed.append(view)
                     if padding:
                         listed.append(_PADDINGS[padding])
             self._listed = listed
@@ -85,33 +87,33 @@ class Parts(Sequence[Any]):
         return iter(self._list())
 
     def vectors(self) -> Vectors:
-        """Address and length in bytes of each piece, shape (n, 2): an array of the system's `struct iovec`.
+        """Return address and length in bytes of each range, shape (n, 2): an array of C's `struct iovec`.
 
-        Pieces that lie end to end are one. Valid as long as this object is.
+        Adjacent ranges are merged. Valid as long as this object exists.
         """
         out = np.empty((len(self._sizes), 2, 2), np.intp)
         out[:, 0, 0] = self._addresses
         out[:, 0, 1] = self._sizes
         out[:, 1, 0] = _ZEROS.address
         out[:, 1, 1] = np.where(self._sizes > 0, self._paddings, 0)
-        pieces = out.reshape(-1, 2)
-        pieces = pieces[pieces[:, 1] > 0]
-        is_first = np.ones(len(pieces), bool)
-        is_first[1:] = pieces[1:, 0] != pieces[:-1, 0] + pieces[:-1, 1]
+        vectors = out.reshape(-1, 2)
+        vectors = vectors[vectors[:, 1] > 0]
+        is_first = np.ones(len(vectors), bool)
+        is_first[1:] = vectors[1:, 0] != vectors[:-1, 0] + vectors[:-1, 1]
         firsts = np.flatnonzero(is_first)
-        if len(firsts) == len(pieces):
-            return pieces
-        return np.stack((pieces[firsts, 0], np.add.reduceat(pieces[:, 1], firsts)), 1)
+        if len(firsts) == len(vectors):
+            return vectors
+        return np.stack((vectors[firsts, 0], np.add.reduceat(vectors[:, 1], firsts)), 1)
 
 
-def after(vectors: Vectors, sent_bytes: int) -> Vectors:
-    """What is left of vectors when their first bytes are written; changes the first one that is left."""
+def remaining_vectors(vectors: Vectors, sent_bytes: int) -> Vectors:
+    """Return the vectors that remain after `sent_bytes` bytes; modifies the first remaining one in place."""
     ends = np.cumsum(vectors[:, 1])
-    whole = int(np.searchsorted(ends, sent_bytes, "right"))
-    if whole < len(vectors):
-        done = sent_bytes - (int(ends[whole - 1]) if whole else 0)
-        vectors[whole] += (done, -done)
-    return vectors[whole:]
+    num_sent = int(np.searchsorted(ends, sent_bytes, "right"))
+    if num_sent < len(vectors):
+        partial_bytes = sent_bytes - (int(ends[num_sent - 1]) if num_sent else 0)
+        vectors[num_sent] += (partial_bytes, -partial_bytes)
+    return vectors[num_sent:]
 
 
 _writev = ctypes.CDLL(None, use_errno=True).writev
@@ -120,7 +122,7 @@ _writev.restype = ctypes.c_ssize_t
 
 
 def write_vectors(descriptor: int, vectors: Vectors) -> int:
-    """`os.writev` for memory that is given by its addresses: the number of bytes written. Raises `OSError`."""
+    """Like `os.writev`, for addresses and lengths; returns the number of bytes written. Raises `OSError`."""
     while True:
         sent: int = _writev(descriptor, vectors.ctypes.data, len(vectors))
         if sent >= 0:

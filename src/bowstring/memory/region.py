@@ -37,7 +37,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.closable import Closable, warn_unclosed
 from bowstring.memory.descriptors import (
-    CAREFUL_BYTES,
+    CHECK_AVAILABLE_BYTES,
     IOV_MAX,
     check_available,
     check_received,
@@ -46,7 +46,7 @@ from bowstring.memory.descriptors import (
     map_read_only,
     new_memfd,
     seal,
-    shortage,
+    translate_shortage,
 )
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
@@ -165,8 +165,8 @@ class Region(Closable):
         with `accept_files`, a regular file), and `TruncatedError` where its size is another one.
         """
         try:
-            found_bytes = check_received(descriptor, size_bytes, accept_files, name)
-            return cls(descriptor, found_bytes, name, is_sealed=is_sealed(descriptor))
+            checked_bytes = check_received(descriptor, size_bytes, accept_files, name)
+            return cls(descriptor, checked_bytes, name, is_sealed=is_sealed(descriptor))
         except BaseException:
             os.close(descriptor)
             raise
@@ -222,7 +222,7 @@ class Region(Closable):
         A file whose descriptor was released is opened again. Raises `InvalidDataError` if another file has its path
         now, `MissingFileError` if none has, and `ResourceError`.
         """
-        with shortage("duplicate the descriptor of", self.name):
+        with translate_shortage("duplicate the descriptor of", self.name):
             if self._descriptor < 0 and self._path is not None:
                 descriptor = self._path.open()
             else:
@@ -307,19 +307,19 @@ class RegionWriter(Closable):
         views = [view for part in parts if (view := memoryview(part).cast("B")).nbytes]
         total = sum(view.nbytes for view in views)
         self._unchecked_bytes += total
-        if self._unchecked_bytes >= CAREFUL_BYTES:
+        if self._unchecked_bytes >= CHECK_AVAILABLE_BYTES:
             check_available(self._unchecked_bytes, self.name)
             self._unchecked_bytes = 0
-        with shortage(f"write {total} bytes to", self.name):
+        with translate_shortage(f"write {total} bytes to", self.name):
             first = 0
             while first < len(views):
-                done = os.writev(descriptor, views[first : first + IOV_MAX])
-                self._length_bytes += done
-                while first < len(views) and done >= views[first].nbytes:
-                    done -= views[first].nbytes
+                written = os.writev(descriptor, views[first : first + IOV_MAX])
+                self._length_bytes += written
+                while first < len(views) and written >= views[first].nbytes:
+                    written -= views[first].nbytes
                     first += 1
-                if done:
-                    views[first] = views[first][done:]
+                if written:
+                    views[first] = views[first][written:]
         return total
 
     def tell(self) -> int:
@@ -386,7 +386,7 @@ class RegionBuilder(Closable):
         self._descriptor = new_memfd(name)
         try:
             if size_bytes:
-                with shortage(f"reserve {size_bytes} bytes for", name):
+                with translate_shortage(f"reserve {size_bytes} bytes for", name):
                     os.posix_fallocate(self._descriptor, 0, size_bytes)
             _ = self.memory
         except BaseException:
@@ -399,9 +399,9 @@ class RegionBuilder(Closable):
         if self._descriptor < 0:
             raise ClosedError(f"region {self.name!r} was sealed or closed: it can't be written any more")
         if self._memory is None:
-            with shortage(f"map {self.size_bytes} bytes of", self.name):
-                held = mmap.mmap(self._descriptor, self.size_bytes) if self.size_bytes else bytearray()
-            self._memory = memoryview(held)
+            with translate_shortage(f"map {self.size_bytes} bytes of", self.name):
+                mapping = mmap.mmap(self._descriptor, self.size_bytes) if self.size_bytes else bytearray()
+            self._memory = memoryview(mapping)
         return self._memory
 
     def seal(self) -> Region:

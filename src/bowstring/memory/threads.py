@@ -1,4 +1,4 @@
-"""Work on bytes, shared out among threads: for what lets go of the interpreter lock, such as codecs and NumPy."""
+"""A thread pool for work on bytes that releases the interpreter lock, such as codecs and NumPy."""
 
 from __future__ import annotations
 
@@ -13,47 +13,49 @@ if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
 _CHUNK_BYTES = 1 << 18
-_MOST_THREADS = 16
-_WORTH_THREADS_BYTES = 1 << 20
+_MAX_THREADS = 16
+_MIN_PARALLEL_BYTES = 1 << 20
 
-_Job = TypeVar("_Job")
+_Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-def map_in_threads(work: Callable[[_Job], _Result], jobs: Sequence[_Job], sizes_bytes: Sequence[int]) -> list[_Result]:
-    """`work` done on each of the jobs, by several threads where there is enough of it; raises the error of the first
-    job that has one.
+def map_in_threads(
+    function: Callable[[_Item], _Result], items: Sequence[_Item], sizes_bytes: Sequence[int]
+) -> list[_Result]:
+    """Apply `function` to each item, in several threads if there are enough bytes. Raises the error of the first item
+    that fails.
 
-    The caller's thread works too and waits for no other but those that are at work, so that work may come here again.
+    The caller's thread works too and waits only for running threads, so `function` may call `map_in_threads` itself.
     """
     groups = (
-        group_by_size(jobs, sizes_bytes, _CHUNK_BYTES)
-        if len(jobs) > 1 and sum(sizes_bytes) >= _WORTH_THREADS_BYTES
+        group_by_size(items, sizes_bytes, _CHUNK_BYTES)
+        if len(items) > 1 and sum(sizes_bytes) >= _MIN_PARALLEL_BYTES
         else []
     )
     pool = _threads.pool() if len(groups) > 1 else None
     if pool is None:
-        return [work(job) for job in jobs]
-    waiting = deque(range(len(groups)))
-    done: list[list[_Result]] = [[]] * len(groups)
+        return [function(item) for item in items]
+    pending = deque(range(len(groups)))
+    outputs: list[list[_Result]] = [[]] * len(groups)
     errors: dict[int, BaseException] = {}
 
-    def take_turns() -> None:
+    def run_pending() -> None:
         while True:
             try:
-                place = waiting.popleft()
+                index = pending.popleft()
             except IndexError:
                 return
             try:
-                done[place] = [work(job) for job in groups[place]]
+                outputs[index] = [function(item) for item in groups[index]]
             except BaseException as error:  # noqa: BLE001 -- the caller raises it
-                errors[place] = error
-                waiting.clear()
+                errors[index] = error
+                pending.clear()
 
     helpers: list[Future[None]] = []
     with suppress(RuntimeError):  # the interpreter is shutting down
-        helpers.extend(pool.submit(take_turns) for _ in range(min(_cores(), len(groups)) - 1))
-    take_turns()
+        helpers.extend(pool.submit(run_pending) for _ in range(min(_cores(), len(groups)) - 1))
+    run_pending()
     for helper in helpers:
         if not helper.cancel():
             helper.result()
@@ -61,44 +63,44 @@ def map_in_threads(work: Callable[[_Job], _Result], jobs: Sequence[_Job], sizes_
         try:
             raise errors[min(errors)]
         finally:
-            errors.clear()  # or the error would keep itself, and the jobs
-    return [result for group in done for result in group]
+            errors.clear()  # break the reference cycle of the error and its frame
+    return [output for group in outputs for output in group]
 
 
-def group_by_size(jobs: Sequence[_Job], sizes_bytes: Sequence[int], least_bytes: int) -> list[list[_Job]]:
-    """Jobs in groups, in their order, of at least so many bytes each but the last."""
-    groups: list[list[_Job]] = [[]]
-    held = 0
-    for job, size_bytes in zip(jobs, sizes_bytes, strict=True):
-        if held >= least_bytes:
+def group_by_size(items: Sequence[_Item], sizes_bytes: Sequence[int], min_bytes: int) -> list[list[_Item]]:
+    """Group items, in order, by at least `min_bytes` each except the last group."""
+    groups: list[list[_Item]] = [[]]
+    group_bytes = 0
+    for item, size_bytes in zip(items, sizes_bytes, strict=True):
+        if group_bytes >= min_bytes:
             groups.append([])
-            held = 0
-        groups[-1].append(job)
-        held += size_bytes
+            group_bytes = 0
+        groups[-1].append(item)
+        group_bytes += size_bytes
     return groups
 
 
 def _cores() -> int:
-    return min(os.cpu_count() or 1, _MOST_THREADS)
+    return min(os.cpu_count() or 1, _MAX_THREADS)
 
 
 class _Threads:
-    """The threads of this process, begun when there is work for them."""
+    """The thread pool of this process, started on first use."""
 
     def __init__(self) -> None:
-        self.forget()
+        self.reset()
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self.forget)
+            os.register_at_fork(after_in_child=self.reset)
 
-    def forget(self) -> None:
-        """A forked child has none of its parent's threads."""
+    def reset(self) -> None:
+        """Drop the pool: a forked child does not inherit its parent's threads."""
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
 
     def pool(self) -> ThreadPoolExecutor | None:
         if _cores() < 2:
             return None
-        from concurrent.futures import ThreadPoolExecutor  # it is only loaded where there is work for it
+        from concurrent.futures import ThreadPoolExecutor  # slow to import
 
         with self._lock:
             if self._pool is None:
