@@ -18,7 +18,7 @@ from bowstring.ipc.record_batch.passthrough import PassthroughPlan
 from bowstring.ipc.record_batch.reader import BatchColumns
 from bowstring.ipc.stream import Encoder
 from bowstring.memory.buffer import Memory
-from bowstring.memory.iovec import Parts, after, write_vectors
+from bowstring.memory.iovec import Parts, remaining_vectors, write_vectors
 
 ROWS = 2000
 
@@ -134,7 +134,7 @@ def test_vectors_written_piece_by_piece_are_the_parts() -> None:
             sent = write_vectors(writing, vectors)  # as much as the pipe takes
             assert 0 < sent < len(expected)
             got += os.read(reading, sent)
-            vectors = after(vectors, sent)
+            vectors = remaining_vectors(vectors, sent)
     finally:
         os.close(reading)
         os.close(writing)
