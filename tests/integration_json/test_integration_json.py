@@ -115,7 +115,7 @@ def test_a_file_object_that_takes_parts_gets_all_of_them() -> None:
     sink = Narrow(100_000)
     integration_json.write(sink, document)
     assert json.loads(sink.taken) == document
-    with pytest.raises(errors.ResourceError, match="bytes are left"):
+    with pytest.raises(errors.ResourceError, match="bytes remaining"):
         integration_json.write(Narrow(50), document)
 
 
@@ -361,8 +361,8 @@ COLUMNS = "batches/0/columns"
 WRONG: list[tuple[str, Any, str]] = [
     ("schema", ..., "expected a member 'schema'"),
     ("batches", {}, "expected 'batches' to be a list"),
-    ("schema/fields/0/type/name", "lost", "field 'c0': 'lost' is the name of no type"),
-    ("schema/fields/0/children", [], "field 'c0': type 'list' has 1 children, found 0"),
+    ("schema/fields/0/type/name", "lost", "field 'c0': unknown type 'lost'"),
+    ("schema/fields/0/children", [], "field 'c0': type 'list': expected 1 children, found 0"),
     ("schema/fields/4/type/byteWidth", -1, "field 'c4': .*byte width"),
     ("schema/fields/7/type/precision", 99, "field 'c7': .*precision"),
     ("schema/fields/7/type/precision", "3", "field 'c7': expected 'precision' to be an integer, found '3'"),
@@ -381,15 +381,19 @@ WRONG: list[tuple[str, Any, str]] = [
     (f"{COLUMNS}/0/children/0/children/0/DATA/0", 1.5, r"child 'at': DATA\[0\] = 1.5: expected an integer"),
     (f"{COLUMNS}/0/children/0/children/0/DATA/0", True, r"child 'at': DATA\[0\] = True: expected an integer"),
     (f"{COLUMNS}/0/children/0/children/0/count", 1 << 40, "child 'at': expected 1099511627776 elements of 'VALIDITY'"),
-    ("dictionaries", ..., "child 'tag': there is no dictionary 0"),
+    ("dictionaries", ..., "child 'tag': dictionary 0 is missing"),
     ("dictionaries/0/data/columns", [], "dictionary 0: expected one column, found 0"),
-    ("dictionaries/0/data/columns/0/DATA/0", "longer", r"dictionary 0: OFFSET\[0\] and OFFSET\[1\] do not cut out"),
-    (f"{COLUMNS}/1/VIEWS/0/SIZE", 2, r"column 'c1': VIEWS\[0\] = .*INLINED has 1 bytes, SIZE says 2"),
+    ("dictionaries/0/data/columns/0/DATA/0", "longer", r"dictionary 0: OFFSET\[0\] and OFFSET\[1\] do not match"),
+    (
+        f"{COLUMNS}/1/VIEWS/0/SIZE",
+        2,
+        r"column 'c1': VIEWS\[0\] = .*expected INLINED to have 2 bytes",
+    ),
     (f"{COLUMNS}/1/VIEWS/1/PREFIX_HEX", "6D", r"column 'c1': VIEWS\[1\] = .*PREFIX_HEX"),
     (f"{COLUMNS}/1/VIEWS/1/OFFSET", ..., r"column 'c1': VIEWS\[1\] = .*expected a member 'OFFSET'"),
     (f"{COLUMNS}/1/VARIADIC_DATA_BUFFERS/0", "6", r"VARIADIC_DATA_BUFFERS\[0\] = '6': expected pairs"),
     (f"{COLUMNS}/2/TYPE_ID/0", 300, r"column 'c2': TYPE_ID\[0\] = 300"),
-    (f"{COLUMNS}/2/VALIDITY", [1, 0], "column 'c2': a union of metadata version 4 with nulls of its own"),
+    (f"{COLUMNS}/2/VALIDITY", [1, 0], "column 'c2': a union of metadata version 4 with top-level nulls"),
     (f"{COLUMNS}/3/children/1/DATA/0", 1e300, r"child 'values': DATA\[0\] = 1e\+300: expected a number of up to"),
     (f"{COLUMNS}/4/DATA/0", "313233", r"column 'c4': DATA\[0\] = '313233': expected 2 bytes"),
     (f"{COLUMNS}/5/DATA/0", {"days": 1}, r"column 'c5': DATA\[0\] = .*expected an object of days, milliseconds"),
@@ -411,11 +415,11 @@ def test_one_dictionary_is_of_one_type_and_comes_once() -> None:
     document = there_and_back(batch_of(coded([0], ["a"]), coded([0], ["b"])))
     document["schema"]["fields"][1]["dictionary"]["id"] = 0
     document["schema"]["fields"][1]["type"] = {"name": "binary"}
-    with pytest.raises(errors.InvalidDataError, match="dictionary 0 is of type string and of type binary"):
+    with pytest.raises(errors.InvalidDataError, match="dictionary 0 has conflicting types string and binary"):
         read(document)
     document["dictionaries"].append(document["dictionaries"][0])
     document["schema"]["fields"][1]["type"] = {"name": "utf8"}
-    with pytest.raises(errors.InvalidDataError, match="dictionary 0 comes twice"):
+    with pytest.raises(errors.InvalidDataError, match="duplicate dictionary ID 0"):
         read(document)
 
 
@@ -446,7 +450,7 @@ def test_what_is_no_file_is_told_in_our_words(tmp_path: Path) -> None:
     with pytest.raises(errors.UsageError, match="is a directory"):
         integration_json.read(tmp_path)
     (tmp_path / "loop.json").symlink_to("loop.json")
-    with pytest.raises(errors.ResourceError, match=r"loop\.json: cannot be read: "):
+    with pytest.raises(errors.ResourceError, match=r"loop\.json: can't be read: "):
         integration_json.read(tmp_path / "loop.json")
 
 
@@ -464,7 +468,7 @@ def test_a_document_beyond_the_limit_is_refused_unless_the_option_raises_it() ->
     raw = json.dumps(integration_json.build_document(batch.schema, [batch])).encode()
     limits = integration_json.DocumentLimits(max_bytes=len(raw) - 1)
     for source in (raw, gzip.compress(raw), io.BytesIO(raw)):
-        with pytest.raises(errors.LimitError, match="longer than"):
+        with pytest.raises(errors.LimitError, match="exceeds the limit"):
             integration_json.read(source, limits)
     limits = integration_json.DocumentLimits(max_bytes=len(raw))
     assert integration_json.read(gzip.compress(raw), limits).batches[0].num_rows == 2
@@ -472,7 +476,7 @@ def test_a_document_beyond_the_limit_is_refused_unless_the_option_raises_it() ->
 
 def test_a_bomb_of_gzip_is_not_unpacked() -> None:
     bomb = gzip.compress(bytes(1 << 24))
-    with pytest.raises(errors.LimitError, match="longer than 1048576 bytes"):
+    with pytest.raises(errors.LimitError, match="exceeds the limit of 1048576 bytes"):
         integration_json.read(bomb, integration_json.DocumentLimits(max_bytes=1 << 20))
 
 
@@ -481,7 +485,7 @@ def test_types_nested_beyond_the_limit_are_refused_unless_the_option_raises_it()
     for _ in range(70):
         type_ = bs.list_(type_)
     document = integration_json.build_document(bs.schema({"x": type_}), [])
-    with pytest.raises(errors.LimitError, match="nested deeper than 64"):
+    with pytest.raises(errors.LimitError, match="nested deeper than the limit of 64"):
         read(document)
     raw = json.dumps(document).encode()
     assert integration_json.read(raw, integration_json.DocumentLimits(max_nesting=100)).schema.field("x").type == type_

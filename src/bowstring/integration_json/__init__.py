@@ -1,7 +1,7 @@
-"""Arrow's integration JSON («JSON test data format»): data sets as text that implementations share.
+"""Arrow's integration JSON («JSON test data format»), which Arrow implementations use for cross-testing.
 
-`read` turns such a document into a schema and record batches, `build_document` and `write` are the way back, and
-`find_differences` says where two data sets part.
+`read` reads a document into a schema and record batches, `build_document` and `write` write one, and `find_differences`
+compares two datasets.
 """
 
 from bowstring.integration_json.compare import find_differences as find_differences

@@ -1,6 +1,6 @@
-"""«DATA» and its relatives: the elements of one buffer as JSON, both ways.
+"""Elements of one buffer as JSON («DATA», «VIEWS» and others): reading and writing.
 
-What is under a null does not count: it is not looked at when it is read, and written as zero or nothing.
+Values under nulls are ignored when reading, and written as zero or an empty string.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import numpy as np
 
 from bowstring.datatypes import types as t
 from bowstring.errors import InvalidDataError
-from bowstring.integration_json.dataset import converted, expect, member
+from bowstring.integration_json.dataset import convert_values, expect, member
 from bowstring.layouts.base import Values
 from bowstring.layouts.binary_view import INLINE_BYTES, VIEW
 from bowstring.layouts.gather import check_bytes
 from bowstring.memory.bitmap import Mask
 
-Valid = list[bool] | None
-"""Which slots are valid; None where all are."""
+Validity = list[bool] | None
+"""Whether each slot is valid, or None if all are."""
 
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
@@ -28,17 +28,17 @@ _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 # Single values
 
 
-def _whole(item: Any) -> int:
-    if type(item) is int:
-        return item
-    if type(item) is str and item.isascii() and item.removeprefix("-").isdigit():
-        return int(item)
-    raise ValueError("expected an integer, or one as a string")
+def _parse_integer(value: Any) -> int:
+    if type(value) is int:
+        return value
+    if type(value) is str and value.isascii() and value.removeprefix("-").isdigit():
+        return int(value)
+    raise ValueError("expected an integer, as a number or a string")
 
 
-def _within(low: int, high: int) -> Callable[[Any], int]:
-    def convert(item: Any) -> int:
-        number = _whole(item)
+def _ranged_integer(low: int, high: int) -> Callable[[Any], int]:
+    def convert(value: Any) -> int:
+        number = _parse_integer(value)
         if not low <= number <= high:
             raise ValueError(f"expected an integer from {low} to {high}")
         return number
@@ -46,20 +46,20 @@ def _within(low: int, high: int) -> Callable[[Any], int]:
     return convert
 
 
-def _integer(dtype: np.dtype[Any]) -> Callable[[Any], int]:
+def _integer_converter(dtype: np.dtype[Any]) -> Callable[[Any], int]:
     bounds = np.iinfo(dtype)
-    return _within(int(bounds.min), int(bounds.max))
+    return _ranged_integer(int(bounds.min), int(bounds.max))
 
 
-def _real(dtype: np.dtype[Any]) -> Callable[[Any], float]:
-    rounded = struct.Struct(f"={dtype.char}")  # the shortest digits of the largest number may stand for one beyond it
+def _float_converter(dtype: np.dtype[Any]) -> Callable[[Any], float]:
+    packer = struct.Struct(f"={dtype.char}")  # rounds: the shortest digits of the largest float may slightly exceed it
 
-    def convert(item: Any) -> float:
-        if type(item) is not float and type(item) is not int:
+    def convert(value: Any) -> float:
+        if type(value) is not float and type(value) is not int:
             raise ValueError("expected a number")
-        number = float(item)
+        number = float(value)
         try:
-            rounded.pack(number)
+            packer.pack(number)
         except OverflowError:
             raise ValueError(f"expected a number of up to {float(np.finfo(dtype).max)}") from None
         return number
@@ -67,155 +67,155 @@ def _real(dtype: np.dtype[Any]) -> Callable[[Any], float]:
     return convert
 
 
-def _truth(item: Any) -> bool:
-    if type(item) in (bool, int) and item in (0, 1):
-        return bool(item)
+def _parse_boolean(value: Any) -> bool:
+    if type(value) in (bool, int) and value in (0, 1):
+        return bool(value)
     raise ValueError("expected true, false, 1 or 0")
 
 
-def from_hex(item: Any) -> bytes:
-    """The bytes of a hexadecimal string; raises `ValueError`."""
-    if type(item) is not str or len(item) % 2 or not _HEX_DIGITS.issuperset(item):
+def from_hex(value: Any) -> bytes:
+    """Decode a hexadecimal string. Raises `ValueError`."""
+    if type(value) is not str or len(value) % 2 or not _HEX_DIGITS.issuperset(value):
         raise ValueError("expected pairs of hexadecimal digits")
-    return bytes.fromhex(item)
+    return bytes.fromhex(value)
 
 
-def _text(item: Any) -> bytes:
-    if type(item) is not str:
+def _encode_text(value: Any) -> bytes:
+    if type(value) is not str:
         raise ValueError("expected a string")
-    return item.encode()
+    return value.encode()
 
 
 def to_hex(data: bytes) -> str:
-    """Bytes as upper-case hexadecimal digits."""
+    """Encode bytes as upper-case hexadecimal digits."""
     return data.hex().upper()
 
 
-# Buffers of slots: read
+# Reading
 
 
-def read_integers(items: list[Any], dtype: np.dtype[Any], what: str, valid: Valid = None) -> Values:
-    """Integers, given as numbers or strings."""
-    return np.array(converted(items, valid, _integer(dtype), 0, what), dtype)
+def read_integers(values: list[Any], dtype: np.dtype[Any], what: str, valid: Validity = None) -> Values:
+    """Read integers from numbers or strings."""
+    return np.array(convert_values(values, valid, _integer_converter(dtype), 0, what), dtype)
 
 
-def read_truths(items: list[Any], what: str, valid: Valid = None) -> Mask:
-    """Truth values, given as 0 and 1 or true and false."""
-    return np.array(converted(items, valid, _truth, False, what), np.bool_)
+def read_booleans(values: list[Any], what: str, valid: Validity = None) -> Mask:
+    """Read booleans from 0 and 1 or false and true."""
+    return np.array(convert_values(values, valid, _parse_boolean, False, what), np.bool_)
 
 
-def read_strings(items: list[Any], is_text: bool, what: str, valid: Valid) -> list[bytes]:
-    """Strings, or byte strings as hexadecimal digits; those that are not valid are empty."""
-    return converted(items, valid, _text if is_text else from_hex, b"", what)
+def read_strings(values: list[Any], is_text: bool, what: str, valid: Validity) -> list[bytes]:
+    """Read text, or bytes as hexadecimal digits. Nulls become empty strings."""
+    return convert_values(values, valid, _encode_text if is_text else from_hex, b"", what)
 
 
-def _read_decimals(items: list[Any], dtype: np.dtype[Any], valid: Valid) -> Values:
+def _read_decimals(values: list[Any], dtype: np.dtype[Any], valid: Validity) -> Values:
     width = dtype.itemsize
-    raw = converted(
-        items, valid, lambda item: _whole(item).to_bytes(width, "little", signed=True), bytes(width), "DATA"
+    raw = convert_values(
+        values, valid, lambda value: _parse_integer(value).to_bytes(width, "little", signed=True), bytes(width), "DATA"
     )
     return np.frombuffer(b"".join(raw), dtype)
 
 
-def _read_fixed(items: list[Any], dtype: np.dtype[Any], valid: Valid) -> Values:
+def _read_fixed_size_binary(values: list[Any], dtype: np.dtype[Any], valid: Validity) -> Values:
     width = dtype.itemsize
 
-    def convert(item: Any) -> bytes:
-        data = from_hex(item)
+    def convert(value: Any) -> bytes:
+        data = from_hex(value)
         if len(data) != width:
             raise ValueError(f"expected {width} bytes")
         return data
 
     nulls = 0 if valid is None else valid.count(False)
-    check_bytes(width * len(items), width * (len(items) - nulls))
-    raw = converted(items, valid, convert, bytes(width) if nulls else b"", "DATA")
+    check_bytes(width * len(values), width * (len(values) - nulls))
+    raw = convert_values(values, valid, convert, bytes(width) if nulls else b"", "DATA")
     return np.frombuffer(b"".join(raw), dtype) if width else np.empty(len(raw), dtype)
 
 
-def _read_compound(items: list[Any], dtype: np.dtype[Any], valid: Valid) -> Values:
+def _read_structured(values: list[Any], dtype: np.dtype[Any], valid: Validity) -> Values:
     names = dtype.names or ()
-    parts = [(name, _integer(dtype[name])) for name in names]
+    converters = [(name, _integer_converter(dtype[name])) for name in names]
 
-    def convert(item: Any) -> tuple[int, ...]:
-        if type(item) is not dict or not item.keys() >= set(names):
+    def convert(value: Any) -> tuple[int, ...]:
+        if type(value) is not dict or not value.keys() >= set(names):
             raise ValueError(f"expected an object of {', '.join(names)}")
-        return tuple(integer(item[name]) for name, integer in parts)
+        return tuple(convert_field(value[name]) for name, convert_field in converters)
 
-    return np.array(converted(items, valid, convert, (0,) * len(names), "DATA"), dtype)
+    return np.array(convert_values(values, valid, convert, (0,) * len(names), "DATA"), dtype)
 
 
-_READERS: dict[type[t.DataType], Callable[[list[Any], np.dtype[Any], Valid], Values]] = {
+_READERS: dict[type[t.DataType], Callable[[list[Any], np.dtype[Any], Validity], Values]] = {
     t.Decimal: _read_decimals,
-    t.FixedSizeBinary: _read_fixed,
+    t.FixedSizeBinary: _read_fixed_size_binary,
 }
-"""Types whose slots are not seen as what NumPy takes them for."""
+"""Readers of types whose JSON values differ from those of their NumPy dtype."""
 
 
-def read_slots(type_: t.DataType, dtype: np.dtype[Any], items: list[Any], valid: Valid) -> Values:
-    """The slots of the primitive layout; raises `InvalidDataError` naming the first that does not fit."""
+def read_slots(type_: t.DataType, dtype: np.dtype[Any], values: list[Any], valid: Validity) -> Values:
+    """Read the slots of the primitive layout. Raises `InvalidDataError` naming the first invalid one."""
     reader = _READERS.get(type(type_))
     if reader is not None:
-        return reader(items, dtype, valid)
+        return reader(values, dtype, valid)
     if dtype.names:
-        return _read_compound(items, dtype, valid)
+        return _read_structured(values, dtype, valid)
     if dtype.kind == "f":
-        return np.array(converted(items, valid, _real(dtype), 0.0, "DATA"), dtype)
-    return read_integers(items, dtype, "DATA", valid)
+        return np.array(convert_values(values, valid, _float_converter(dtype), 0.0, "DATA"), dtype)
+    return read_integers(values, dtype, "DATA", valid)
 
 
-def read_views(items: list[Any], is_text: bool, valid: Valid) -> Values:
-    """«VIEWS»: objects of SIZE and INLINED, or of SIZE, PREFIX_HEX, BUFFER_INDEX and OFFSET."""
-    most = (1 << 31) - 1
+def read_views(values: list[Any], is_text: bool, valid: Validity) -> Values:
+    """Read «VIEWS»: objects with SIZE and INLINED, or with SIZE, PREFIX_HEX, BUFFER_INDEX and OFFSET."""
+    max_int32 = (1 << 31) - 1
 
-    def convert(item: Any) -> bytes:
-        view = expect(item, dict, "a view")
-        size = _within(0, most)(member(view, "SIZE", int))
+    def convert(value: Any) -> bytes:
+        view = expect(value, dict, "a view")
+        size = _ranged_integer(0, max_int32)(member(view, "SIZE", int))
         head = size.to_bytes(4, "little")
         if size <= INLINE_BYTES:
             inlined = member(view, "INLINED", str)
-            data = _text(inlined) if is_text else from_hex(inlined)
+            data = _encode_text(inlined) if is_text else from_hex(inlined)
             if len(data) != size:
-                raise ValueError(f"INLINED has {len(data)} bytes, SIZE says {size}")
+                raise ValueError(f"expected INLINED to have {size} bytes, as in SIZE, found {len(data)}")
             return head + data.ljust(INLINE_BYTES, b"\0")
         prefix = from_hex(member(view, "PREFIX_HEX", str))
         if len(prefix) != 4:
-            raise ValueError(f"expected PREFIX_HEX to have 4 bytes, not {len(prefix)}")
-        numbers = (_within(0, most)(member(view, key, int)) for key in ("BUFFER_INDEX", "OFFSET"))
+            raise ValueError(f"expected PREFIX_HEX to have 4 bytes, found {len(prefix)}")
+        numbers = (_ranged_integer(0, max_int32)(member(view, key, int)) for key in ("BUFFER_INDEX", "OFFSET"))
         return head + prefix + b"".join(number.to_bytes(4, "little") for number in numbers)
 
-    return np.frombuffer(b"".join(converted(items, valid, convert, bytes(VIEW.itemsize), "VIEWS")), VIEW)
+    return np.frombuffer(b"".join(convert_values(values, valid, convert, bytes(VIEW.itemsize), "VIEWS")), VIEW)
 
 
-# Buffers of slots: written
+# Writing
 
 
 def write_integers(values: Values) -> list[Any]:
-    """Integers as numbers, those of 64 bits as strings."""
+    """Write integers as numbers, 64-bit integers as strings."""
     numbers: list[Any] = values.tolist()
     return [str(number) for number in numbers] if values.dtype.itemsize == 8 else numbers
 
 
 def _write_decimals(slots: Values) -> list[Any]:
-    return [str(int.from_bytes(part, "little", signed=True)) for part in _parts(slots)]
+    return [str(int.from_bytes(part, "little", signed=True)) for part in _split_slots(slots)]
 
 
-def _write_fixed(slots: Values) -> list[Any]:
-    return [to_hex(part) for part in _parts(slots)]
+def _write_fixed_size_binary(slots: Values) -> list[Any]:
+    return [to_hex(part) for part in _split_slots(slots)]
 
 
-def _parts(slots: Values) -> list[bytes]:
+def _split_slots(slots: Values) -> list[bytes]:
     data, width = slots.tobytes(), slots.dtype.itemsize
-    return [data[at * width : (at + 1) * width] for at in range(len(slots))]
+    return [data[index * width : (index + 1) * width] for index in range(len(slots))]
 
 
 _WRITERS: dict[type[t.DataType], Callable[[Values], list[Any]]] = {
     t.Decimal: _write_decimals,
-    t.FixedSizeBinary: _write_fixed,
+    t.FixedSizeBinary: _write_fixed_size_binary,
 }
 
 
 def write_slots(type_: t.DataType, slots: Values, mask: Mask | None) -> list[Any]:
-    """The slots of the primitive layout; null ones as zero."""
+    """Write the slots of the primitive layout, nulls as zero."""
     if mask is not None:
         slots = slots.copy()
         slots[~mask] = np.zeros((), slots.dtype)
@@ -228,18 +228,18 @@ def write_slots(type_: t.DataType, slots: Values, mask: Mask | None) -> list[Any
 
 
 def write_views(views: Values, is_text: bool) -> list[Any]:
-    """«VIEWS»; raises `InvalidDataError` for text that is not UTF-8."""
-    out: list[Any] = []
+    """Write «VIEWS». Raises `InvalidDataError` for text that is not valid UTF-8."""
+    views_json: list[Any] = []
     raw = views.tobytes()
-    for at, (size, _, number, offset) in enumerate(views.tolist()):
-        start = at * VIEW.itemsize + 4
+    for index, (size, _, buffer_index, offset) in enumerate(views.tolist()):
+        start = index * VIEW.itemsize + 4
         if size > INLINE_BYTES:
             prefix = to_hex(raw[start : start + 4])
-            out.append({"SIZE": size, "PREFIX_HEX": prefix, "BUFFER_INDEX": number, "OFFSET": offset})
+            views_json.append({"SIZE": size, "PREFIX_HEX": prefix, "BUFFER_INDEX": buffer_index, "OFFSET": offset})
             continue
         data = raw[start : start + size]
         try:
-            out.append({"SIZE": size, "INLINED": data.decode() if is_text else to_hex(data)})
+            views_json.append({"SIZE": size, "INLINED": data.decode() if is_text else to_hex(data)})
         except UnicodeDecodeError as error:
-            raise InvalidDataError(f"views[{at}] is not UTF-8: {error}") from None
-    return out
+            raise InvalidDataError(f"views[{index}] is not valid UTF-8: {error}") from None
+    return views_json

@@ -1,6 +1,6 @@
-"""«FieldData» of the JSON test data format: arrays and their buffers as JSON, both ways.
+"""«FieldData» of the JSON test data format: reading and writing arrays.
 
-Both ways walk the layouts' declaration: each declared buffer has its member, each child its «FieldData».
+Both directions follow the layout's declaration: each buffer has a member, each child a «FieldData» object.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import numpy as np
 from bowstring.datatypes.field import Field
 from bowstring.errors import InvalidDataError, UnsupportedError
 from bowstring.integration_json.buffer_values import (
-    Valid,
+    Validity,
     from_hex,
+    read_booleans,
     read_integers,
     read_slots,
     read_strings,
-    read_truths,
     read_views,
     to_hex,
     write_integers,
     write_slots,
     write_views,
 )
-from bowstring.integration_json.dataset import Json, converted, count_of, expect, member
+from bowstring.integration_json.dataset import Json, convert_values, expect, member, read_count
 from bowstring.integration_json.schema import Node
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import BufferSpec, Layout, Role, error_context, pack_validity
@@ -35,7 +35,7 @@ from bowstring.layouts.registry import layout_of
 from bowstring.memory import bitmap
 from bowstring.memory.buffer import Buffer
 
-KEYS = {
+MEMBER_NAMES = {
     Role.VALIDITY: "VALIDITY",
     Role.OFFSETS: "OFFSET",
     Role.SIZES: "SIZE",
@@ -43,17 +43,17 @@ KEYS = {
     Role.VIEWS: "VIEWS",
     Role.DATA: "DATA",
 }
-"""The member for each role of a buffer."""
+"""The name of the member for each buffer role."""
 
-Dictionaries = Callable[[int], Array]
-"""Gives the dictionary of an id."""
+DictionaryLookup = Callable[[int], Array]
+"""Returns the dictionary with an ID."""
 
 
 # Reading
 
 
-def read_column(node: Node, column: Any, dictionaries: Dictionaries, check_name: bool = True) -> Array:
-    """The array of a «FieldData» object; its structure is checked, its values are as the document says.
+def read_column(node: Node, column: Any, dictionaries: DictionaryLookup, check_name: bool = True) -> Array:
+    """Read the array of a «FieldData» object and check its structure, but not its values.
 
     Raises `InvalidDataError` naming the column, the child and the element.
     """
@@ -63,77 +63,77 @@ def read_column(node: Node, column: Any, dictionaries: Dictionaries, check_name:
         return array
 
 
-def read_values(node: Node, type_layout: Layout, column: Any, dictionaries: Dictionaries) -> Array:
-    """The array of the «FieldData» in a «DictionaryBatch», whose name does not count; errors as `read_column`."""
-    values = Node(Field(node.field.name, type_layout.type), None, node.below)
+def read_values(node: Node, type_layout: Layout, column: Any, dictionaries: DictionaryLookup) -> Array:
+    """Read the array of the «FieldData» in a «DictionaryBatch», ignoring its name. Raises as `read_column`."""
+    values = Node(Field(node.field.name, type_layout.type), None, node.children)
     array = _read(values, type_layout, column, dictionaries, False)
     array.validate()
     return array
 
 
-def _read(node: Node, layout: Layout, value: Any, dictionaries: Dictionaries, check_name: bool = True) -> Array:
+def _read(node: Node, layout: Layout, value: Any, dictionaries: DictionaryLookup, check_name: bool = True) -> Array:
     column = expect(value, dict, "a column")
     name = member(column, "name", str, "")
     if check_name and name != node.field.name:
         raise InvalidDataError(f"expected the column of field {node.field.name!r}, found {name[:60]!r}")
-    count = count_of(column)
+    length = read_count(column)
     storage = layout.storage
-    valid = _read_validity(storage, column, count)
+    valid = _read_validity(storage, column, length)
     buffers: list[Buffer | None] = []
     if isinstance(storage, BinaryLayout):
-        buffers = _read_binary(storage, column, count, valid)
+        buffers = _read_binary(storage, column, length, valid)
     else:
         for spec in storage.buffers:
-            buffers.append(_read_buffer(storage, spec, column, count, valid))
+            buffers.append(_read_buffer(storage, spec, column, length, valid))
     if storage.VARIADIC:
-        held = member(column, "VARIADIC_DATA_BUFFERS", list, [])
-        buffers += [Buffer.of(data) for data in converted(held, None, from_hex, b"", "VARIADIC_DATA_BUFFERS")]
+        variadic = member(column, "VARIADIC_DATA_BUFFERS", list, [])
+        buffers += [Buffer.of(data) for data in convert_values(variadic, None, from_hex, b"", "VARIADIC_DATA_BUFFERS")]
     if storage.dictionary is not None:
         assert node.id is not None
-        return Array(storage, count, tuple(buffers), (), dictionaries(node.id)).with_layout(layout)
-    return Array(storage, count, tuple(buffers), _read_children(node, storage, column, dictionaries)).with_layout(
+        return Array(storage, length, tuple(buffers), (), dictionaries(node.id)).with_layout(layout)
+    return Array(storage, length, tuple(buffers), _read_children(node, storage, column, dictionaries)).with_layout(
         layout
     )
 
 
-def _read_children(node: Node, storage: Layout, column: Json, dictionaries: Dictionaries) -> tuple[Array, ...]:
-    held = member(column, "children", list, [])
-    if len(held) != len(node.below):
-        raise InvalidDataError(f"{storage.type} has {len(node.below)} children, found {len(held)}")
+def _read_children(node: Node, storage: Layout, column: Json, dictionaries: DictionaryLookup) -> tuple[Array, ...]:
+    child_columns = member(column, "children", list, [])
+    if len(child_columns) != len(node.children):
+        raise InvalidDataError(f"{storage.type} has {len(node.children)} children, found {len(child_columns)}")
     children = []
-    for below, layout, child in zip(node.below, storage.children, held, strict=True):
-        with error_context(f"child {below.field.name!r}"):
-            children.append(_read(below, layout, child, dictionaries))
+    for child_node, layout, child in zip(node.children, storage.children, child_columns, strict=True):
+        with error_context(f"child {child_node.field.name!r}"):
+            children.append(_read(child_node, layout, child, dictionaries))
     return tuple(children)
 
 
-def _items(column: Json, key: str, count: int) -> list[Any]:
-    items = member(column, key, list) if count else member(column, key, list, [])  # some leave out what is empty
-    if len(items) != count:
-        raise InvalidDataError(f"expected {count} elements of {key!r}, found {len(items)}")
+def _read_items(column: Json, key: str, length: int) -> list[Any]:
+    items = member(column, key, list) if length else member(column, key, list, [])  # some writers omit empty members
+    if len(items) != length:
+        raise InvalidDataError(f"expected {length} elements of {key!r}, found {len(items)}")
     return items
 
 
-def _read_validity(storage: Layout, column: Json, count: int) -> Valid:
+def _read_validity(storage: Layout, column: Json, length: int) -> Validity:
     if storage.has_validity:
-        truths = read_truths(_items(column, "VALIDITY", count), "VALIDITY")
-        return None if truths.all() else truths.tolist()
-    legacy = storage.buffers and "VALIDITY" in column  # unions had one up to metadata version 4
-    if legacy and not read_truths(_items(column, "VALIDITY", count), "VALIDITY").all():
-        raise UnsupportedError("a union of metadata version 4 with nulls of its own")
+        booleans = read_booleans(_read_items(column, "VALIDITY", length), "VALIDITY")
+        return None if booleans.all() else booleans.tolist()
+    has_legacy_validity = storage.buffers and "VALIDITY" in column  # unions before metadata version 5
+    if has_legacy_validity and not read_booleans(_read_items(column, "VALIDITY", length), "VALIDITY").all():
+        raise UnsupportedError("a union of metadata version 4 with top-level nulls is not supported")
     return None
 
 
-def _read_buffer(storage: Layout, spec: BufferSpec, column: Json, count: int, valid: Valid) -> Buffer | None:
-    key = KEYS[spec.role]
+def _read_buffer(storage: Layout, spec: BufferSpec, column: Json, length: int, valid: Validity) -> Buffer | None:
+    key = MEMBER_NAMES[spec.role]
     if spec.role is Role.VALIDITY:
         return None if valid is None else bitmap.pack(np.array(valid, np.bool_))
-    if spec.extra and count == 0 and not member(column, key, list, []):
-        items: list[Any] = [0] * spec.extra  # some writers leave out the one offset of no slots
+    if spec.extra and length == 0 and not member(column, key, list, []):
+        items: list[Any] = [0] * spec.extra  # some writers omit the single offset of an empty array
     else:
-        items = _items(column, key, count + spec.extra)
+        items = _read_items(column, key, length + spec.extra)
     if spec.dtype is None:
-        return bitmap.pack(read_truths(items, key, valid))
+        return bitmap.pack(read_booleans(items, key, valid))
     if isinstance(storage, BinaryViewLayout):
         return Buffer.of(read_views(items, storage.is_text, valid))
     if spec.role is Role.DATA:
@@ -141,19 +141,19 @@ def _read_buffer(storage: Layout, spec: BufferSpec, column: Json, count: int, va
     return Buffer.of(read_integers(items, spec.dtype, key))
 
 
-def _read_binary(storage: BinaryLayout, column: Json, count: int, valid: Valid) -> list[Buffer | None]:
-    """Offsets and data out of one string a slot; what OFFSET says has to agree with the strings that are valid."""
-    strings = read_strings(_items(column, "DATA", count), storage.is_text, "DATA", valid)
-    lengths = np.fromiter(map(len, strings), np.int64, count)
-    said = _read_buffer(storage, storage.buffers[1], column, count, valid)
-    assert said is not None
-    differs = np.diff(said.view(storage.offset_type).astype(np.int64)) != lengths
+def _read_binary(storage: BinaryLayout, column: Json, length: int, valid: Validity) -> list[Buffer | None]:
+    """Build offsets and data from the strings. OFFSET must match the lengths of the valid strings."""
+    strings = read_strings(_read_items(column, "DATA", length), storage.is_text, "DATA", valid)
+    lengths = np.fromiter(map(len, strings), np.int64, length)
+    stored_offsets = _read_buffer(storage, storage.buffers[1], column, length, valid)
+    assert stored_offsets is not None
+    differs = np.diff(stored_offsets.view(storage.offset_type).astype(np.int64)) != lengths
     if valid is not None:
         differs &= np.array(valid, np.bool_)
     if differs.any():
-        at = int(np.argmax(differs))
+        index = int(np.argmax(differs))
         raise InvalidDataError(
-            f"OFFSET[{at}] and OFFSET[{at + 1}] do not cut out the {lengths[at]} bytes of DATA[{at}]"
+            f"OFFSET[{index}] and OFFSET[{index + 1}] do not match the {lengths[index]} bytes of DATA[{index}]"
         )
     mask = None if valid is None else np.array(valid, np.bool_)
     offsets = offsets_from_lengths(lengths, storage.offset_type, storage.type)
@@ -164,13 +164,13 @@ def _read_binary(storage: BinaryLayout, column: Json, count: int, valid: Valid) 
 
 
 def write_column(field: Field, array: Array) -> Json:
-    """The «FieldData» object of an array. Raises `InvalidDataError` where its buffers do not hold such values."""
+    """Build the «FieldData» object of an array. Raises `InvalidDataError` for values that are invalid for its type."""
     with error_context(f"column {field.name!r}"):
         return _write(field.name, array.storage.compact())
 
 
 def _write(name: str, array: Array) -> Json:
-    """Of an array that is rebased."""
+    """Build the «FieldData» object of a compact array."""
     storage = array.layout
     column: Json = {"name": name, "count": array.length}
     mask = array.mask()
@@ -178,10 +178,10 @@ def _write(name: str, array: Array) -> Json:
         _write_binary(storage, array, column)
     else:
         for index, spec in enumerate(storage.buffers):
-            column[KEYS[spec.role]] = _write_buffer(storage, spec, array, index, mask)
+            column[MEMBER_NAMES[spec.role]] = _write_buffer(storage, spec, array, index, mask)
     if storage.VARIADIC:
-        held = array.buffers[len(storage.buffers) :]
-        column["VARIADIC_DATA_BUFFERS"] = ["" if data is None else to_hex(data.to_bytes()) for data in held]
+        variadic = array.buffers[len(storage.buffers) :]
+        column["VARIADIC_DATA_BUFFERS"] = ["" if data is None else to_hex(data.to_bytes()) for data in variadic]
     if array.children:
         children = []
         for field, child in zip(storage.type.fields, array.children, strict=True):
@@ -200,9 +200,9 @@ def _write_buffer(storage: Layout, spec: BufferSpec, array: Array, index: int, m
     if spec.role is Role.VALIDITY:
         return _write_validity(array)
     if spec.dtype is None:
-        held = array.buffers[index]
-        truths = np.zeros(array.length, np.bool_) if held is None else bitmap.unpack(held, 0, array.length)
-        return (truths if mask is None else truths & mask).tolist()
+        bits = array.buffers[index]
+        booleans = np.zeros(array.length, np.bool_) if bits is None else bitmap.unpack(bits, 0, array.length)
+        return (booleans if mask is None else booleans & mask).tolist()
     if isinstance(storage, BinaryViewLayout):
         return write_views(storage.views(array), storage.is_text)
     if spec.role is Role.DATA:

@@ -1,7 +1,7 @@
-"""Where two data sets part: schema, then batches, values by value and types by type.
+"""Compare two datasets: the schemas, then the batches.
 
-The names of a map's entries, keys and values do not count: the format recommends some, and writers put those in the
-place of others («Map» in Schema.fbs).
+The field names inside a map are ignored: the format only recommends names, and some writers replace others by these
+(«Map» in Schema.fbs).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from bowstring.layouts.registry import layout_of
 def find_differences(
     expected_schema: Schema, expected: Iterable[RecordBatch], schema: Schema, batches: Iterable[RecordBatch]
 ) -> Iterator[str]:
-    """A sentence for each difference: fields with nullability and custom metadata at every level, batches, columns.
+    """Yield a sentence for each difference of fields, nullability and custom metadata at every level, batches, columns.
 
-    NaN equals NaN, and what lies under a null does not count. Batches are compared only where the types are the same.
-    Arrays whose buffers do not hold values of their type raise `InvalidDataError`.
+    NaN equals NaN, and values under nulls are ignored. Batches are compared only if the types are equal. Raises
+    `InvalidDataError` for arrays with values that are invalid for their type.
     """
     comparable = True
     if len(expected_schema) != len(schema):
@@ -33,84 +33,87 @@ def find_differences(
         comparable = False
     if sorted(expected_schema.pairs) != sorted(schema.pairs):
         yield f"schema: expected custom metadata {expected_schema.pairs}, found {schema.pairs}"
-    for number, (mine, theirs) in enumerate(zip(expected_schema, schema, strict=False)):
-        difference = _of_fields(mine, theirs)
+    for index, (expected_field, field) in enumerate(zip(expected_schema, schema, strict=False)):
+        difference = _compare_fields(expected_field, field)
         if difference is not None:
-            yield f"field {number} ({mine.name!r}): {difference}"
-            comparable = comparable and _canonical(mine.type) == _canonical(theirs.type)
+            yield f"field {index} ({expected_field.name!r}): {difference}"
+            if _with_canonical_map_names(expected_field.type) != _with_canonical_map_names(field.type):
+                comparable = False
     if not comparable:
         return
-    for number, (left, right) in enumerate(zip_longest(expected, batches)):
-        if left is None or right is None:
-            yield f"record batch {number}: expected {_found(left)}, found {_found(right)}"
+    for index, (expected_batch, batch) in enumerate(zip_longest(expected, batches)):
+        if expected_batch is None or batch is None:
+            yield f"record batch {index}: expected {_describe_batch(expected_batch)}, found {_describe_batch(batch)}"
             return
-        yield from _of_batches(number, left, right)
+        yield from _compare_batches(index, expected_batch, batch)
 
 
-def _found(batch: RecordBatch | None) -> str:
+def _describe_batch(batch: RecordBatch | None) -> str:
     return "none" if batch is None else f"{batch.num_rows} rows"
 
 
-def _canonical(part: Any) -> Any:
-    """A type, or a part of one, with the recommended names in its maps."""
+def _with_canonical_map_names(part: Any) -> Any:
+    """Replace the field names inside maps of a type, field or tuple of these by the recommended names."""
     if isinstance(part, tuple):
-        return tuple(map(_canonical, part))
+        return tuple(map(_with_canonical_map_names, part))
     if not isinstance(part, (DataType, Field)):
         return part
-    said = {slot.name: getattr(part, slot.name) for slot in dataclasses.fields(part)}
-    changed = {name: _canonical(value) for name, value in said.items()}
+    attributes = {slot.name: getattr(part, slot.name) for slot in dataclasses.fields(part)}
+    changed = {name: _with_canonical_map_names(value) for name, value in attributes.items()}
     if isinstance(part, Map):
         entries = changed["entries_field"]
         key, item = entries.type.fields
         pair = Struct((key.with_name("key"), item.with_name("value")))
         changed["entries_field"] = entries.with_name("entries").with_type(pair)
-    return part if said == changed else dataclasses.replace(part, **changed)
+    return part if attributes == changed else dataclasses.replace(part, **changed)
 
 
-def _recast(array: Array, layout: Layout) -> Array:
-    """The same memory, at every level, under a layout that differs in names only."""
+def _with_layout(array: Array, layout: Layout) -> Array:
+    """Return the same array, at every level, with a layout that differs only in field names."""
     if array.layout is layout:
         return array
-    children = tuple(map(_recast, array.children, layout.children))
-    held = array.dictionary
-    dictionary = held if held is None or layout.dictionary is None else _recast(held, layout.dictionary)
+    children = tuple(map(_with_layout, array.children, layout.children))
+    dictionary = array.dictionary
+    if dictionary is not None and layout.dictionary is not None:
+        dictionary = _with_layout(dictionary, layout.dictionary)
     return Array(layout, array.length, array.buffers, children, dictionary, array._null_count, array.offset)
 
 
-def _of_fields(mine: Field, theirs: Field) -> str | None:
-    mine, theirs = _canonical(mine), _canonical(theirs)
-    if mine.name != theirs.name:
-        return f"expected this name, found {theirs.name!r}"
-    if mine.type != theirs.type:
-        return f"expected type {mine.type}, found {theirs.type}"
-    if mine.nullable != theirs.nullable:
-        return f"expected it {'' if mine.nullable else 'not '}to be nullable"
-    if not mine.equals(theirs, check_metadata=True):
-        if sorted(mine.pairs) != sorted(theirs.pairs):
-            return f"expected custom metadata {mine.pairs}, found {theirs.pairs}"
+def _compare_fields(expected: Field, actual: Field) -> str | None:
+    expected, actual = _with_canonical_map_names(expected), _with_canonical_map_names(actual)
+    if expected.name != actual.name:
+        return f"expected the name {expected.name!r}, found {actual.name!r}"
+    if expected.type != actual.type:
+        return f"expected type {expected.type}, found {actual.type}"
+    if expected.nullable != actual.nullable:
+        return f"expected it {'' if expected.nullable else 'not '}to be nullable"
+    if not expected.equals(actual, check_metadata=True):
+        if sorted(expected.pairs) != sorted(actual.pairs):
+            return f"expected custom metadata {expected.pairs}, found {actual.pairs}"
         return "the custom metadata of its children differs"
     return None
 
 
-def _of_batches(number: int, left: RecordBatch, right: RecordBatch) -> Iterator[str]:
-    if left.num_rows != right.num_rows:
-        yield f"record batch {number}: expected {left.num_rows} rows, found {right.num_rows}"
+def _compare_batches(number: int, expected: RecordBatch, actual: RecordBatch) -> Iterator[str]:
+    if expected.num_rows != actual.num_rows:
+        yield f"record batch {number}: expected {expected.num_rows} rows, found {actual.num_rows}"
         return
-    for index, field in enumerate(left.schema):
-        layout = layout_of(_canonical(field.type))
-        mine, theirs = _recast(left.column(index), layout), _recast(right.column(index), layout)
-        if not mine.equals(theirs, nans_equal=True):
-            row = _first_difference(mine, theirs)
+    for index, field in enumerate(expected.schema):
+        layout = layout_of(_with_canonical_map_names(field.type))
+        expected_column = _with_layout(expected.column(index), layout)
+        actual_column = _with_layout(actual.column(index), layout)
+        if not expected_column.equals(actual_column, nans_equal=True):
+            row = _first_difference(expected_column, actual_column)
             yield f"record batch {number}: column {index} ({field.name!r}) differs from row {row} on"
 
 
-def _first_difference(mine: Array, theirs: Array) -> int:
-    """The first row that differs; halving finds it."""
-    same, differs = 0, mine.length
-    while differs - same > 1:
-        middle = (same + differs) // 2
-        if mine.slice(same, middle - same).equals(theirs.slice(same, middle - same), nans_equal=True):
-            same = middle
+def _first_difference(expected: Array, actual: Array) -> int:
+    """Return the index of the first row that differs, by binary search."""
+    low, high = 0, expected.length
+    while high - low > 1:
+        middle = (low + high) // 2
+        if expected.slice(low, middle - low).equals(actual.slice(low, middle - low), nans_equal=True):
+            low = middle
         else:
-            differs = middle
-    return same
+            high = middle
+    return low

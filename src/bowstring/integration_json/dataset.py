@@ -1,4 +1,4 @@
-"""What the modules of integration JSON have in common: a data set, the limits of a reader, and looking into JSON."""
+"""Shared definitions of integration JSON: the dataset, the reader's limits, and typed access to JSON objects."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from bowstring.layouts.base import join_reprs
 Json: TypeAlias = dict[str, Any]
 """A JSON object."""
 
-_DEEPEST = 100
-_MOST_SLOTS = (1 << 63) - 1
+_MAX_NESTING = 100
+_MAX_COUNT = (1 << 63) - 1
 _MISSING: Any = object()
-_NAMES = {dict: "an object", list: "a list", str: "a string", int: "an integer", bool: "true or false"}
+_JSON_TYPE_NAMES = {dict: "an object", list: "a list", str: "a string", int: "an integer", bool: "true or false"}
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentLimits:
-    """Bounds on what is read; each has a default that honest test data stays within.
+    """Resource limits of `read`.
 
-    - `max_bytes`: the document, uncompressed; as Python objects it takes up some twenty times as much
-    - `max_nesting`: how deep types may be nested (at most 100)
+    - `max_bytes`: maximum size of the document, uncompressed; the parsed JSON takes about twenty times as much memory
+    - `max_nesting`: maximum nesting depth of types (at most 100)
     """
 
     max_bytes: int = 64 << 20
     max_nesting: int = 64
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max_nesting <= _DEEPEST:
-            raise UsageError(f"max_nesting is 1 to {_DEEPEST}, not {self.max_nesting}")
+        if not 1 <= self.max_nesting <= _MAX_NESTING:
+            raise UsageError(f"max_nesting must be from 1 to {_MAX_NESTING}, found {self.max_nesting}")
         if self.max_bytes < 0:
-            raise UsageError(f"limits are not negative: {self}")
+            raise UsageError(f"max_bytes must not be negative, found {self.max_bytes}")
 
 
 DEFAULT_LIMITS = DocumentLimits()
@@ -44,55 +44,57 @@ DEFAULT_LIMITS = DocumentLimits()
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A schema and the record batches that have it."""
+    """A schema and its record batches."""
 
     schema: Schema
     batches: tuple[RecordBatch, ...]
 
 
-def expect(value: Any, kind: type[_T], what: str) -> _T:
-    """The value where it is of that kind; raises `InvalidDataError`."""
+def expect(value: Any, kind: type[_T], name: str) -> _T:
+    """Return the value if it has the JSON type `kind`, else raise `InvalidDataError`."""
     if type(value) is not kind:
-        raise InvalidDataError(f"expected {what} to be {_NAMES[kind]}, found {_shown(value)}")
+        raise InvalidDataError(f"expected {name} to be {_JSON_TYPE_NAMES[kind]}, found {_summarize(value)}")
     return value
 
 
-def _shown(value: Any) -> str:
+def _summarize(value: Any) -> str:
     if isinstance(value, (dict, list)):
-        return f"{_NAMES[type(value)]} of {len(value)}"
+        return f"{_JSON_TYPE_NAMES[type(value)]} of {len(value)}"
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def member(holder: Json, key: str, kind: type[_T], default: _T = _MISSING) -> _T:
-    """A member of a JSON object, of that kind; the default where it is absent or null. Raises `InvalidDataError`."""
-    value = holder.get(key)
+def member(json_object: Json, key: str, kind: type[_T], default: _T = _MISSING) -> _T:
+    """Return a member of a JSON object, or the default if it is absent or null. Raises `InvalidDataError` if it has
+    another JSON type than `kind`, or is absent and there is no default.
+    """
+    value = json_object.get(key)
     if value is None:
         if default is _MISSING:
-            raise InvalidDataError(f"expected a member {key!r}, found {join_reprs(holder) or 'none'}")
+            raise InvalidDataError(f"expected a member {key!r}, found {join_reprs(json_object) or 'none'}")
         return default
     return expect(value, kind, repr(key))
 
 
-def count_of(holder: Json) -> int:
-    """The member «count» of a batch or a column. Raises `InvalidDataError`."""
-    count = member(holder, "count", int)
-    if not 0 <= count <= _MOST_SLOTS:
+def read_count(json_object: Json) -> int:
+    """Return the «count» member of a batch or column. Raises `InvalidDataError`."""
+    count = member(json_object, "count", int)
+    if not 0 <= count <= _MAX_COUNT:
         raise InvalidDataError(f"expected a count of 0 or more, found {count}")
     return count
 
 
-def converted(
-    items: list[Any], valid: list[bool] | None, convert: Callable[[Any], _T], fill: _T, what: str
+def convert_values(
+    values: list[Any], valid: list[bool] | None, convert: Callable[[Any], _T], fill: _T, name: str
 ) -> list[_T]:
-    """Each item converted, `fill` where it is not valid; a failure is an `InvalidDataError` that names the item."""
-    out: list[_T] = []
-    for index, item in enumerate(items):
+    """Convert each value, or use `fill` for nulls. Raises `InvalidDataError` naming the element that is invalid."""
+    converted: list[_T] = []
+    for index, value in enumerate(values):
         if valid is not None and not valid[index]:
-            out.append(fill)
+            converted.append(fill)
             continue
         try:
-            out.append(convert(item))
+            converted.append(convert(value))
         except (TypeError, ValueError, OverflowError) as error:
-            raise InvalidDataError(f"{what}[{index}] = {_shown(item)}: {error}") from None
-    return out
+            raise InvalidDataError(f"{name}[{index}] = {_summarize(value)}: {error}") from None
+    return converted

@@ -1,4 +1,4 @@
-"""One dictionary for all batches, as integration JSON has it."""
+"""Unified dictionaries: integration JSON has one dictionary per ID for all batches."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from bowstring.layouts.array import Array
 from bowstring.layouts.base import Layout
 
 
-def with_common_dictionaries(layout: Layout, columns: Sequence[Array]) -> tuple[list[Array], list[Array]]:
-    """The columns, and the dictionaries that serve all of them, in the order of the schema's walk."""
-    shown = unify_dictionaries(columns) or [layout.build([])]
-    return shown[: len(columns)], list(_dictionaries(shown[0]))
+def unify_columns(layout: Layout, columns: Sequence[Array]) -> tuple[list[Array], list[Array]]:
+    """Return the columns with unified dictionaries, and these dictionaries in depth-first order."""
+    unified = unify_dictionaries(columns) or [layout.build([])]
+    return unified[: len(columns)], list(_iter_dictionaries(unified[0]))
 
 
-def _dictionaries(array: Array) -> Iterator[Array]:
-    """The dictionaries that a walk over an array meets, those inside a dictionary before it."""
-    held = array.layout.dictionary
-    if held is None:
+def _iter_dictionaries(array: Array) -> Iterator[Array]:
+    """Yield the dictionaries of an array in depth-first order, nested ones before the dictionary that contains them."""
+    dictionary_layout = array.layout.dictionary
+    if dictionary_layout is None:
         for child in array.children:
-            yield from _dictionaries(child)
+            yield from _iter_dictionaries(child)
         return
-    dictionary = held.build([]) if array.dictionary is None else array.dictionary
-    yield from _dictionaries(dictionary)
+    dictionary = dictionary_layout.build([]) if array.dictionary is None else array.dictionary
+    yield from _iter_dictionaries(dictionary)
     yield dictionary

@@ -1,4 +1,4 @@
-"""«Data file» of the JSON test data format, read: schema, dictionaries, record batches."""
+"""«Data file» of the JSON test data format: reading schema, dictionaries and record batches."""
 
 from __future__ import annotations
 
@@ -21,119 +21,120 @@ from bowstring.errors import (
     translate_os_error,
 )
 from bowstring.integration_json.columns import read_column, read_values
-from bowstring.integration_json.dataset import DEFAULT_LIMITS, Dataset, DocumentLimits, Json, count_of, expect, member
+from bowstring.integration_json.dataset import DEFAULT_LIMITS, Dataset, DocumentLimits, Json, expect, member, read_count
 from bowstring.integration_json.schema import Node, read_schema
 from bowstring.layouts.array import Array
 from bowstring.layouts.base import error_context
 from bowstring.layouts.registry import layout_of
 
-_GZIP = b"\x1f\x8b"
+_GZIP_MAGIC = b"\x1f\x8b"
 
 
 def read(source: Any, limits: DocumentLimits = DEFAULT_LIMITS) -> Dataset:
-    """The data set of an integration JSON document, with a structure that is checked and values as they are written.
+    """Read an integration JSON document.
 
-    `source` is a path, bytes, or a binary file object (read whole); the document may be compressed with gzip. Values
-    are not judged: decimals may exceed their precision, which only `validate(full=True)` tells. Raises
-    `InvalidDataError` naming the batch, the column and the element, `LimitError` beyond a limit, `NotFoundError` where
-    there is no such file, `UsageError` for a directory, `ResourceError` for a file that can't be read.
+    `source` is a path, bytes, or a binary file object, which is read entirely; the document may be compressed with
+    gzip. The structure is checked, but not the values: decimals may exceed their precision, for example, which
+    `validate(full=True)` detects. Raises `InvalidDataError` naming the batch, the column and the element, `LimitError`
+    if a limit is exceeded, `NotFoundError` if the file does not exist, `UsageError` for a directory, `ResourceError` if
+    the file can't be read.
     """
-    name, raw = _bytes_of(source, limits)
+    name, content = _read_document(source, limits)
     with error_context(name):
-        holder = expect(_parse(raw), dict, "the document")
-        schema, nodes, by_id = read_schema(member(holder, "schema", dict), limits)
-        dictionaries = _Dictionaries(by_id, member(holder, "dictionaries", list, []))
+        document = expect(_parse(content), dict, "the document")
+        schema, nodes, dictionary_nodes = read_schema(member(document, "schema", dict), limits)
+        dictionaries = _DictionaryReader(dictionary_nodes, member(document, "dictionaries", list, []))
         batches = []
-        for number, batch in enumerate(member(holder, "batches", list)):
-            with error_context(f"batch {number}"):
+        for index, batch in enumerate(member(document, "batches", list)):
+            with error_context(f"batch {index}"):
                 batches.append(_read_batch(schema, nodes, batch, dictionaries))
         return Dataset(schema, tuple(batches))
 
 
-def _bytes_of(source: Any, limits: DocumentLimits) -> tuple[str, bytes]:
+def _read_document(source: Any, limits: DocumentLimits) -> tuple[str, bytes]:
     name = "integration JSON"
-    most = limits.max_bytes + 1
+    max_bytes = limits.max_bytes + 1
     if isinstance(source, (str, os.PathLike)):
         name = os.fspath(source)
         try:
             with open(source, "rb") as file:
-                raw = file.read(most)
+                content = file.read(max_bytes)
         except FileNotFoundError as error:
-            raise MissingFileError(f"{name}: there is no such file", error) from None
+            raise MissingFileError(f"{name}: the file does not exist", error) from None
         except IsADirectoryError as error:
             raise IsDirectoryError(f"{name}: is a directory", error) from None
         except OSError as error:
-            raise translate_os_error(error, f"{name}: cannot be read: {error.strerror}") from None
+            raise translate_os_error(error, f"{name}: can't be read: {error.strerror}") from None
     elif hasattr(source, "read"):
         name = str(getattr(source, "name", name))
-        raw = getattr(source, "buffer", source).read(most)  # standard input as text has its bytes behind it
+        content = getattr(source, "buffer", source).read(max_bytes)  # a text stream such as standard input
     else:
-        raw = source
-    if not isinstance(raw, (bytes, bytearray, memoryview)):
-        raise UsageError(f"integration JSON is read from a path, bytes or a binary file, not {type(raw).__name__}")
-    raw = bytes(raw)
-    if raw[:2] == _GZIP:
+        content = source
+    if not isinstance(content, (bytes, bytearray, memoryview)):
+        raise UsageError(f"expected a path, bytes or a binary file, found {type(content).__name__}")
+    content = bytes(content)
+    if content[:2] == _GZIP_MAGIC:
         try:
-            with gzip.GzipFile(fileobj=io.BytesIO(raw)) as unpacked:
-                raw = unpacked.read(most)
+            with gzip.GzipFile(fileobj=io.BytesIO(content)) as gzip_file:
+                content = gzip_file.read(max_bytes)
         except (OSError, EOFError, zlib.error) as error:
             raise InvalidDataError(f"{name}: malformed gzip: {error}") from None
-    if len(raw) > limits.max_bytes:
-        raise LimitError(f"{name}: the document is longer than {limits.max_bytes} bytes, the limit (max_bytes)")
-    return name, raw
+    if len(content) > limits.max_bytes:
+        raise LimitError(f"{name}: the document exceeds the limit of {limits.max_bytes} bytes (max_bytes)")
+    return name, content
 
 
-def _parse(raw: bytes) -> Any:
+def _parse(content: bytes) -> Any:
     try:
-        return json.loads(raw)
+        return json.loads(content)
     except RecursionError:
-        raise LimitError("the document is nested too deep") from None
+        raise LimitError("the document is nested too deeply") from None
     except ValueError as error:
-        raise FormatMismatchError(f"expected JSON, found other bytes ({raw[:20]!r}): {error}") from None
+        raise FormatMismatchError(f"expected JSON, found other bytes ({content[:20]!r}): {error}") from None
 
 
-class _Dictionaries:
-    """The dictionaries of a document, each read when it is first asked for: others may be inside it."""
+class _DictionaryReader:
+    """Reads the dictionaries of a document on first use, because dictionaries can refer to other dictionaries."""
 
-    def __init__(self, by_id: dict[int, Node], held: list[Any]) -> None:
-        self._nodes = by_id
-        self._held: dict[int, Json] = {}
-        self._read: dict[int, Array] = {}
-        for entry in held:
-            holder = expect(entry, dict, "a dictionary")
-            number = member(holder, "id", int)
-            if number in self._held:
-                raise InvalidDataError(f"dictionary {number} comes twice")
-            self._held[number] = holder
+    def __init__(self, dictionary_nodes: dict[int, Node], entries: list[Any]) -> None:
+        self._nodes = dictionary_nodes
+        self._entries: dict[int, Json] = {}
+        self._arrays: dict[int, Array] = {}
+        for value in entries:
+            entry = expect(value, dict, "a dictionary")
+            dictionary_id = member(entry, "id", int)
+            if dictionary_id in self._entries:
+                raise InvalidDataError(f"duplicate dictionary ID {dictionary_id}")
+            self._entries[dictionary_id] = entry
 
-    def __call__(self, number: int) -> Array:
-        """The dictionary of this id; raises `InvalidDataError` where there is none."""
-        found = self._read.get(number)
-        if found is None:
-            if number not in self._held:
-                raise InvalidDataError(f"there is no dictionary {number}")
-            with error_context(f"dictionary {number}"):
-                found = self._read[number] = self._make(number)
-        return found
+    def __call__(self, id: int) -> Array:
+        """Return the dictionary with this ID. Raises `InvalidDataError` if it does not exist."""
+        dictionary = self._arrays.get(id)
+        if dictionary is None:
+            if id not in self._entries:
+                raise InvalidDataError(f"dictionary {id} is missing")
+            with error_context(f"dictionary {id}"):
+                dictionary = self._arrays[id] = self._read_dictionary(id)
+        return dictionary
 
-    def _make(self, number: int) -> Array:
-        node, data = self._nodes[number], self._held[number].get("data")
+    def _read_dictionary(self, id: int) -> Array:
+        node, data = self._nodes[id], self._entries[id].get("data")
         layout = layout_of(node.field.type).dictionary
         assert layout is not None
-        parts = []
+        arrays = []
         for batch in data if isinstance(data, list) else [data]:
             columns = member(expect(batch, dict, "'data'"), "columns", list)
             if len(columns) != 1:
                 raise InvalidDataError(f"expected one column, found {len(columns)}")
-            parts.append(read_values(node, layout, columns[0], self))
-        if not parts:
+            arrays.append(read_values(node, layout, columns[0], self))
+        if not arrays:
             raise InvalidDataError("expected a record batch, found none")
-        return parts[0] if len(parts) == 1 else layout.concat(parts)
+        return arrays[0] if len(arrays) == 1 else layout.concat(arrays)
 
 
-def _read_batch(schema: Schema, nodes: tuple[Node, ...], value: Any, dictionaries: _Dictionaries) -> RecordBatch:
+def _read_batch(schema: Schema, nodes: tuple[Node, ...], value: Any, dictionaries: _DictionaryReader) -> RecordBatch:
     batch = expect(value, dict, "a batch")
-    count = count_of(batch)
+    count = read_count(batch)
     columns = member(batch, "columns", list)
     if len(columns) != len(nodes):
         raise InvalidDataError(f"the schema has {len(nodes)} fields, found {len(columns)} columns")

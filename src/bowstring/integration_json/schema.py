@@ -1,7 +1,7 @@
-"""«Schema», «Field», «Metadata» and «Type» of the JSON test data format: both ways.
+"""«Schema», «Field», «Metadata» and «Type» of the JSON test data format: reading and writing.
 
-A dictionary-encoded field carries the type of its values and the id of its dictionary. The ids are no part of a
-`Schema`; they stand in a tree of `Node`s beside it.
+A dictionary-encoded field has the type of its values and the ID of its dictionary. IDs are not part of a `Schema`; they
+are kept in a parallel tree of `Node`s.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _INTERVALS: dict[str, t.IntervalUnit] = {
 }
 _MODES: dict[str, Any] = {"SPARSE": "sparse", "DENSE": "dense"}
 
-_PLAIN: dict[str, t.DataType] = {
+_SIMPLE_TYPES: dict[str, t.DataType] = {
     "null": t.Null(),
     "bool": t.Bool(),
     "binary": t.Binary(),
@@ -36,7 +36,7 @@ _PLAIN: dict[str, t.DataType] = {
     "largeutf8": t.LargeUtf8(),
     "utf8view": t.Utf8View(),
 }
-_LISTS: dict[str, type[t.ListLike]] = {
+_LIST_TYPES: dict[str, type[t.ListLike]] = {
     "list": t.List,
     "largelist": t.LargeList,
     "listview": t.ListView,
@@ -46,36 +46,36 @@ _LISTS: dict[str, type[t.ListLike]] = {
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A field with what only the document knows: the dictionary's id, and the fields below.
+    """A field with its dictionary ID, if any, and the nodes of its children.
 
-    Those below are the type's children, or where there is a dictionary the children of its values' type.
+    The children of a dictionary-encoded field are those of its value type.
     """
 
     field: Field
     id: int | None
-    below: tuple[Node, ...]
+    children: tuple[Node, ...]
 
 
-def _named(parameters: Json, key: str, names: dict[str, Any]) -> Any:
+def _read_enum(parameters: Json, key: str, names: dict[str, Any]) -> Any:
     name = member(parameters, key, str)
     if name not in names:
         raise InvalidDataError(f"expected {key!r} to be one of {', '.join(names)}, found {name[:40]!r}")
     return names[name]
 
 
-def _name_of(value: Any, names: dict[str, Any]) -> str:
-    return next(name for name, known in names.items() if known == value)
+def _enum_name(value: Any, names: dict[str, Any]) -> str:
+    return next(name for name, candidate in names.items() if candidate == value)
 
 
 # Reading
 
 
 def _read_time(parameters: Json) -> t.DataType:
-    made = t.Time(_named(parameters, "unit", _UNITS))
-    bits = member(parameters, "bitWidth", int, made.bit_width)
-    if bits != made.bit_width:
-        raise InvalidDataError(f"a {made} has {made.bit_width} bits, not {bits}")
-    return made
+    type_ = t.Time(_read_enum(parameters, "unit", _UNITS))
+    bit_width = member(parameters, "bitWidth", int, type_.bit_width)
+    if bit_width != type_.bit_width:
+        raise InvalidDataError(f"expected a bit width of {type_.bit_width} for {type_}, found {bit_width}")
+    return type_
 
 
 def _read_decimal(default_bits: int) -> Callable[[Json], t.DataType]:
@@ -88,93 +88,93 @@ def _read_int(parameters: Json) -> t.Int:
     return t.Int(member(parameters, "bitWidth", int), member(parameters, "isSigned", bool))
 
 
-_PARAMETERS: dict[str, Callable[[Json], t.DataType]] = {
+_PARAMETRIC_TYPES: dict[str, Callable[[Json], t.DataType]] = {
     "int": _read_int,
-    "floatingpoint": lambda p: t.FloatingPoint(_named(p, "precision", _PRECISIONS)),
+    "floatingpoint": lambda p: t.FloatingPoint(_read_enum(p, "precision", _PRECISIONS)),
     "fixedsizebinary": lambda p: t.FixedSizeBinary(member(p, "byteWidth", int)),
     "decimal": _read_decimal(128),
     "decimal32": _read_decimal(32),
     "decimal64": _read_decimal(64),
     "decimal128": _read_decimal(128),
     "decimal256": _read_decimal(256),
-    "date": lambda p: t.Date(_named(p, "unit", _DATE_UNITS)),
+    "date": lambda p: t.Date(_read_enum(p, "unit", _DATE_UNITS)),
     "time": _read_time,
-    "timestamp": lambda p: t.Timestamp(_named(p, "unit", _UNITS), member(p, "timezone", str, "") or None),
-    "duration": lambda p: t.Duration(_named(p, "unit", _UNITS)),
-    "interval": lambda p: t.Interval(_named(p, "unit", _INTERVALS)),
+    "timestamp": lambda p: t.Timestamp(_read_enum(p, "unit", _UNITS), member(p, "timezone", str, "") or None),
+    "duration": lambda p: t.Duration(_read_enum(p, "unit", _UNITS)),
+    "interval": lambda p: t.Interval(_read_enum(p, "unit", _INTERVALS)),
 }
-"""Types with parameters and without children."""
+"""Readers of types with parameters and without children."""
 
 
 def _read_union(parameters: Json, children: tuple[Field, ...]) -> t.DataType:
     ids = member(parameters, "typeIds", list, list(range(len(children))))
     return t.Union(
-        _named(parameters, "mode", _MODES), children, tuple(expect(number, int, "a type id") for number in ids)
+        _read_enum(parameters, "mode", _MODES), children, tuple(expect(number, int, "a type id") for number in ids)
     )
 
 
-_NESTED: dict[str, tuple[int | None, Callable[[Json, tuple[Field, ...]], t.DataType]]] = {
+_NESTED_TYPES: dict[str, tuple[int | None, Callable[[Json, tuple[Field, ...]], t.DataType]]] = {
     "fixedsizelist": (1, lambda p, c: t.FixedSizeList(c[0], member(p, "listSize", int))),
     "struct": (None, lambda _, c: t.Struct(c)),
     "map": (1, lambda p, c: t.Map(c[0], member(p, "keysSorted", bool, False))),
     "union": (None, _read_union),
     "runendencoded": (2, lambda _, c: t.RunEndEncoded(*c)),
 }
-"""Types with children and more: how many children, and the type."""
+"""The number of children (None: any) and the reader of nested types with parameters."""
 
 
 def _read_type(parameters: Json, children: tuple[Field, ...]) -> t.DataType:
     name = member(parameters, "name", str)
-    if name in _LISTS:
-        wanted: int | None = 1
-    elif name in _NESTED:
-        wanted = _NESTED[name][0]
-    elif name in _PLAIN or name in _PARAMETERS:
-        wanted = 0
+    if name in _LIST_TYPES:
+        num_children: int | None = 1
+    elif name in _NESTED_TYPES:
+        num_children = _NESTED_TYPES[name][0]
+    elif name in _SIMPLE_TYPES or name in _PARAMETRIC_TYPES:
+        num_children = 0
     else:
-        raise InvalidDataError(f"{name[:40]!r} is the name of no type")
-    if wanted is not None and len(children) != wanted:
-        raise InvalidDataError(f"type {name!r} has {wanted} children, found {len(children)}")
-    if name in _LISTS:
-        return _LISTS[name](children[0])
-    if name in _NESTED:
-        return _NESTED[name][1](parameters, children)
-    return _PLAIN[name] if name in _PLAIN else _PARAMETERS[name](parameters)
+        raise InvalidDataError(f"unknown type {name[:40]!r}")
+    if num_children is not None and len(children) != num_children:
+        raise InvalidDataError(f"type {name!r}: expected {num_children} children, found {len(children)}")
+    if name in _LIST_TYPES:
+        return _LIST_TYPES[name](children[0])
+    if name in _NESTED_TYPES:
+        return _NESTED_TYPES[name][1](parameters, children)
+    return _SIMPLE_TYPES[name] if name in _SIMPLE_TYPES else _PARAMETRIC_TYPES[name](parameters)
 
 
-def _read_pairs(holder: Json) -> Metadata:
+def _read_pairs(json_object: Json) -> Metadata:
     pairs = []
-    for pair in member(holder, "metadata", list, []):
-        held = expect(pair, dict, "an entry of 'metadata'")
+    for pair in member(json_object, "metadata", list, []):
+        entry = expect(pair, dict, "an entry of 'metadata'")
         try:
-            pairs.append((member(held, "key", str).encode(), member(held, "value", str, "").encode()))
+            pairs.append((member(entry, "key", str).encode(), member(entry, "value", str, "").encode()))
         except UnicodeEncodeError as error:
-            raise InvalidDataError(f"'metadata' has text that UTF-8 does not encode: {error}") from None
+            raise InvalidDataError(f"text in 'metadata' can't be encoded as UTF-8: {error}") from None
     return tuple(pairs)
 
 
-def read_schema(holder: Json, limits: DocumentLimits) -> tuple[Schema, tuple[Node, ...], dict[int, Node]]:
-    """The schema of a «Schema» object, the node of each field, and for each dictionary id a node that carries it.
+def read_schema(json_object: Json, limits: DocumentLimits) -> tuple[Schema, tuple[Node, ...], dict[int, Node]]:
+    """Read a «Schema» object. Return the schema, the node of each field, and a node for each dictionary ID.
 
-    Extension types that are registered are resolved. Raises `InvalidDataError` naming the field, `LimitError` for types
-    nested too deep.
+    Registered extension types are resolved. Raises `InvalidDataError` naming the field, `LimitError` for types nested
+    too deeply.
     """
-    nodes = tuple(_read_node(field, limits.max_nesting, limits) for field in member(holder, "fields", list))
-    by_id: dict[int, Node] = {}
-    for node in _every(nodes):
+    nodes = tuple(_read_node(field, limits.max_nesting, limits) for field in member(json_object, "fields", list))
+    dictionary_nodes: dict[int, Node] = {}
+    for node in _iter_nodes(nodes):
         if node.id is None:
             continue
-        known = by_id.setdefault(node.id, node)
-        mine, theirs = _value_type(known), _value_type(node)
-        if mine != theirs:
-            raise InvalidDataError(f"dictionary {node.id} is of type {mine} and of type {theirs}")
-    return Schema(tuple(node.field for node in nodes), _read_pairs(holder)), nodes, by_id
+        first_node = dictionary_nodes.setdefault(node.id, node)
+        first_type, type_ = _value_type(first_node), _value_type(node)
+        if first_type != type_:
+            raise InvalidDataError(f"dictionary {node.id} has conflicting types {first_type} and {type_}")
+    return Schema(tuple(node.field for node in nodes), _read_pairs(json_object)), nodes, dictionary_nodes
 
 
-def _every(nodes: tuple[Node, ...]) -> Iterator[Node]:
+def _iter_nodes(nodes: tuple[Node, ...]) -> Iterator[Node]:
     for node in nodes:
         yield node
-        yield from _every(node.below)
+        yield from _iter_nodes(node.children)
 
 
 def _storage_type(type: t.DataType) -> t.DataType:
@@ -188,32 +188,32 @@ def _value_type(node: Node) -> t.DataType:
 
 
 def _read_node(value: Any, depth: int, limits: DocumentLimits) -> Node:
-    holder = expect(value, dict, "a field")
-    name = member(holder, "name", str, "")
+    json_object = expect(value, dict, "a field")
+    name = member(json_object, "name", str, "")
     with error_context(f"field {name!r}"):
         if depth == 0:
-            raise LimitError(f"types are nested deeper than {limits.max_nesting}, the limit (max_nesting)")
-        below = tuple(_read_node(child, depth - 1, limits) for child in member(holder, "children", list, []))
+            raise LimitError(f"types are nested deeper than the limit of {limits.max_nesting} (max_nesting)")
+        children = tuple(_read_node(child, depth - 1, limits) for child in member(json_object, "children", list, []))
         try:
             name.encode()
-            made = _read_type(member(holder, "type", dict), tuple(node.field for node in below))
-            number = None
-            if holder.get("dictionary") is not None:
-                encoding = member(holder, "dictionary", dict)
-                number = member(encoding, "id", int)
+            type_ = _read_type(member(json_object, "type", dict), tuple(node.field for node in children))
+            dictionary_id = None
+            if json_object.get("dictionary") is not None:
+                encoding = member(json_object, "dictionary", dict)
+                dictionary_id = member(encoding, "id", int)
                 index = member(encoding, "indexType", dict, {"name": "int", "bitWidth": 32, "isSigned": True})
                 index_type = _read_type(index, ())
                 if not isinstance(index_type, t.Int):
-                    raise InvalidDataError(f"the indices of a dictionary are integers, not {index_type}")
-                made = t.Dictionary(index_type, made, member(encoding, "isOrdered", bool, False))
-        except (UsageError, UnicodeEncodeError) as error:  # from the types' own checks: here it is the data's fault
+                    raise InvalidDataError(f"dictionary indices must be integers, found {index_type}")
+                type_ = t.Dictionary(index_type, type_, member(encoding, "isOrdered", bool, False))
+        except (UsageError, UnicodeEncodeError) as error:  # raised by the constructors of types
             raise InvalidDataError(str(error)) from None
-        field = Field(name, made, member(holder, "nullable", bool, True), _read_pairs(holder))
-        return Node(_resolved(field), number, below)
+        field = Field(name, type_, member(json_object, "nullable", bool, True), _read_pairs(json_object))
+        return Node(_resolve_extension(field), dictionary_id, children)
 
 
-def _resolved(field: Field) -> Field:
-    """The field with its extension type; one that writers give to a dictionary's values stays as it is."""
+def _resolve_extension(field: Field) -> Field:
+    """Resolve the extension type of a field. One that some writers set on dictionary values is left unresolved."""
     try:
         return extension.resolve(field)
     except InvalidDataError:
@@ -225,44 +225,44 @@ def _resolved(field: Field) -> Field:
 # Writing
 
 _WRITERS: dict[type[t.DataType], tuple[str, Callable[[Any], Json]]] = {
-    **{type(plain): (name, lambda _: {}) for name, plain in _PLAIN.items()},
-    **{made: (name, lambda _: {}) for name, made in _LISTS.items()},
+    **{type(simple_type): (name, lambda _: {}) for name, simple_type in _SIMPLE_TYPES.items()},
+    **{list_type: (name, lambda _: {}) for name, list_type in _LIST_TYPES.items()},
     t.Int: ("int", lambda x: {"bitWidth": x.bit_width, "isSigned": x.is_signed}),
-    t.FloatingPoint: ("floatingpoint", lambda x: {"precision": _name_of(x.bit_width, _PRECISIONS)}),
+    t.FloatingPoint: ("floatingpoint", lambda x: {"precision": _enum_name(x.bit_width, _PRECISIONS)}),
     t.FixedSizeBinary: ("fixedsizebinary", lambda x: {"byteWidth": x.byte_width}),
     t.Decimal: ("decimal", lambda x: {"precision": x.precision, "scale": x.scale, "bitWidth": x.bit_width}),
-    t.Date: ("date", lambda x: {"unit": _name_of(x.unit, _DATE_UNITS)}),
-    t.Time: ("time", lambda x: {"unit": _name_of(x.unit, _UNITS), "bitWidth": x.bit_width}),
+    t.Date: ("date", lambda x: {"unit": _enum_name(x.unit, _DATE_UNITS)}),
+    t.Time: ("time", lambda x: {"unit": _enum_name(x.unit, _UNITS), "bitWidth": x.bit_width}),
     t.Timestamp: (
         "timestamp",
-        lambda x: {"unit": _name_of(x.unit, _UNITS)} | ({} if x.timezone is None else {"timezone": x.timezone}),
+        lambda x: {"unit": _enum_name(x.unit, _UNITS)} | ({} if x.timezone is None else {"timezone": x.timezone}),
     ),
-    t.Duration: ("duration", lambda x: {"unit": _name_of(x.unit, _UNITS)}),
-    t.Interval: ("interval", lambda x: {"unit": _name_of(x.unit, _INTERVALS)}),
+    t.Duration: ("duration", lambda x: {"unit": _enum_name(x.unit, _UNITS)}),
+    t.Interval: ("interval", lambda x: {"unit": _enum_name(x.unit, _INTERVALS)}),
     t.FixedSizeList: ("fixedsizelist", lambda x: {"listSize": x.list_size}),
     t.Struct: ("struct", lambda _: {}),
     t.Map: ("map", lambda x: {"keysSorted": x.keys_sorted}),
-    t.Union: ("union", lambda x: {"mode": _name_of(x.mode, _MODES), "typeIds": list(x.type_ids)}),
+    t.Union: ("union", lambda x: {"mode": _enum_name(x.mode, _MODES), "typeIds": list(x.type_ids)}),
     t.RunEndEncoded: ("runendencoded", lambda _: {}),
 }
 
 
 def _write_type(type: t.DataType) -> Json:
-    found = _WRITERS.get(type.__class__)
-    if found is None:
-        raise UnsupportedTypeError(f"integration JSON has no words for {type}")
-    return {"name": found[0], **found[1](type)}
+    if type.__class__ not in _WRITERS:
+        raise UnsupportedTypeError(f"integration JSON has no type for {type}")
+    name, write_parameters = _WRITERS[type.__class__]
+    return {"name": name, **write_parameters(type)}
 
 
 def write_schema(schema: Schema, ids: Iterator[int]) -> Json:
-    """The «Schema» object. `ids` are those of the dictionaries, those inside a dictionary before it.
+    """Build the «Schema» object. `ids` are the dictionary IDs, nested dictionaries before those that contain them.
 
-    Raises `UnsupportedTypeError` naming the column path for what JSON cannot say.
+    Raises `UnsupportedTypeError` naming the column path for types that JSON can't express.
     """
-    written: Json = {"fields": [_write_field(field, ids, field.name) for field in schema]}
+    json_object: Json = {"fields": [_write_field(field, ids, field.name) for field in schema]}
     if schema.pairs:
-        written["metadata"] = _write_pairs(schema.pairs, "the schema")
-    return written
+        json_object["metadata"] = _write_pairs(schema.pairs, "the schema")
+    return json_object
 
 
 def _write_field(field: Field, ids: Iterator[int], path: str) -> Json:
@@ -271,23 +271,23 @@ def _write_field(field: Field, ids: Iterator[int], path: str) -> Json:
     if isinstance(values, t.Dictionary):
         encoding, values = values, values.value_type
     try:
-        said = _write_type(values)
+        json_type = _write_type(values)
     except UnsupportedTypeError as error:
         raise UnsupportedTypeError(f"column {path}: {error}") from None
     children = [_write_field(child, ids, f"{path}.{child.name}") for child in values.fields]
-    written: Json = {"name": field.name, "type": said, "nullable": field.nullable, "children": children}
+    json_object: Json = {"name": field.name, "type": json_type, "nullable": field.nullable, "children": children}
     if encoding is not None:
         index = _write_type(encoding.index_type)
-        written["dictionary"] = {"id": next(ids), "indexType": index, "isOrdered": encoding.ordered}
+        json_object["dictionary"] = {"id": next(ids), "indexType": index, "isOrdered": encoding.ordered}
     if field.pairs:
-        written["metadata"] = _write_pairs(field.pairs, f"column {path}")
-    return written
+        json_object["metadata"] = _write_pairs(field.pairs, f"column {path}")
+    return json_object
 
 
-def _write_pairs(pairs: Metadata, where: str) -> list[Json]:
+def _write_pairs(pairs: Metadata, location: str) -> list[Json]:
     try:
         return [{"key": key.decode(), "value": value.decode()} for key, value in pairs]
     except UnicodeDecodeError as error:
         raise UnsupportedTypeError(
-            f"{where}: custom metadata that is not UTF-8 has no place in JSON: {error}"
+            f"{location}: custom metadata that is not valid UTF-8 can't be written as JSON: {error}"
         ) from None
