@@ -91,8 +91,8 @@ BROKEN = [
     Broken("bits too few", made(bs.bool_(), 9, [None, b"1"]), "data buffer has 1 bytes, 9 slots need 2", cheap=True),
     Broken("validity too small", made(bs.int8(), 9, [b"1", b"123456789"]), "validity buffer has 1 bytes", cheap=True),
     Broken("data absent", made(bs.int8(), 1, [None, None]), "data buffer is absent", cheap=True),
-    Broken("a buffer missing", made(bs.int8(), 1, [None]), "has 2 buffers, not 1", cheap=True),
-    Broken("a buffer too many", made(bs.int8(), 1, [None, b"1", b"1"]), "has 2 buffers, not 3", cheap=True),
+    Broken("a buffer missing", made(bs.int8(), 1, [None]), "requires 2 buffers, found 1", cheap=True),
+    Broken("a buffer too many", made(bs.int8(), 1, [None, b"1", b"1"]), "requires 2 buffers, found 3", cheap=True),
     Broken("lengths beyond 63 bits", made(bs.int64(), 1 << 63, [None, b""]), "slots need", cheap=True),
     Broken("null count beyond length", made(bs.int8(), 1, [b"\0", b"1"], null_count=2), "null count of 2", cheap=True),
     Broken("nulls without a bitmap", made(bs.int8(), 1, [None, b"1"], null_count=1), "no validity bitmap", cheap=True),
@@ -189,9 +189,12 @@ BROKEN = [
     ),
     Broken("negative list offset", made(LIST, 1, [None, ints(-1, 1)], [TEN]), "run from -1", cheap=True),
     Broken("falling list offsets", made(LIST, 3, [None, ints(0, 5, 4, 6)], [TEN]), r"offsets\[2\] = 4 is less than"),
-    Broken("a child missing", made(LIST, 1, [None, ints(0, 1)]), "has 1 children, not 0", cheap=True),
+    Broken("a child missing", made(LIST, 1, [None, ints(0, 1)]), "requires 1 children, found 0", cheap=True),
     Broken(
-        "a child of another type", made(LIST, 1, [None, ints(0, 1)], [bs.array([1])]), "item: is int64, not int8", True
+        "a child of another type",
+        made(LIST, 1, [None, ints(0, 1)], [bs.array([1])]),
+        "item: the type is int64, expected int8",
+        True,
     ),
     Broken(
         "a broken child",
@@ -256,11 +259,14 @@ BROKEN = [
     Broken(
         "a dictionary of another type",
         made(WORDS, 1, [None, b"\0"], dictionary=TEN),
-        "no dictionary of int8",
+        "cannot have a dictionary of int8",
         cheap=True,
     ),
     Broken(
-        "a dictionary where none belongs", made(bs.int8(), 1, [None, b"\0"], dictionary=TEN), "no dictionary of", True
+        "a dictionary where none belongs",
+        made(bs.int8(), 1, [None, b"\0"], dictionary=TEN),
+        "cannot have a dictionary of",
+        True,
     ),
     Broken(
         "index beyond",

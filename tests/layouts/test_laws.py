@@ -112,9 +112,9 @@ def test_gathering_copies_every_stretch(pairs: list[tuple[int, int]], block: int
     data = np.arange(64, dtype=np.uint8)
     starts, lengths = columns(pairs)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bowstring.layouts.gather._BLOCK_STRETCHES", block)
+        patch.setattr("bowstring.layouts.gather._BLOCK_RANGES", block)
         patch.setattr("bowstring.layouts.gather._LONG_BYTES", long)
-        patch.setattr("bowstring.layouts.gather._FEW_STRETCHES", few)
+        patch.setattr("bowstring.layouts.gather._FEW_RANGES", few)
         assert gather(data, starts, lengths).tobytes() == b"".join(data[s : s + n].tobytes() for s, n in pairs)
         out, expected = np.zeros(800, np.uint8), np.zeros(800, np.uint8)
         targets = np.arange(len(starts)) * 20

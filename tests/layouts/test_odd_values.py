@@ -1,4 +1,4 @@
-"""Values that nobody expects: exponents without end, times that are none, slices that are no whole numbers."""
+"""Values that nobody expects: exponents without end, times that are none, slices that are not integers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_time_that_pandas_has_not_got_is_named_as_such() -> None:
 
 @pytest.mark.parametrize("bounds", [(1.5,), (0, 1.5), ("1",), (None,)], ids=str)
 def test_a_slice_takes_whole_numbers_only(bounds: Any) -> None:
-    with pytest.raises(errors.UsageError, match="whole number"):
+    with pytest.raises(errors.UsageError, match="must be an integer"):
         bs.array([1, 2, 3]).slice(*bounds)
 
 

@@ -259,7 +259,7 @@ def validate_batches(batches: Iterable[RecordBatch], hint: str) -> Iterator[Reco
             with error_context(where):
                 column = batch.column(index)
             for fault in find_faults(column, True, validated):
-                error = type(fault.problem)(f"{where}: {fault}")
+                error = type(fault.error)(f"{where}: {fault}")
                 error.add_note(hint)
                 raise error
         yield batch

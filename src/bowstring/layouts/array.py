@@ -1,9 +1,7 @@
-"""Arrays: «a sequence of values with known length all having the same type», over buffers that are never copied to be
-shown.
+"""Arrays: «a sequence of values with known length all having the same type».
 
-An `Array` is what the specification's layouts describe: a type, a length, a null count, buffers, child arrays and, for
-the dictionary-encoded layout, a dictionary. It adds an offset, as the C data interface does, so that slicing copies
-nothing.
+An `Array` has a type, a length, a null count, buffers, child arrays and, for the dictionary-encoded layout, a
+dictionary. As in the C data interface it also has an offset, so that slicing does not copy.
 """
 
 from __future__ import annotations
@@ -33,13 +31,13 @@ if TYPE_CHECKING:
 class Array:
     """A sequence of `length` values of one data type; immutable.
 
-    Made by `bowstring.array`, by readers, or from buffers by `Array.from_buffers`. Indexing gives Python values,
-    slicing gives arrays over the same memory. Nothing is checked when an array is made: `validate` does that.
+    Created by `bowstring.array`, by readers, or from buffers by `Array.from_buffers`. Indexing returns Python values;
+    slicing returns arrays that share the memory. The constructor checks nothing; call `validate` for that.
     """
 
     __slots__ = ("_null_count", "buffers", "children", "dictionary", "layout", "length", "offset")
 
-    def __init__(  # noqa: PLR0913 -- these are what an array is
+    def __init__(  # noqa: PLR0913 -- an array has this many parts
         self,
         layout: Layout,
         length: int,
@@ -58,7 +56,7 @@ class Array:
         self._null_count = null_count
 
     @classmethod
-    def from_buffers(  # noqa: PLR0913 -- these are what an array is
+    def from_buffers(  # noqa: PLR0913 -- an array has this many parts
         cls,
         type: TypeLike,
         length: int,
@@ -68,19 +66,18 @@ class Array:
         null_count: int = -1,
         offset: int = 0,
     ) -> Array:
-        """An array over existing memory, without copying.
+        """Create an array over existing memory, without copying.
 
-        `buffers` are as «Buffer Listing for Each Layout» lists them for the type, None for an absent validity bitmap;
-        the slots are `offset` to `offset + length` of them. A negative null count is computed when it is asked for. The
-        structure is checked (`validate()`), the values are not (`validate(full=True)`).
+        `buffers` follow «Buffer Listing for Each Layout», with None for an absent validity bitmap. The array consists
+        of the slots from `offset` to `offset + length`. A negative null count is computed on first use. The structure
+        is checked (`validate()`), the values are not (`validate(full=True)`).
         """
-        from bowstring.layouts import registry  # it imports every layout, and they import arrays
+        from bowstring.layouts import registry  # a cycle: it imports every layout, and layouts import this module
 
-        held = tuple(b if b is None or isinstance(b, Buffer) else Buffer.of(b) for b in buffers)
         array = cls(
             registry.layout_of(as_type(type, "Array.from_buffers")),
             length,
-            held,
+            tuple(b if b is None or isinstance(b, Buffer) else Buffer.of(b) for b in buffers),
             tuple(children),
             dictionary,
             null_count,
@@ -96,31 +93,31 @@ class Array:
 
     @property
     def null_count(self) -> int:
-        """The number of null slots; counted on first use where it is not known."""
+        """The number of null slots, counted on first use."""
         if self._null_count < 0:
             self._null_count = self.layout.null_count(self)
         return self._null_count
 
     @property
     def nbytes(self) -> int:
-        """The bytes that the slots of this array take up, dictionary included, padding and sliced-off parts not."""
-        own = self.compact()
-        total = sum(b.size for b in own.buffers if b is not None) + sum(child.nbytes for child in own.children)
-        return total + (0 if own.dictionary is None else own.dictionary.nbytes)
+        """The size of the slots in bytes, including the dictionary, without padding and bytes outside the slice."""
+        array = self.compact()
+        size = sum(b.size for b in array.buffers if b is not None) + sum(child.nbytes for child in array.children)
+        return size + (0 if array.dictionary is None else array.dictionary.nbytes)
 
     @property
     def storage(self) -> Array:
-        """The same memory seen as the extension type's storage type (the array itself if it is no extension)."""
+        """The array as the extension's storage type, sharing the memory; the array itself for any other type."""
         return self.with_layout(self.layout.storage)
 
     def with_layout(self, layout: Layout) -> Array:
-        """The same memory under another layout of the same buffers and children."""
+        """Return the array under another layout with the same buffers and children, without copying."""
         if layout is self.layout:
             return self
         return Array(layout, self.length, self.buffers, self.children, self.dictionary, self._null_count, self.offset)
 
     def values(self, index: int) -> Values:
-        """The elements of buffer `index` that belong to the slots of this array, as a read-only NumPy view."""
+        """Return the elements of buffer `index` for the slots of this array, as a read-only NumPy view."""
         spec = self.layout.buffers[index]
         buffer = self.buffers[index]
         assert spec.dtype is not None
@@ -130,11 +127,11 @@ class Array:
 
     @property
     def validity(self) -> Buffer | None:
-        """The array's own validity bitmap, whose bit `offset` belongs to the first slot; None where no slot is null."""
+        """The validity bitmap, with the first slot at bit `offset`; None if no slot is null."""
         return None if not self.layout.has_validity or self.null_count == 0 else self.buffers[0]
 
     def mask(self) -> Mask | None:
-        """Which slots are valid, shape (length,), by the array's own bitmap; None where none is null."""
+        """Return the validity bitmap as booleans of shape (length,), True for valid; None if no slot is null."""
         validity = self.validity
         return None if validity is None else bitmap.unpack(validity, self.offset, self.length)
 
@@ -143,8 +140,10 @@ class Array:
     @overload
     def is_valid(self) -> Array: ...
     def is_valid(self, index: int | None = None) -> bool | Array:
-        """Whether slot `index` is not null, by the array's own bitmap; without an index, an array of booleans that
-        says of each slot whether it holds a value (`bowstring.compute.nulls`). Raises `IndexError` outside the array.
+        """Return whether slot `index` is valid by the array's validity bitmap.
+
+        Without an index, return a boolean array with one element per slot, which also regards nulls in dictionaries,
+        runs and union children (`bowstring.compute.nulls`). Raises `IndexError` if the index is out of range.
         """
         if index is None:
             from bowstring.compute import nulls
@@ -157,26 +156,31 @@ class Array:
         return bitmap.get(validity, self.offset + index)
 
     def field(self, key: int | str) -> Array:
-        """A child array, by position or field name, cut to the slots of this array where both are in step."""
+        """Return a child array by index or field name, limited to the slots of this array.
+
+        Raises `NotFoundError` if there is no such child or the name is ambiguous.
+        """
         names = [f.name for f in self.type.fields]
         if isinstance(key, str):
             if names.count(key) != 1:
-                raise NotFoundError(f"{names.count(key)} children of {self.type} are called {key!r}; there are {names}")
+                raise NotFoundError(
+                    f"{self.type} has {names.count(key)} children named {key!r}; its children are {names}"
+                )
             key = names.index(key)
-        key = to_integer("a child's position", key)
+        key = to_integer("a child index", key)
         if not -len(names) <= key < len(names):
-            raise NotFoundError(f"{self.type} has {len(names)} children, no child {key}")
+            raise NotFoundError(f"child index {key} is out of range for {self.type} with {len(names)} children")
         return self.compact().children[key]
 
     # Values
 
     def to_pylist(self) -> list[Any]:
-        """The values as Python objects, None for null.
+        """Return the values as Python objects, None for null.
 
-        Timestamps, dates, times and durations become `datetime` objects where these can hold them exactly, else NumPy's
-        `datetime64` or `timedelta64`; decimals `Decimal`, structs dictionaries, maps lists of pairs. Raises
-        `InvalidDataError` where the buffers do not hold such values, and `LimitError` where there would be many more
-        values than the array has bytes (`bowstring.layouts.gather`).
+        Timestamps, dates, times and durations become `datetime` objects if these represent them exactly, else NumPy's
+        `datetime64` or `timedelta64`. Decimals become `Decimal`, structs dictionaries, maps lists of pairs. Raises
+        `InvalidDataError` if the buffers are malformed, and `LimitError` if there are far more values than the array
+        has bytes (`bowstring.layouts.gather`).
         """
         if self.length == 1:
             return [self.layout.value_at(self, 0)]
@@ -184,21 +188,21 @@ class Array:
         return self.layout.to_pylist(self)
 
     def to_numpy(self, zero_copy_only: bool = True) -> Values:
-        """The values as a NumPy array of shape (length,), or (length, list_size) for fixed-size lists of plain numbers.
+        """Return the values as a NumPy array of shape (length,), or (length, list_size) for fixed-size lists.
 
-        Shares the memory, read-only, where the layout allows. Otherwise raises `WouldCopyError`, or with
-        `zero_copy_only=False` copies: nulls become NaN, NaT or None, and integers with nulls become float64.
+        The result shares the memory, read-only, if the layout allows. Otherwise raises `WouldCopyError`, or copies with
+        `zero_copy_only=False`: nulls become NaN, NaT or None, and integers with nulls become float64.
         """
         if not zero_copy_only:
             check_length(self)
         return self.layout.to_numpy(self, not zero_copy_only)
 
     def to_pandas(self, **options: Unpack[ToPandasOptions]) -> Any:
-        """The values as a pandas series (`bowstring.interop.pandas.to_pandas`, where the options are).
+        """Return the values as a pandas series. `bowstring.interop.pandas.to_pandas` lists the options.
 
-        The series has memory of its own and can be edited; with `copy=False` or `zero_copy_only=True` it shares the
-        memory, read-only, where there are no nulls and NumPy has the type. Raises `MissingExtraError` where pandas is
-        not installed, `WouldCopyError` where `zero_copy_only` is impossible.
+        The series owns its memory. With `copy=False` or `zero_copy_only=True` it shares the array's memory, read-only,
+        if there are no nulls and NumPy has the type. Raises `MissingExtraError` if pandas is not installed, and
+        `WouldCopyError` if `zero_copy_only` is not possible.
         """
         from bowstring.interop.pandas.to_pandas import to_series
 
@@ -206,39 +210,41 @@ class Array:
 
     @classmethod
     def from_pandas(cls, values: Any, type: TypeLike | None = None) -> Array:
-        """The array of a pandas series, index or array; what pandas calls missing becomes null.
+        """Create an array from a pandas series, index or array. Missing values become null.
 
-        Shares the memory of numbers and moments. Raises `DataTypeError` where values do not fit one type, or the one
-        that is given, and for periods, intervals and sparse values.
+        Shares the memory of numbers, dates and times. Raises `DataTypeError` if the values do not fit one type or the
+        requested one, and for periods, intervals and sparse values.
         """
         from bowstring.interop.pandas.from_pandas import column_from_series
 
         return column_from_series(values, type).combine_chunks()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
-        """The values as `to_numpy` gives them, copied only where they have to be; `copy=False` raises `WouldCopyError`
-        instead. Where there are nulls, raises `DataTypeError` for a `dtype` that has no way to show them.
+        """Return the values as `to_numpy` does, copied only if necessary.
+
+        `copy=False` raises `WouldCopyError` instead of copying. Raises `DataTypeError` if there are nulls and `dtype`
+        cannot represent them.
         """
         return convert_dtype(self.to_numpy(zero_copy_only=copy is False), self, dtype, copy)
 
     def __buffer__(self, flags: int) -> memoryview:
-        """The slots as `memoryview(array)` shows them, from Python 3.12 on (`bowstring.interop.dlpack`)."""
+        """Support `memoryview(array)` from Python 3.12 on (`bowstring.interop.dlpack`)."""
         from bowstring.interop import dlpack
 
         return dlpack.array_buffer(self)
 
     def __dlpack__(self, **options: Any) -> Any:
-        """A copy of the values as a DLPack capsule, or with `copy=False` the values themselves, read-only; `options` as
-        the array API standard lists them (`bowstring.interop.dlpack`).
+        """Return the values as a DLPack capsule: a copy, or with `copy=False` the read-only memory itself.
 
-        Raises `NotShareableError` (a `BufferError`) for nulls and for layouts without plain elements.
+        `options` are those of the array API standard (`bowstring.interop.dlpack`). Raises `NotShareableError` (a
+        `BufferError`) for nulls and for layouts without primitive elements.
         """
         from bowstring.interop import dlpack
 
         return dlpack.array_capsule(self, options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Where the values are: the processor's memory."""
+        """The DLPack device of the values: the CPU."""
         from bowstring.interop import dlpack
 
         return dlpack.CPU_DEVICE
@@ -265,27 +271,27 @@ class Array:
     # Structure
 
     def slice(self, offset: int = 0, length: int | None = None) -> Array:
-        """The `length` slots from slot `offset` on (to the end by default), without copying; cut to the array's own
-        end.
-        """
+        """Return up to `length` slots from slot `offset` on (by default all remaining ones), without copying."""
         offset, length = clip_slice(offset, length, self.length)
         if length == self.length:
             return self
-        known = 0 if self._null_count == 0 else (length if self._null_count == self.length else -1)
-        return Array(self.layout, length, self.buffers, self.children, self.dictionary, known, self.offset + offset)
+        null_count = 0 if self._null_count == 0 else (length if self._null_count == self.length else -1)
+        return Array(
+            self.layout, length, self.buffers, self.children, self.dictionary, null_count, self.offset + offset
+        )
 
     def compact(self) -> Array:
-        """An equal array with offset 0 whose buffers hold nothing beyond its slots; copies as little as it can."""
+        """Return an equal array with offset 0 and no elements outside its slots; copies only if necessary."""
         return self.layout.compact(self)
 
     def take(self, indices: Sequence[int] | Values | Array) -> Array:
-        """The slots at `indices`, integers from 0 on and none of them null, copied.
+        """Return the slots at `indices` (non-negative integers without nulls), copied.
 
-        Raises `UsageError` for an index that is outside the array or no integer.
+        Raises `UsageError` if an index is out of range or not an integer.
         """
         return self.layout.take(self, check_indices(indices, self.length))
 
-    # Verbs (`bowstring.layouts.array_methods`)
+    # Compute (`bowstring.layouts.array_methods`)
 
     filter = array_methods.filter
     is_null = array_methods.is_null
@@ -300,12 +306,12 @@ class Array:
     run_end_decode = array_methods.run_end_decode
     dictionary_decode = array_methods.dictionary_decode
 
-    # Comparing, checking, showing
+    # Comparison, validation, display
 
     def equals(self, other: Any, nans_equal: bool = False) -> bool:
-        """Whether types, lengths, nulls and values are the same; what lies under a null does not count.
+        """Return whether types, lengths, nulls and values are equal. Memory under nulls is ignored.
 
-        The other may be an array of another library that has `__arrow_c_array__`.
+        `other` may be an array of another library with `__arrow_c_array__`.
         """
         from bowstring.layouts.equality import arrays_equal
 
@@ -319,10 +325,9 @@ class Array:
     __hash__ = None  # type: ignore[assignment]
 
     def validate(self, full: bool = False) -> None:
-        """Check the structure: buffer sizes, counts, children; with `full` also every offset, index, string and run
-        end.
+        """Check buffer sizes, counts and children; with `full` also every offset, index, string and run end.
 
-        Raises `InvalidDataError`, whose message names the place.
+        Raises `InvalidDataError`; the message names the array, the buffer and the element.
         """
         from bowstring.layouts.validation import validate
 
@@ -333,7 +338,7 @@ class Array:
 
         return array_repr(self)
 
-    # Exchange
+    # Arrow C data interface
 
     def __arrow_c_schema__(self) -> object:
         from bowstring.interop import c_data
@@ -351,25 +356,28 @@ class Array:
         return c_data.export_device_array(self, requested_schema, options)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        """The slots and no others; from protocol 5 on in buffers that travel beside the pickle, not copied (PEP 574).
+        """Pickle the slots of the array only; from protocol 5 on with out-of-band buffers, not copied (PEP 574).
 
-        Unpickling shares the buffers that it is given, and checks the structure.
+        Unpickling shares the out-of-band buffers and checks the structure.
         """
-        own = self.compact()
-        buffers = tuple(None if b is None else b.pickled(protocol) for b in own.buffers)
-        return _restore, (own.type, own.length, buffers, own.children, own.dictionary)
+        array = self.compact()
+        buffers = tuple(None if b is None else b.pickled(protocol) for b in array.buffers)
+        return _restore, (array.type, array.length, buffers, array.children, array.dictionary)
 
 
-def _restore(*parts: Any) -> Array:
-    return Array.from_buffers(*parts)
+def _restore(*args: Any) -> Array:
+    return Array.from_buffers(*args)
 
 
 def as_array(values: object) -> Array:
-    """An array, also of another library that has `__arrow_c_array__`; raises `DataTypeError` for anything else."""
+    """Return an Array as it is and import an array of another library that has `__arrow_c_array__`.
+
+    Raises `DataTypeError` for any other object.
+    """
     if isinstance(values, Array):
         return values
     if hasattr(values, "__arrow_c_array__"):
         from bowstring.interop import c_data
 
         return c_data.import_array(values)
-    raise DataTypeError(f"expected an array, not {type(values).__name__}: make one with bowstring.array")
+    raise DataTypeError(f"expected an array, found {type(values).__name__}; create one with bowstring.array")

@@ -1,5 +1,6 @@
-"""The everyday verbs as methods of arrays, because `array.filter(mask)` reads best. What they do is the business of
-`bowstring.compute`, which knows arrays, and so is imported when a verb is called.
+"""Compute functions as methods of arrays, such as `array.filter(mask)`.
+
+`bowstring.compute` implements them. It imports arrays, so the methods import it when they are called.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
 
 def filter(array: Array, mask: Sequence[bool | None] | Values | Array) -> Array:  # noqa: A001 -- a method's name
-    """The slots at which `mask` is true, copied; a null in the mask drops its slot. Raises `UsageError` where the
-    mask is not boolean, or not of the array's length.
+    """Return the slots for which `mask` is true, copied; a null in the mask drops its slot.
+
+    Raises `UsageError` if the mask is not boolean or its length differs from the array's.
     """
     from bowstring.compute import filter as selection
 
@@ -25,9 +27,9 @@ def filter(array: Array, mask: Sequence[bool | None] | Values | Array) -> Array:
 
 
 def is_null(array: Array, nan_is_null: bool = False) -> Array:
-    """An array of booleans: which slots hold no value; with `nan_is_null` also those that hold NaN.
+    """Return a boolean array that is true for nulls, and with `nan_is_null` also for NaN.
 
-    A null in a dictionary, in a run or in the member of a union is one.
+    Nulls in a dictionary, a run or a union's child count as null.
     """
     from bowstring.compute import nulls
 
@@ -35,16 +37,16 @@ def is_null(array: Array, nan_is_null: bool = False) -> Array:
 
 
 def drop_null(array: Array) -> Array:
-    """The slots that hold a value; copied where there are others."""
+    """Return the slots that are not null, copied if there are nulls."""
     from bowstring.compute import nulls
 
     return nulls.drop_null(array)
 
 
 def fill_null(array: Array, fill_value: Any) -> Array:
-    """The array with `fill_value`, a Python value of its type, in the place of nulls; copied where there are any.
+    """Replace nulls by `fill_value`, a Python value of the array's type; copies if there are nulls.
 
-    Raises `DataTypeError` where the value does not fit the type.
+    Raises `DataTypeError` if the value does not fit the type.
     """
     from bowstring.compute import nulls
 
@@ -52,9 +54,9 @@ def fill_null(array: Array, fill_value: Any) -> Array:
 
 
 def sort_indices(array: Array, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> Array:
-    """The uint64 indices that put the array in order; equal values stay in theirs (`bowstring.compute.sort`).
+    """Return the uint64 indices that sort the array; the sort is stable (`bowstring.compute.sort`).
 
-    Nulls, and NaN next to them, come last or first. Raises `DataTypeError` for a type without order.
+    Nulls, and NaN next to them, come last or first. Raises `DataTypeError` if the type has no order.
     """
     from bowstring.compute import sort as ordering
 
@@ -62,18 +64,17 @@ def sort_indices(array: Array, order: Order = "ascending", null_placement: NullP
 
 
 def sort(array: Array, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> Array:
-    """The values in order, copied, as `sort_indices`."""
+    """Return the sorted values, copied, in the order of `sort_indices`."""
     return array.take(array.sort_indices(order, null_placement))
 
 
 def cast(array: Array, target_type: TypeLike, safe: bool = True) -> Array:
-    """The values as those of another type, copied where they change (`bowstring.compute.cast`).
+    """Cast the values to another type, copied if they change (`bowstring.compute.cast`).
 
-    The type is one of ours or of another library, or the name of one, such as "int64".
+    The type is a Bowstring type, a type of another library, or a name such as "int64".
 
-    Raises `DataTypeError` where there is no such cast and, naming the value, where one overflows or would lose part
-    of itself; with `safe=False` such a value wraps around or is cut off. Text that spells no value is always
-    refused.
+    Raises `DataTypeError` if there is no such cast or, naming the value, if a value overflows or loses information.
+    With `safe=False` such a value wraps around or is truncated. Strings that cannot be parsed always raise.
     """
     from bowstring.compute import cast as casting
 
@@ -81,16 +82,16 @@ def cast(array: Array, target_type: TypeLike, safe: bool = True) -> Array:
 
 
 def unique(array: Array) -> Array:
-    """The distinct values in the order of their first appearance, copied; every NaN is one, and so is null."""
+    """Return the distinct values in order of first appearance, copied. All NaNs are one value, and so are all nulls."""
     from bowstring.compute import encode
 
     return encode.unique(array)
 
 
 def dictionary_encode(array: Array, index_type: TypeLike | None = None) -> Array:
-    """The array as indices (int32 by default) into its distinct values; one that is encoded as it is.
+    """Dictionary-encode the array, with int32 indices by default; returns a dictionary-encoded array as it is.
 
-    Raises `DataTypeError` where the distinct values are too many for the indices.
+    Raises `DataTypeError` if there are too many distinct values for the index type.
     """
     from bowstring.compute import encode
 
@@ -98,21 +99,21 @@ def dictionary_encode(array: Array, index_type: TypeLike | None = None) -> Array
 
 
 def run_end_encode(array: Array, run_end_type: TypeLike | None = None) -> Array:
-    """The array as runs of the same value, with run ends of int32 by default; one that is encoded as it is."""
+    """Run-end encode the array, with int32 run ends by default; returns a run-end encoded array as it is."""
     from bowstring.compute import encode
 
     return encode.run_end_encode(array, run_end_type)
 
 
 def run_end_decode(array: Array) -> Array:
-    """A run-end encoded array as plain values, copied; any other array as it is."""
+    """Decode a run-end encoded array, copied; returns any other array as it is."""
     from bowstring.compute import encode
 
     return encode.run_end_decode(array)
 
 
 def dictionary_decode(array: Array) -> Array:
-    """A dictionary-encoded array as plain values, copied; any other array as it is."""
+    """Decode a dictionary-encoded array, copied; returns any other array as it is."""
     from bowstring.layouts.dictionary import decode_dictionary
 
     return decode_dictionary(array)

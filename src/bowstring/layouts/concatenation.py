@@ -1,4 +1,4 @@
-"""Arrays end to end: the buffers of many of them brought together without a step for each."""
+"""Concatenate buffers of many arrays without Python code for each array."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def array_lengths(arrays: Sequence[Array]) -> Indices:
-    """The lengths of arrays, shape (len(arrays),)."""
+    """Return the lengths of arrays, shape (len(arrays),)."""
     if isinstance(arrays, ArrayBatcher):
         return arrays.array_lengths()
     return np.fromiter([array.length for array in arrays], np.int64, len(arrays))
 
 
 def buffer_sizes(arrays: Sequence[Array], index: int) -> Indices:
-    """The sizes of the buffers at one position, shape (len(arrays),); 0 where there is none."""
+    """Return the sizes of buffer `index` of each array, shape (len(arrays),); 0 for None."""
     if isinstance(arrays, ArrayBatcher):
         return arrays.buffer_sizes(index)
     sizes = [0 if buffer is None else buffer.size for buffer in _buffers_of(arrays, index)]
@@ -36,44 +36,47 @@ def buffer_sizes(arrays: Sequence[Array], index: int) -> Indices:
 
 
 def child_arrays(arrays: Sequence[Array], index: int) -> Sequence[Array]:
-    """The children of arrays at one position."""
+    """Return child `index` of each array."""
     return arrays.children[index] if isinstance(arrays, ArrayBatcher) else [array.children[index] for array in arrays]
 
 
 def distinct_dictionaries(arrays: Sequence[Array]) -> tuple[Sequence[Array], Indices]:
-    """The dictionaries of arrays, all that are different objects, and which of them each array has.
+    """Return the distinct dictionary objects of arrays, and the index of each array's dictionary among them.
 
-    Raises `InvalidDataError` where an array has none.
+    Raises `InvalidDataError` if an array has no dictionary.
     """
     if isinstance(arrays, ArrayBatcher) and arrays.dictionary_batcher is not None:
-        held = list(arrays.dictionaries.values())
-        return held if len(held) == 1 else arrays.dictionary_batcher, np.array(arrays.dictionary_indices, np.int64)
+        dictionaries = list(arrays.dictionaries.values())
+        is_shared = len(dictionaries) == 1
+        return dictionaries if is_shared else arrays.dictionary_batcher, np.array(arrays.dictionary_indices, np.int64)
     distinct: dict[int, Array] = {}
     for array in arrays:
         if array.dictionary is None:
             raise InvalidDataError(f"the array of {array.type} has no dictionary")
         distinct[id(array.dictionary)] = array.dictionary
-    number_of = dict(zip(distinct, range(len(distinct)), strict=True))
-    return list(distinct.values()), np.array([number_of[id(array.dictionary)] for array in arrays], np.int64)
+    index_by_id = dict(zip(distinct, range(len(distinct)), strict=True))
+    return list(distinct.values()), np.array([index_by_id[id(array.dictionary)] for array in arrays], np.int64)
 
 
 def concat_values(arrays: Sequence[Array], index: int) -> Values:
-    """What `array.values(index)` gives of each array, end to end; copied."""
+    """Concatenate `array.values(index)` of each array; copies."""
     spec = (arrays.layout if isinstance(arrays, ArrayBatcher) else arrays[0].layout).buffers[index]
     assert spec.dtype is not None
-    if not spec.dtype.itemsize:  # NumPy would copy any number of nothings one by one
+    if not spec.dtype.itemsize:  # NumPy copies elements of no bytes one by one
         return np.empty(int(array_lengths(arrays).sum()) + spec.extra * len(arrays), spec.dtype)
     if len(arrays) >= MIN_ARRAYS:
         width = spec.dtype.itemsize
-        held = _end_to_end(arrays, index, _offsets_of(arrays) * width, (array_lengths(arrays) + spec.extra) * width)
-        if held is not None:
-            return held.view(spec.dtype)
+        sizes = (array_lengths(arrays) + spec.extra) * width
+        joined = _concat_ranges(arrays, index, _array_offsets(arrays) * width, sizes)
+        if joined is not None:
+            return joined.view(spec.dtype)
     return np.concatenate([array.values(index) for array in arrays])
 
 
 def concat_lengths(arrays: Sequence[Array]) -> tuple[Indices, Indices, Indices]:
-    """Of arrays with offsets in buffer 1, none of them checked: what lies between those of each slot, end to end; and
-    of each array its first and its last offset, 0 where there are no slots.
+    """Return the lengths of all values of arrays with offsets in buffer 1, and each array's first and last offset.
+
+    The offsets are not checked. Those of an empty array are 0.
     """
     slots = array_lengths(arrays)
     offsets = concat_values(arrays, 1).astype(np.int64)
@@ -84,26 +87,26 @@ def concat_lengths(arrays: Sequence[Array]) -> tuple[Indices, Indices, Indices]:
 
 
 def concat_bits(arrays: Sequence[Array], index: int) -> Mask:
-    """The bits of buffer `index` that belong to the slots of each array, end to end; those of no buffer are 0."""
+    """Concatenate the bits of buffer `index` for the slots of each array; those of an absent buffer are 0."""
     if not buffer_sizes(arrays, index).all():
         return np.concatenate([_bits(array, index) for array in arrays])
-    offsets, lengths = _offsets_of(arrays), array_lengths(arrays)
+    offsets, lengths = _array_offsets(arrays), array_lengths(arrays)
     starts = offsets >> 3
     sizes = ((offsets + lengths + 7) >> 3) - starts
-    held = concat_bytes(arrays, index, starts, sizes)
-    return _spans(held, sizes, offsets & 7, lengths)
+    packed = concat_bytes(arrays, index, starts, sizes)
+    return _unpack_ranges(packed, sizes, offsets & 7, lengths)
 
 
-def _spans(data: Bytes, sizes: Indices, skipped: Indices, lengths: Indices) -> Mask:
-    """So many bits of each of the stretches of `sizes` bytes, from a bit of its first byte on."""
-    bits = np.unpackbits(data, bitorder="little").view(np.bool_)
-    first = (np.cumsum(sizes) - sizes) * 8 + skipped
-    beyond = first - (np.cumsum(lengths) - lengths)
-    return bits[np.repeat(beyond, lengths) + np.arange(lengths.sum())] if beyond.any() else bits[: lengths.sum()]
+def _unpack_ranges(packed: Bytes, sizes: Indices, bit_offsets: Indices, lengths: Indices) -> Mask:
+    """Unpack `lengths` bits, from a bit offset on, of each of the concatenated bitmaps of `sizes` bytes."""
+    bits = np.unpackbits(packed, bitorder="little").view(np.bool_)
+    starts = (np.cumsum(sizes) - sizes) * 8 + bit_offsets
+    shifts = starts - (np.cumsum(lengths) - lengths)
+    return bits[np.repeat(shifts, lengths) + np.arange(lengths.sum())] if shifts.any() else bits[: lengths.sum()]
 
 
 def concat_validity(arrays: Sequence[Array]) -> Buffer | None:
-    """The validity bitmap of arrays laid end to end; None where nothing is null."""
+    """Concatenate the validity bitmaps of arrays; None if nothing is null."""
     if isinstance(arrays, ArrayBatcher):
         if not any(arrays.sizes[0]):
             return None
@@ -112,7 +115,9 @@ def concat_validity(arrays: Sequence[Array]) -> Buffer | None:
         if (sizes[has_bits] < (lengths[has_bits] + 7) >> 3).any():
             for array in arrays:
                 array.mask()  # raises
-        mask = _spans(arrays.joined_buffer(0), sizes[has_bits], np.zeros_like(sizes[has_bits]), lengths[has_bits])
+        mask = _unpack_ranges(
+            arrays.joined_buffer(0), sizes[has_bits], np.zeros_like(sizes[has_bits]), lengths[has_bits]
+        )
     else:
         lengths = array_lengths(arrays)
         has_bits = np.array([array.buffers[0] is not None and array._null_count != 0 for array in arrays])
@@ -127,18 +132,19 @@ def concat_validity(arrays: Sequence[Array]) -> Buffer | None:
 
 
 def concat_bytes(arrays: Sequence[Array], index: int, starts: Indices, sizes: Indices) -> Bytes:
-    """`sizes` bytes of buffer `index` of each array from byte `starts` on, end to end, copied; None is a buffer of no
-    bytes.
+    """Concatenate `sizes` bytes from byte `starts` of buffer `index` of each array; copies.
 
-    Raises `InvalidDataError` where a buffer does not hold them.
+    Raises `InvalidDataError` if a buffer is too short. An absent buffer has no bytes.
     """
-    if len(arrays) >= MIN_ARRAYS and (held := _end_to_end(arrays, index, starts, sizes)) is not None:
-        return held
+    if len(arrays) >= MIN_ARRAYS and (joined := _concat_ranges(arrays, index, starts, sizes)) is not None:
+        return joined
     pieces = []
     for array, start, size in zip(arrays, starts.tolist(), sizes.tolist(), strict=True):
         buffer = array.buffers[index]
         if size < 0 or (buffer is None and size):
-            raise InvalidDataError(f"{size} bytes of {'no buffer' if buffer is None else buffer}")
+            raise InvalidDataError(
+                f"expected {size} bytes in buffer {index}, found {'none' if buffer is None else buffer}"
+            )
         if buffer is not None and size:
             pieces.append(buffer.view(UINT8, start, size))
     return np.concatenate(pieces) if pieces else np.empty(0, UINT8)
@@ -153,42 +159,40 @@ def _bits(array: Array, index: int) -> Mask:
     return np.zeros(array.length, np.bool_) if buffer is None else bitmap.unpack(buffer, array.offset, array.length)
 
 
-def _offsets_of(arrays: Sequence[Array]) -> Indices:
+def _array_offsets(arrays: Sequence[Array]) -> Indices:
     if isinstance(arrays, ArrayBatcher):
         return np.zeros(len(arrays), np.int64)
     return np.fromiter([array.offset for array in arrays], np.int64, len(arrays))
 
 
-def _end_to_end(arrays: Sequence[Array], index: int, starts: Indices, sizes: Indices) -> Bytes | None:
-    """`sizes` bytes of each buffer from byte `starts` on, end to end; None where one does not hold them."""
+def _concat_ranges(arrays: Sequence[Array], index: int, starts: Indices, sizes: Indices) -> Bytes | None:
+    """Concatenate `sizes` bytes from byte `starts` of each buffer; None if one is too short."""
     if not isinstance(arrays, ArrayBatcher):
-        return _together(_buffers_of(arrays, index), starts, sizes)
-    data, held = arrays.joined_buffer(index), arrays.buffer_sizes(index)
-    if ((starts < 0) | (sizes < 0) | (starts > held - sizes)).any():
+        return _copy_by_address(_buffers_of(arrays, index), starts, sizes)
+    joined, available = arrays.joined_buffer(index), arrays.buffer_sizes(index)
+    if ((starts < 0) | (sizes < 0) | (starts > available - sizes)).any():
         return None
-    if data.size == sizes.sum():  # so each size is that of its buffer
-        return data
+    if joined.size == sizes.sum():  # all ranges are whole buffers
+        return joined
     ends = np.cumsum(sizes)
     out = allocate(int(ends[-1]), is_zeroed=False)
-    copy_ranges(out, ends - sizes, data, np.cumsum(held) - held + starts, sizes)
+    copy_ranges(out, ends - sizes, joined, np.cumsum(available) - available + starts, sizes)
     return out
 
 
-def _together(buffers: Sequence[Buffer | None], starts: Indices, sizes: Indices) -> Bytes | None:
-    """The stretches by their addresses, all of them as parts of the memory that lies around them; None where one is not
-    there.
-    """
+def _copy_by_address(buffers: Sequence[Buffer | None], starts: Indices, sizes: Indices) -> Bytes | None:
+    """Concatenate ranges by their addresses, as ranges of the memory that spans all buffers; None if one is missing."""
     try:
         addresses = np.fromiter([buffer.address for buffer in buffers], np.int64, len(buffers))  # type: ignore[union-attr]
-        held = np.fromiter([buffer.size for buffer in buffers], np.int64, len(buffers))  # type: ignore[union-attr]
+        available = np.fromiter([buffer.size for buffer in buffers], np.int64, len(buffers))  # type: ignore[union-attr]
     except AttributeError:  # a buffer that is None
         return None
-    if ((starts < 0) | (sizes < 0) | (starts > held - sizes)).any():
+    if ((starts < 0) | (sizes < 0) | (starts > available - sizes)).any():
         return None
     ends = np.cumsum(sizes)
     out = allocate(int(ends[-1]), is_zeroed=False)
     addresses += starts
     first = int(addresses.min())
-    around = memory_between(first, int((addresses + sizes).max()))
-    copy_ranges(out, ends - sizes, around, addresses - first, sizes)
+    memory = memory_between(first, int((addresses + sizes).max()))
+    copy_ranges(out, ends - sizes, memory, addresses - first, sizes)
     return out

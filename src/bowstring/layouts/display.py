@@ -1,6 +1,4 @@
-"""How arrays print: the type, the length, and the first and last few values; never an error, however broken the values
-are.
-"""
+"""The `repr` of arrays: the type, the length, and the first and last few values. Malformed values do not raise."""
 
 from __future__ import annotations
 
@@ -16,30 +14,30 @@ MAX_VALUE_CHARACTERS = 60
 
 
 def format_value(value: Any) -> str:
-    """One Python value as short text: `null`, quoted strings, the ISO form of times."""
+    """Format a Python value: `null`, quoted strings, ISO dates and times; truncated if it is long."""
     if value is None:
         return "null"
     if isinstance(value, str):
-        shown = '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+        text = '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
     elif isinstance(value, list):
-        shown = f"[{', '.join(map(format_value, value[:EDGE_ITEMS]))}{', …' if len(value) > EDGE_ITEMS else ''}]"
+        text = f"[{', '.join(map(format_value, value[:EDGE_ITEMS]))}{', …' if len(value) > EDGE_ITEMS else ''}]"
     elif isinstance(value, dict):
-        shown = "{" + ", ".join(f"{key}: {format_value(item)}" for key, item in value.items()) + "}"
+        text = "{" + ", ".join(f"{key}: {format_value(element)}" for key, element in value.items()) + "}"
     else:
-        shown = str(value)
-    return shown if len(shown) <= MAX_VALUE_CHARACTERS else shown[: MAX_VALUE_CHARACTERS - 1] + "…"
+        text = str(value)
+    return text if len(text) <= MAX_VALUE_CHARACTERS else text[: MAX_VALUE_CHARACTERS - 1] + "…"
 
 
 def format_values(array: Any) -> list[str]:
-    """The values of an array or chunked array as short texts; one text that says why where they cannot be shown."""
+    """Format the values of an array or chunked array; if they are malformed, return only the error message."""
     try:
         return [format_value(value) for value in array.to_pylist()]
     except (BowstringError, ArithmeticError, IndexError, MemoryError, TypeError, ValueError) as error:
-        return [f"<{error}>"]  # an extension's `decode` may raise what it likes
+        return [f"<{error}>"]  # an extension's `decode` may raise any of these
 
 
 def format_array_values(array: Any, length: int) -> str:
-    """The first and last few values of an array or chunked array of this length, in brackets."""
+    """Format the first and last few values of an array or chunked array of this length, in brackets."""
     if length <= 2 * EDGE_ITEMS:
         return f"[{', '.join(format_values(array))}]"
     first, last = format_values(array.slice(0, EDGE_ITEMS)), format_values(array.slice(length - EDGE_ITEMS))
@@ -47,5 +45,5 @@ def format_array_values(array: Any, length: int) -> str:
 
 
 def array_repr(array: Array) -> str:
-    """The array in a few lines."""
+    """Return the `repr` of an array."""
     return f"<bowstring.Array {array.type}[{array.length}]>\n{format_array_values(array, array.length)}"

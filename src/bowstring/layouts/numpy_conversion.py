@@ -1,4 +1,4 @@
-"""The NumPy form of a column as `__array__` promises it: of the type that is asked for, and no value for a null."""
+"""Conversion of a column's NumPy array to the dtype that `__array__` receives, without turning nulls into values."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import numpy as np
 from bowstring.errors import DataTypeError, WouldCopyError
 from bowstring.layouts.base import Values, object_array
 
-_SHOWS_NULLS = {"f": "fcO", "M": "MO", "m": "mO"}
-"""For a kind of NumPy's types in which nulls show, those into which they can be cast and still do."""
+_NULLABLE_KINDS = {"f": "fcO", "M": "MO", "m": "mO"}
+"""For each kind of NumPy type that represents nulls, the kinds that still do after a cast."""
 
 
-def convert_dtype(made: Values, source: Any, dtype: Any, copy: bool | None) -> Values:
-    """A column's NumPy form as another type.
+def convert_dtype(values: Values, column: Any, dtype: Any, copy: bool | None) -> Values:
+    """Convert the NumPy array of a column to another dtype.
 
-    A null, which `made` shows as NaN, NaT or None, never becomes a value: raises `DataTypeError` instead, and
-    `WouldCopyError` where no copy is allowed. Among Python objects it is None.
+    Nulls, which are NaN, NaT or None in `values`, never become values, and are None among Python objects. Raises
+    `DataTypeError` if the dtype cannot represent them, and `WouldCopyError` if `copy` is False and a copy is needed.
     """
-    if dtype is None or made.dtype == dtype:
-        return made.copy() if copy else made
-    wanted = np.dtype(dtype)
+    if dtype is None or values.dtype == dtype:
+        return values.copy() if copy else values
+    target = np.dtype(dtype)
     if copy is False:
-        raise WouldCopyError(f"{source.type} does not become {wanted} without copying")
-    valid = [chunk.layout.valid_mask(chunk) for chunk in getattr(source, "chunks", [source])]
-    if all(mask is None or mask.all() for mask in valid):
-        return made.astype(wanted)
-    if wanted.kind == "O" and made.ndim == 1:
-        return object_array(source.to_pylist())
-    if made.dtype.kind == "O" and wanted.kind in "fc":
-        nulls = np.fromiter((value is None for value in made.tolist()), np.bool_, made.size).reshape(made.shape)
-        made = np.where(nulls, np.nan, made)
-    elif wanted.kind not in _SHOWS_NULLS.get(made.dtype.kind, "O"):
-        raise DataTypeError(f"values of {source.type} are null, which NumPy's {wanted} cannot show")
-    return made.astype(wanted)
+        raise WouldCopyError(f"{column.type} cannot be converted to {target} without copying")
+    masks = [chunk.layout.valid_mask(chunk) for chunk in getattr(column, "chunks", [column])]
+    if all(mask is None or mask.all() for mask in masks):
+        return values.astype(target)
+    if target.kind == "O" and values.ndim == 1:
+        return object_array(column.to_pylist())
+    if values.dtype.kind == "O" and target.kind in "fc":
+        nulls = np.fromiter((value is None for value in values.tolist()), np.bool_, values.size)
+        values = np.where(nulls.reshape(values.shape), np.nan, values)
+    elif target.kind not in _NULLABLE_KINDS.get(values.dtype.kind, "O"):
+        raise DataTypeError(f"NumPy type {target} cannot represent the nulls of {column.type}")
+    return values.astype(target)

@@ -1,4 +1,4 @@
-"""From a data type to its layout: the only switch on the type («Data Types», the column "Physical Memory Layout")."""
+"""The layout of each data type («Data Types», the column "Physical Memory Layout")."""
 
 from __future__ import annotations
 
@@ -61,29 +61,29 @@ _LAYOUTS: dict[type[DataType], Callable[[Any, tuple[Layout, ...]], Layout]] = {
 
 
 def layout_of(type: DataType) -> Layout:
-    """The layout of a data type; its children's layouts are resolved with it. Raises `UsageError` for anything else."""
-    met = _met.get(id(type))
-    if met is not None:
-        return met[1]
+    """Return the layout of a data type, including its children's layouts; raises `UsageError` for any other object."""
+    entry = _cache.get(id(type))
+    if entry is not None:
+        return entry[1]
     if not isinstance(type, DataType):
-        raise UsageError(f"{type!r} is no data type of the columnar format")
+        raise UsageError(f"expected a Bowstring type such as bs.int32(), found {type!r}")
     layout = _layout_of(type, type.nested_metadata())
-    if layout.type is type:  # one of many equal ones is kept
-        if len(_met) >= _MOST_KEPT:
-            _met.clear()
-        _met[id(type)] = type, layout
+    if layout.type is type:  # cache only one of several equal types
+        if len(_cache) >= _MAX_CACHE_ENTRIES:
+            _cache.clear()
+        _cache[id(type)] = type, layout
     return layout
 
 
-_MOST_KEPT = 4096
-_met: dict[int, tuple[DataType, Layout]] = {}
-"""The layouts of types that were asked for lately, found without hashing all of a type; each is kept with its type, so
-that its id belongs to no other object.
+_MAX_CACHE_ENTRIES = 4096
+_cache: dict[int, tuple[DataType, Layout]] = {}
+"""Types and layouts by the `id` of the type, which saves hashing the type. The reference to the type keeps its `id`
+from being reused.
 """
 
 
-@lru_cache(maxsize=_MOST_KEPT)
-def _layout_of(type: DataType, metadata: object) -> Layout:  # noqa: ARG001 -- types that differ in it are equal
+@lru_cache(maxsize=_MAX_CACHE_ENTRIES)
+def _layout_of(type: DataType, metadata: object) -> Layout:  # noqa: ARG001 -- part of the cache key
     if isinstance(type, ExtensionType):
         return ExtensionLayout(type, layout_of(type.storage_type))
     if isinstance(type, types.Dictionary):
@@ -91,14 +91,14 @@ def _layout_of(type: DataType, metadata: object) -> Layout:  # noqa: ARG001 -- t
     codec = _CODECS.get(type.__class__)
     if codec is not None:
         return PrimitiveLayout(type, codec(type))
-    make = _LAYOUTS.get(type.__class__)
-    if make is None:
-        raise UsageError(f"{type!r} is no data type of the columnar format")
-    return make(type, tuple(layout_of(field.type) for field in type.fields))
+    layout_class = _LAYOUTS.get(type.__class__)
+    if layout_class is None:
+        raise UsageError(f"{type!r} is not a data type of the columnar format")
+    return layout_class(type, tuple(layout_of(field.type) for field in type.fields))
 
 
 def primitive_layout(type: DataType) -> PrimitiveLayout:
-    """The layout of a data type whose slots have one width."""
+    """Return the layout of a fixed-width primitive type."""
     layout = layout_of(type)
     assert isinstance(layout, PrimitiveLayout)
     return layout

@@ -1,4 +1,4 @@
-"""Validation: a walk over the layouts' declaration, and then what each layout checks of its own values."""
+"""Validate arrays: check the structure that the layout declares, then the values with the layout's own checks."""
 
 from __future__ import annotations
 
@@ -13,52 +13,52 @@ if TYPE_CHECKING:
 
 
 class Fault(NamedTuple):
-    """One thing that is wrong with an array: where inside of it, from the outside in, and what."""
+    """An error in an array, with the path to the child or dictionary, outermost first."""
 
     path: tuple[str, ...]
-    problem: InvalidDataError
+    error: InvalidDataError
 
     def __str__(self) -> str:
-        return f"{' → '.join(self.path)}: {self.problem}" if self.path else str(self.problem)
+        return f"{' → '.join(self.path)}: {self.error}" if self.path else str(self.error)
 
 
 def validate(array: Array, full: bool) -> None:
-    """Check the structure, and with `full` every value; raises `InvalidDataError` whose message names the place."""
+    """Check the structure, and with `full` every value; raises `InvalidDataError` naming the location."""
     for fault in find_faults(array, full):
-        raise type(fault.problem)(str(fault)) from None
+        raise type(fault.error)(str(fault)) from None
 
 
-def find_faults(array: Array, full: bool, known: dict[int, Array] | None = None) -> Iterator[Fault]:
-    """Every fault of an array, its children and its dictionaries; of the values of one array the first that is wrong.
+def find_faults(array: Array, full: bool, visited: dict[int, Array] | None = None) -> Iterator[Fault]:
+    """Yield all faults of an array, its children and its dictionaries, but only the first invalid value of each.
 
-    What is in `known`, by its `id`, has been looked at before; dictionaries are added to it, so that one which several
-    batches share is told once.
+    Dictionaries in `visited`, by their `id`, are skipped, and others are added to it, so that a dictionary that several
+    batches share is checked once.
     """
     if array.length < 0 or array.offset < 0:
         yield Fault((), InvalidDataError(f"length {array.length} and offset {array.offset} must not be negative"))
         return
-    own = [Fault((), problem) for problem in _of_buffers(array)]
-    if not own:
-        own = [Fault((), problem) for problem in _of_null_count(array, full)]
-    inside = list(_of_children(array, full, known))
-    yield from own
-    yield from inside
-    is_whole = len(array.children) == len(array.layout.children)
-    if own or not is_whole or not (array.length or array.offset):
+    array_faults = [Fault((), error) for error in _check_buffers(array)]
+    if not array_faults:
+        array_faults = [Fault((), error) for error in _check_null_count(array, full)]
+    nested_faults = list(_check_children(array, full, visited))
+    yield from array_faults
+    yield from nested_faults
+    has_all_children = len(array.children) == len(array.layout.children)
+    if array_faults or not has_all_children or not (array.length or array.offset):
         return
     try:
         array.layout.check(array)
-        if full and not (inside and array.layout.CHECKS_CHILD_VALUES):
+        if full and not (nested_faults and array.layout.CHECKS_CHILD_VALUES):
             array.layout.check_full(array)
     except InvalidDataError as error:
         yield Fault((), error)
 
 
-def _of_buffers(array: Array) -> Iterator[InvalidDataError]:
+def _check_buffers(array: Array) -> Iterator[InvalidDataError]:
     layout = array.layout
     count, declared = len(array.buffers), len(layout.buffers)
     if count < declared or (count > declared and not layout.VARIADIC):
-        yield InvalidDataError(f"{layout.type} has {declared} buffers, not {count}")
+        yield InvalidDataError(f"{layout.type} requires {declared} buffers, found {count}")
         return
     slots = array.offset + array.length
     for spec, buffer in zip(layout.buffers, array.buffers, strict=False):
@@ -72,7 +72,7 @@ def _of_buffers(array: Array) -> Iterator[InvalidDataError]:
             )
 
 
-def _of_null_count(array: Array, full: bool) -> Iterator[InvalidDataError]:
+def _check_null_count(array: Array, full: bool) -> Iterator[InvalidDataError]:
     stated = array._null_count
     if stated > array.length:
         yield InvalidDataError(f"the null count of {stated} exceeds the length of {array.length}")
@@ -81,34 +81,34 @@ def _of_null_count(array: Array, full: bool) -> Iterator[InvalidDataError]:
     elif stated > 0 and (not array.layout.has_validity or array.buffers[0] is None):
         yield InvalidDataError(f"the null count is {stated}, but there is no validity bitmap ({array.type})")
     elif full and stated >= 0 and array.layout.has_validity:
-        found = array.layout.null_count(array)
-        if found != stated:
-            yield InvalidDataError(f"the null count is {stated}, but the validity bitmap has {found} nulls")
+        count = array.layout.null_count(array)
+        if count != stated:
+            yield InvalidDataError(f"the null count is {stated}, but the validity bitmap has {count} nulls")
 
 
-def _of_children(array: Array, full: bool, known: dict[int, Array] | None) -> Iterator[Fault]:
+def _check_children(array: Array, full: bool, visited: dict[int, Array] | None) -> Iterator[Fault]:
     layout = array.layout
     if len(array.children) != len(layout.children):
-        problem = f"{layout.type} has {len(layout.children)} children, not {len(array.children)}"
-        yield Fault((), InvalidDataError(problem))
+        message = f"{layout.type} requires {len(layout.children)} children, found {len(array.children)}"
+        yield Fault((), InvalidDataError(message))
         return
-    for index, (wanted, child) in enumerate(zip(layout.children, array.children, strict=True)):
-        place = layout.child_name(index)
-        if child.type != wanted.type:
-            yield Fault((place,), InvalidDataError(f"is {child.type}, not {wanted.type}"))
+    for index, (child_layout, child) in enumerate(zip(layout.children, array.children, strict=True)):
+        name = layout.child_name(index)
+        if child.type != child_layout.type:
+            yield Fault((name,), InvalidDataError(f"the type is {child.type}, expected {child_layout.type}"))
         else:
-            yield from _inside(place, find_faults(child, full, known))
+            yield from _prefix_paths(name, find_faults(child, full, visited))
     values = array.dictionary
     if values is None:
         return
     if layout.dictionary is None or values.type != layout.dictionary.type:
-        yield Fault(("dictionary",), InvalidDataError(f"{layout.type} has no dictionary of {values.type}"))
-    elif known is None or id(values) not in known:
-        if known is not None:
-            known[id(values)] = values
-        yield from _inside("dictionary", find_faults(values, full, known))
+        yield Fault(("dictionary",), InvalidDataError(f"{layout.type} cannot have a dictionary of {values.type}"))
+    elif visited is None or id(values) not in visited:
+        if visited is not None:
+            visited[id(values)] = values
+        yield from _prefix_paths("dictionary", find_faults(values, full, visited))
 
 
-def _inside(place: str, found: Iterator[Fault]) -> Iterator[Fault]:
-    for fault in found:
-        yield Fault((place, *fault.path), fault.problem)
+def _prefix_paths(name: str, faults: Iterator[Fault]) -> Iterator[Fault]:
+    for fault in faults:
+        yield Fault((name, *fault.path), fault.error)
