@@ -9,7 +9,7 @@ from typing import Any
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 
-pytest_plugins = ["tests.keeping", "tests.workers"]
+pytest_plugins = ["tests.written_files", "tests.xdist_scheduling"]
 
 
 def _enter_empty_folder(namespace: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Where values lie, to see whether they were copied."""
+"""Memory addresses of values, to detect copies."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def address(values: np.ndarray[Any, Any]) -> int:
 
 def data_address(array: bs.Array) -> int:
     """The address of an array's second buffer: behind the validity, its data or offsets."""
-    held = array.buffers[1]
-    assert held is not None
-    return held.address
+    buffer = array.buffers[1]
+    assert buffer is not None
+    return buffer.address

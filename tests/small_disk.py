@@ -1,4 +1,4 @@
-"""A disk that is too small: a small file system of the test's own, where the system lets us mount one."""
+"""A small file system for a test, if the system allows mounting one."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _MOUNTED = 'mount -t tmpfs -o size=4m none "$0" && exec "$@"'
 
 
 def run_on_4_mb(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run Python with these arguments where `folder` has 4 MB and nothing in it yet. Skips the test where it can't."""
+    """Run Python with an empty file system of 4 MB mounted on `folder`. Skip the test if that is not possible."""
     if shutil.which("unshare") is None:
-        pytest.skip("there is no unshare to mount a small file system with")
+        pytest.skip("needs the program unshare to mount a small file system")
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", _MOUNTED, str(folder)]
     if subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("the system lets this user mount nothing")
+        pytest.skip("this user can't mount file systems")
     return subprocess.run(
         [*command, sys.executable, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False
     )

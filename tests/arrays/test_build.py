@@ -14,7 +14,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.layouts.value_codecs.intervals import DayTime, MonthDayNano
-from tests.naming import shown
+from tests.parameter_ids import parameter_id
 
 
 class Odd(tzinfo):
@@ -69,7 +69,7 @@ MOMENT = datetime(2020, 7, 1, 12)
         ((value for value in "ab"), bs.string()),
         ({"k": 1}.items(), None),
     ],
-    ids=shown,
+    ids=parameter_id,
 )
 def test_the_narrowest_of_python_s_kinds_is_inferred(values: Any, type_: bs.DataType | None) -> None:
     if type_ is None:
@@ -102,7 +102,7 @@ def test_moments_in_any_zone_keep_the_moment() -> None:
         (b"bytes", "a sequence"),
         (7, "a sequence"),
     ],
-    ids=shown,
+    ids=parameter_id,
 )
 def test_what_has_no_type_is_named(values: Any, message: str) -> None:
     with pytest.raises(bs.errors.DataTypeError, match=message):

@@ -9,7 +9,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import DataTypeError
-from tests.naming import shown
+from tests.parameter_ids import parameter_id
 
 BLOCK = 1 << 13
 """So many values are looked at together."""
@@ -40,7 +40,9 @@ def test_a_null_is_null_wherever_it_stands(kind: str, at: int) -> None:
 
 @KINDS
 @pytest.mark.parametrize("at", PLACES)
-@pytest.mark.parametrize("stray", [object(), b"", "", True, 3.25, "7", 3j, {"b": 1}], ids=lambda it: shown(repr(it)))
+@pytest.mark.parametrize(
+    "stray", [object(), b"", "", True, 3.25, "7", 3j, {"b": 1}], ids=lambda it: parameter_id(repr(it))
+)
 def test_a_value_of_another_kind_is_refused_wherever_it_stands(kind: str, at: int, stray: Any) -> None:
     type_, value = PLAIN[kind]
     if type(stray) is type(value):

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from tests.cli.running import write
-from tests.unfinished import unfinished
-from tests.waiting import soon
+from tests.polling import wait_until
+from tests.unfinished_files import find_unfinished
 
 TABLE = pa.table({"n": range(100_000)})
 BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
@@ -128,7 +128,7 @@ def test_a_process_that_is_ended_leaves_nothing_half_written(number: int, tmp_pa
     with subprocess.Popen(
         convert, stderr=subprocess.PIPE, preexec_fn=as_usual  # noqa: PLW1509 -- it takes no lock
     ) as process:  # fmt: skip
-        assert soon(lambda: any(path.stat().st_size for path in unfinished(folder, process.pid)))
+        assert wait_until(lambda: any(path.stat().st_size for path in find_unfinished(folder, process.pid)))
         process.send_signal(number)
         assert process.communicate(timeout=30)[1].strip() == b""
     assert process.returncode == 128 + number

@@ -63,7 +63,7 @@ class Visit:
 
     def choose(self, byte: int) -> str:
         """Choose the leaf that a byte belongs to; what the panel says then."""
-        self.page.evaluate("byte => anatomy.chooseByte(byte)", byte)
+        self.page.evaluate("byte => anatomy.selectByte(byte)", byte)
         return self.page.inner_text("#detail")
 
     def click(self, byte: int, level: int) -> None:

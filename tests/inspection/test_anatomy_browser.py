@@ -450,7 +450,7 @@ def test_what_fuzzers_made_is_shown_without_an_error(browser: Browser, shared_fo
         seen_pages += 1
         with visit(browser, page) as seen:
             seen.page.evaluate(
-                "async () => { for (let i = 0; i < Math.min(anatomy.leaves, 30); i++) await anatomy.chooseLeaf(i); }"
+                "async () => { for (let i = 0; i < Math.min(anatomy.leaves, 30); i++) await anatomy.selectLeaf(i); }"
             )
             assert (path.name, seen.complaints) == (path.name, [])
     assert seen_pages > 3

@@ -127,11 +127,11 @@ def test_a_schema_of_many_fields_is_on_the_page_up_to_a_limit() -> None:
 
 def test_every_meaning_of_the_page_is_there_for_its_script() -> None:
     header = data_of(Page(bs.anatomy_page(small_file())))
-    assert set(header["words"]) == set(MEANINGS)
+    assert set(header["glossary"]) == set(MEANINGS)
     assert set(header["segments"]) <= set(MEANINGS)
     assert all(
         link.startswith("https://arrow.apache.org/docs/")
-        for _, _, links in header["words"].values()
+        for _, _, links in header["glossary"].values()
         for _, link in links
     )
 

@@ -15,7 +15,7 @@ import bowstring as bs
 from bowstring import errors
 from bowstring.memory.buffer import Buffer, Memory
 from tests.ipc.samples import as_file, batch
-from tests.unfinished import unfinished
+from tests.unfinished_files import find_unfinished
 
 
 def test_batches_are_reached_in_any_order() -> None:
@@ -70,7 +70,7 @@ def test_a_file_that_is_written_again_may_be_read_by_the_same_people(tmp_path: P
     path.write_bytes(b"what was there before")
     path.chmod(mode)
     with bs.new_file(path, whole.schema) as writer:
-        (beginning,) = unfinished(tmp_path)
+        (beginning,) = find_unfinished(tmp_path)
         assert beginning.stat().st_mode & 0o777 == mode
         writer.write(whole)
     assert path.stat().st_mode & 0o777 == mode

@@ -18,7 +18,7 @@ import pytest
 import bowstring as bs
 from bowstring.datatypes import types as t
 from bowstring.testing.cases import CASES, Case
-from tests.keeping import is_swapped_by_pyarrow
+from tests.written_files import is_swapped_by_pyarrow
 
 ROWS = 2
 RARE = (t.Union, t.Interval, t.RunEndEncoded, t.ListView, t.LargeListView, t.Dictionary)

@@ -15,7 +15,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.testing.cases import CASES, Case
-from tests.naming import shown
+from tests.parameter_ids import parameter_id
 
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 
@@ -199,9 +199,9 @@ def test_arrays_show_type_length_and_values(case: Case) -> None:
     head, values = repr(array).split("\n", 1)
     assert head == f"<bowstring.Array {case.type}[{array.length}]>"
     assert ("null" in values) == (None in case.values or "null" in str(case.values) or "None" in str(case.values))
-    shown = repr(bs.concat_arrays([array] * 20))
-    assert "…" in shown
-    assert len(shown) < 2000
+    parameter_id = repr(bs.concat_arrays([array] * 20))
+    assert "…" in parameter_id
+    assert len(parameter_id) < 2000
 
 
 @every_case
@@ -279,7 +279,7 @@ def test_the_error_names_the_first_value_that_does_not_fit_and_where() -> None:
         (bs.struct({"a": bs.int8()}), (1, 2)),
         (bs.dictionary(bs.int8(), bs.list_(bs.int8())), {1, 2}),
     ],
-    ids=shown,
+    ids=parameter_id,
 )
 def test_values_that_would_be_changed_are_refused(type_: bs.DataType, value: Any) -> None:
     with pytest.raises(bs.errors.DataTypeError):

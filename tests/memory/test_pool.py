@@ -21,7 +21,7 @@ import pytest
 import bowstring as bs
 from bowstring.memory.buffer import Bytes, Memory
 from bowstring.memory.pool import LARGE_PAGE_BYTES, POOL, Pool
-from tests.waiting import soon
+from tests.polling import wait_until
 
 PAGE = LARGE_PAGE_BYTES
 
@@ -311,6 +311,6 @@ def test_memory_comes_back_where_a_column_could_not_be_decompressed(codec: str) 
         with pytest.raises(bs.errors.InvalidDataError, match="c1"):
             _ = bs.open_file(bytes(damaged)).get_batch(0).columns
         gc.collect()
-    assert soon(lambda: POOL.unused_bytes > 0)  # another thread may have had some of it still
+    assert wait_until(lambda: POOL.unused_bytes > 0)  # another thread may have had some of it still
     assert POOL.unused_bytes < 3 * len(data)
     assert pa.table(bs.open_file(data).read_all()).equals(table)

@@ -30,8 +30,8 @@ from bowstring.sharing.processes import Process
 from bowstring.sharing.stored_dataset import store
 from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.transports.unix import UnixTransport
+from tests.polling import wait_until
 from tests.sharing.other_process import Other, run
-from tests.waiting import soon
 
 PUT = """
 import bowstring as bs
@@ -136,7 +136,7 @@ def test_a_dropped_data_set_cannot_be_read_and_its_memory_goes(key: AgentKey) ->
         assert table.to_pydict() == {"a": [1, 2]}
         pid = agent.status()["pid"]
         del table
-        assert soon(lambda: "memfd" not in Path(f"/proc/{pid}/maps").read_text())
+        assert wait_until(lambda: "memfd" not in Path(f"/proc/{pid}/maps").read_text())
 
 
 def test_processes_that_start_it_at_the_same_time_find_one_agent(key: AgentKey) -> None:
@@ -163,7 +163,7 @@ def test_it_ends_with_its_owner_and_the_memory_comes_back() -> None:
         table = bs.connect(uri).read_all()
         assert is_running(pid)
         other.kill()
-        assert soon(lambda: not is_running(pid))
+        assert wait_until(lambda: not is_running(pid))
     assert table.to_pydict() == {"a": [1, 2]}
     with pytest.raises(ConnectionLostError):
         bs.connect(uri)
@@ -201,7 +201,7 @@ def test_a_data_set_ends_with_its_time_to_live(key: AgentKey) -> None:
     with AgentClient.open(key) as agent:
         region, rows = store(bs.table({"a": [1]}))
         agent.put("short", (0, 0), region, rows=rows, ttl_s=0.1)
-        assert soon(lambda: "short" not in agent.status()["datasets"])
+        assert wait_until(lambda: "short" not in agent.status()["datasets"])
 
 
 def test_it_holds_nothing_of_the_process_that_started_it(key: AgentKey) -> None:
@@ -242,7 +242,7 @@ def test_an_agent_that_nobody_uses_ends_though_its_owner_lives(key: AgentKey, se
         agent_process.hear()
         if setting == "_IDLE_S":
             AgentClient.open(key, start=False).close()
-        assert soon(lambda: agent_process.process.poll() is not None)
+        assert wait_until(lambda: agent_process.process.poll() is not None)
         assert agent_process.process.returncode == 0
 
 

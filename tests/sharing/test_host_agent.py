@@ -18,8 +18,8 @@ from bowstring.errors import NotFoundError
 from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.stored_dataset import store
 from bowstring.transports.unix_address import socket_name
+from tests.polling import wait_until
 from tests.sharing.other_process import Other, run
-from tests.waiting import soon
 
 AGENT = """
 import resource, socket
@@ -143,7 +143,7 @@ def test_many_data_sets_of_few_partitions_share_no_memory_and_take_few_descripto
         assert [numbers(parts) for parts in uris[:-1]] == [list(range(5))] * 14
         for name in names:
             agent.drop(name)
-        assert soon(lambda: "memfd" not in Path(f"/proc/{pid}/maps").read_text())
+        assert wait_until(lambda: "memfd" not in Path(f"/proc/{pid}/maps").read_text())
 
 
 def test_attempts_that_do_not_count_take_no_memory_once_that_is_known(key: AgentKey) -> None:
@@ -155,7 +155,7 @@ def test_attempts_that_do_not_count_take_no_memory_once_that_is_known(key: Agent
         assert (before["partitions"], after["partitions"]) == (120, 40)
         assert after["bytes"] * 3 == before["bytes"]
         assert after["memory_bytes"] < after["bytes"] + 40 * 64
-        assert soon(lambda: Path(f"/proc/{pid}/maps").read_text().count("memfd") <= after["regions"])
+        assert wait_until(lambda: Path(f"/proc/{pid}/maps").read_text().count("memfd") <= after["regions"])
         assert numbers([tries[number % 3] for number, tries in enumerate(uris)]) == list(range(40))
         with pytest.raises(NotFoundError):
             bs.connect(uris[0][1])
@@ -181,7 +181,7 @@ def test_small_partitions_are_one_region_and_go_with_their_data_set(key: AgentKe
         assert agent.status()["datasets"]["d"]["regions"] == 2
         assert numbers(uris) == list(range(21))
         agent.drop("d")
-        assert soon(lambda: "memfd" not in Path(f"/proc/{pid}/maps").read_text())
+        assert wait_until(lambda: "memfd" not in Path(f"/proc/{pid}/maps").read_text())
 
 
 def test_partitions_stay_where_they_are_if_there_is_no_memory_to_pack_them(key: AgentKey) -> None:

@@ -34,7 +34,7 @@ from bowstring.transports.regions import addresses_of
 from bowstring.transports.unix import UnixTransport
 from bowstring.transports.unix_address import socket_name
 from bowstring.transports.unix_listener import UnixListener
-from tests.waiting import soon
+from tests.polling import wait_until
 
 TABLE = bs.table({"a": np.arange(100), "s": [str(i) for i in range(100)]})
 
@@ -280,6 +280,6 @@ def test_a_server_survives_all_sorts_of_clients() -> None:
             assert b"limit" in bytes(transport.receive(timeout_s=10).data)
             transport.receive(timeout_s=10)
         assert bs.connect(server.uri("t")).read_all() == TABLE
-        assert soon(lambda: not server.num_clients), "a silent client keeps its place"
+        assert wait_until(lambda: not server.num_clients), "a silent client keeps its place"
         silent.close()
         half.close()

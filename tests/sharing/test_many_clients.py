@@ -24,8 +24,8 @@ from bowstring.transports.unix import UnixTransport
 from bowstring.transports.unix_address import socket_name
 from bowstring.transports.unix_channel import FRAME, MAGIC
 from bowstring.transports.unix_listener import UnixListener
+from tests.polling import wait_until
 from tests.sharing.other_process import Other
-from tests.waiting import soon
 
 SERVE = """
 import bowstring as bs
@@ -214,7 +214,7 @@ def test_a_client_that_is_silent_for_too_long_is_disconnected_but_not_one_that_h
             slow.settimeout(10)
             slow.sendall(head(1, WANT_DATA, 10) + b"abc")
             assert (silent.recv(1), slow.recv(1)) == (b"", b"")
-        assert soon(lambda: answer(other) == 1)
+        assert wait_until(lambda: answer(other) == 1)
         assert table.num_rows == 1000
 
 
@@ -227,12 +227,12 @@ def test_a_client_that_takes_nothing_for_too_long_is_disconnected_but_not_a_slow
             connected.sendall(head(1, WANT_DATA, len(ticket)) + ticket)
         received = 0
         slow.settimeout(20)
-        assert soon(lambda: server.num_clients == 2)
+        assert wait_until(lambda: server.num_clients == 2)
         while received < 16_000_000 and (chunk := slow.recv(200_000, socket.MSG_WAITALL)):
             received += len(chunk)
             time.sleep(0.04)
         assert received >= 16_000_000
-        assert soon(lambda: server.num_clients == 1), "the one that takes nothing stays"
+        assert wait_until(lambda: server.num_clients == 1), "the one that takes nothing stays"
 
 
 def test_a_client_may_free_each_body_with_a_send_that_blocks() -> None:
@@ -254,7 +254,7 @@ def test_a_client_may_free_each_body_with_a_send_that_blocks() -> None:
                 break
             assert tag != ERROR_DATA
         assert bodies == count
-        assert soon(lambda: answer(other) == [0])
+        assert wait_until(lambda: answer(other) == [0])
 
 
 def test_a_client_may_free_only_when_it_has_everything() -> None:
@@ -283,5 +283,5 @@ def test_frames_of_noise_cost_nothing_but_their_connection() -> None:
                 with suppress(ConnectionError):
                     connected.sendall(bytes(frames))
         assert bs.connect(uri).read_all().num_rows == 1000
-        assert soon(lambda: open_descriptors(other.process.pid) <= descriptors)
+        assert wait_until(lambda: open_descriptors(other.process.pid) <= descriptors)
         assert status(other.process.pid, "RssAnon") - before < 20_000

@@ -40,8 +40,8 @@ from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, Ticket
 from bowstring.testing.descriptors import open_descriptors
 from bowstring.transports import base
 from bowstring.transports.unix import UnixTransport
+from tests.polling import wait_until
 from tests.sharing.other_process import Other, run
-from tests.waiting import soon
 
 READ = "import bowstring as bs\nwith bs.connect(uri) as data: say(data.read_all().to_pydict())"
 SERVE = (
@@ -197,7 +197,7 @@ def test_tables_that_were_read_keep_no_descriptor(server: bs.Server) -> None:
     before = open_descriptors()
     with bs.connect(uris) as data:
         table = data.read_all()
-        assert soon(lambda: open_descriptors() == before + 2)  # both ends of the connection
+        assert wait_until(lambda: open_descriptors() == before + 2)  # both ends of the connection
     assert table["a"].to_pylist() == list(range(20))
 
 
@@ -325,7 +325,7 @@ def test_the_memory_of_a_removed_data_set_stays_until_clients_let_go() -> None:
             assert kept()
             other.tell(1)
             other.hear()
-            assert soon(lambda: not kept())
+            assert wait_until(lambda: not kept())
         with pytest.raises(NotFoundError):
             server.uri("leased")
 
@@ -333,11 +333,11 @@ def test_the_memory_of_a_removed_data_set_stays_until_clients_let_go() -> None:
 def test_a_dropped_data_set_keeps_its_connection_only_while_something_is_lent(server: bs.Server) -> None:
     table = bs.connect(server.uri("t")).read_all()
     gc.collect()
-    assert soon(lambda: server.num_clients == 1)
+    assert wait_until(lambda: server.num_clients == 1)
     assert table == example()
     del table
     gc.collect()
-    assert soon(lambda: server.num_clients == 0)
+    assert wait_until(lambda: server.num_clients == 0)
 
 
 def test_a_wrong_ticket_is_told_by_name(server: bs.Server) -> None:
@@ -408,7 +408,7 @@ def test_a_connection_with_a_message_that_nobody_asked_for_is_not_used_again(ser
         server._loop.call(lambda: session._channel.submit((b"unasked",)))
         server._loop.call(lambda: server._loop.handle(session, 0))
         (connection,) = data._connections
-        assert soon(lambda: select.select([connection.transport], [], [], 0)[0])
+        assert wait_until(lambda: select.select([connection.transport], [], [], 0)[0])
         assert data.read_all() == example()
         assert connection not in data._connections
 
@@ -461,7 +461,7 @@ def test_bad_sources_and_names_are_refused_and_leave_no_server(tmp_path: Path) -
             bs.serve(sources)
     with bs.serve({"t": example()}) as server, pytest.raises(UsageError, match="already"):
         server.add("t", example())
-    assert soon(lambda: threading.active_count() == threads)
+    assert wait_until(lambda: threading.active_count() == threads)
 
 
 def test_use_after_close_is_refused(server: bs.Server) -> None:
@@ -511,7 +511,7 @@ def test_a_client_that_is_killed_gives_everything_back(server: bs.Server) -> Non
         other.hear()
         assert server.num_clients == 1
         other.kill()
-        assert soon(lambda: server.num_clients == 0)
+        assert wait_until(lambda: server.num_clients == 0)
 
 
 def test_a_stopped_server_is_a_deadline() -> None:
@@ -520,7 +520,7 @@ def test_a_stopped_server_is_a_deadline() -> None:
     with Other(SERVE) as other:
         uri = other.hear()
         os.kill(other.process.pid, signal.SIGSTOP)
-        assert soon(lambda: " T " in Path(f"/proc/{other.process.pid}/stat").read_text())
+        assert wait_until(lambda: " T " in Path(f"/proc/{other.process.pid}/stat").read_text())
         began = time.monotonic()
         with pytest.raises(DeadlineError):
             bs.connect(uri, timeout_s=0.5)
@@ -533,7 +533,7 @@ def test_beyond_the_limit_of_clients_the_next_one_is_told() -> None:
         with pytest.raises(ConnectionLostError, match="2 clients"):
             bs.connect(server.uri("t"))
         held[0].close()
-        assert soon(lambda: server.num_clients == 1)
+        assert wait_until(lambda: server.num_clients == 1)
         assert bs.connect(server.uri("t")).read_all() == example()
 
 
@@ -623,7 +623,7 @@ def test_a_process_that_ends_with_everything_open_says_nothing(server: bs.Server
         [sys.executable, "-c", code, server.uri("t")], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stderr == ""
-    assert soon(lambda: server.num_clients == 0)
+    assert wait_until(lambda: server.num_clients == 0)
 
 
 def test_regions_of_memory_that_is_not_sealed_are_still_files_to_a_client(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from bowstring.cli.demo import corpus, demo, inputs
 from bowstring.cli.demo.methods import measure_driver, measure_parquet, measure_publish
 from bowstring.cli.demo.summary import ColumnSummary, TableSummary, summarize_batches, summarize_frame
 from bowstring.errors import NotFoundError, UsageError
-from tests.waiting import soon
+from tests.polling import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,12 +99,12 @@ def test_an_interrupt_ends_it_with_all_that_it_began_and_says_nothing(tmp_path: 
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     try:
-        assert soon(lambda: any(begun in line for line in commands_of(running.pid)), 120)
+        assert wait_until(lambda: any(begun in line for line in commands_of(running.pid)), 120)
         os.killpg(running.pid, signal.SIGINT)
         out, problems = running.communicate(timeout=60)
         assert (running.returncode, out.strip()) == (130, "")
         assert not re.search(r"Traceback|Exception|Error|ERROR|\tat ", problems), problems
-        assert soon(lambda: not commands_of(running.pid), 30), commands_of(running.pid)
+        assert wait_until(lambda: not commands_of(running.pid), 30), commands_of(running.pid)
         assert list(tmp_path.iterdir()) == []
     finally:
         if commands_of(running.pid):

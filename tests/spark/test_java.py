@@ -15,7 +15,7 @@ import pytest
 from bowstring.errors import EnvironmentProblemError
 from bowstring.spark import java
 from bowstring.spark.java import find_java
-from tests.waiting import soon
+from tests.polling import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the scripts are for a POSIX shell")
 
@@ -155,7 +155,7 @@ def test_a_java_that_hangs_is_killed_with_all_that_it_started(
     with pytest.raises(EnvironmentProblemError, match=r"did not end within 0\.5 s"):
         find_java({"JAVA_HOME": str(hanging), "PATH": ""})
     status = Path("/proc", (tmp_path / "child").read_text().strip(), "stat")
-    assert soon(lambda: not status.exists() or ") Z " in status.read_text())  # a signal takes its time to arrive
+    assert wait_until(lambda: not status.exists() or ") Z " in status.read_text())  # a signal takes its time to arrive
 
 
 SPARK_WITHOUT_JAVA = """

@@ -16,7 +16,7 @@ import pytest
 import bowstring as bs
 from bowstring.errors import ConnectionLostError
 from bowstring.sharing.processes import start_time
-from tests.waiting import soon
+from tests.polling import wait_until
 
 pytest.importorskip("pyspark")
 
@@ -92,7 +92,7 @@ def test_nothing_is_left_when_the_driver_is_killed(cluster_report: Job) -> None:
     table = bs.connect(cluster_report.published).read_all()
     cluster_report.process.kill()
     cluster_report.process.wait(30)
-    assert soon(lambda: start_time(cluster_report.report["agent"]) < 0, 20), "the host agent outlives its driver"
+    assert wait_until(lambda: start_time(cluster_report.report["agent"]) < 0, 20), "the host agent outlives its driver"
     with pytest.raises(ConnectionLostError):
         bs.connect(cluster_report.published)
     assert table.num_rows == ROWS

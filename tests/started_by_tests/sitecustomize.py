@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 if "BOWSTRING_TESTS_KEEP_WRITTEN" in os.environ:
-    spec = importlib.util.spec_from_file_location("_keeping", Path(__file__).parent.parent / "keeping.py")
+    spec = importlib.util.spec_from_file_location("_written_files", Path(__file__).parent.parent / "written_files.py")
     assert spec is not None
     assert spec.loader is not None
-    keeping = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(keeping)
-    sys.meta_path.insert(0, keeping.Late())
+    written_files = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(written_files)
+    sys.meta_path.insert(0, written_files.Late())

@@ -11,7 +11,7 @@ import pytest
 
 from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.transports.event_loop import EventLoop
-from tests.waiting import soon
+from tests.polling import wait_until
 
 
 class Echo:
@@ -83,7 +83,7 @@ def test_a_handler_that_fails_is_closed_and_reported_and_the_others_go_on(
     loop.add(other)
     loop.start()
     assert ask(one, b"fail") == b""
-    assert soon(lambda: one.is_closed)
+    assert wait_until(lambda: one.is_closed)
     assert ask(other, b"b") == b"B"
     assert [str(error) for error in reported] == ["unexpected"]
     loop.close()
@@ -99,11 +99,11 @@ def test_a_deadline_is_called_once_also_when_it_moved(loop: EventLoop) -> None:
     loop.add(near)
     moved.deadline = time.monotonic() + 3600
     loop.start()
-    assert soon(lambda: near.expired)
+    assert wait_until(lambda: near.expired)
     assert not moved.expired
     moved.deadline = 0.0
     assert ask(moved, b"a") == b"A"  # a new deadline counts from the next call on
-    assert soon(lambda: moved.expired)
+    assert wait_until(lambda: moved.expired)
     assert (moved.expired, near.expired) == (1, 1)
     loop.close()
     moved.peer.close()
@@ -117,7 +117,7 @@ def test_a_handler_may_wait_for_nothing(loop: EventLoop) -> None:
     echo.peer.sendall(b"a")
     loop.add(echo)
     loop.start()
-    assert soon(lambda: echo.expired)
+    assert wait_until(lambda: echo.expired)
     echo.peer.setblocking(False)
     with pytest.raises(BlockingIOError):
         echo.peer.recv(1)

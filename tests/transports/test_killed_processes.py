@@ -23,7 +23,7 @@ from bowstring.transports.base import TransportOptions
 from bowstring.transports.regions import address_of, addresses_of
 from bowstring.transports.unix import UnixTransport
 from bowstring.transports.unix_listener import UnixListener
-from tests.waiting import soon
+from tests.polling import wait_until
 
 OPTIONS = TransportOptions(timeout_s=20)
 SIZE_BYTES, BODY_BYTES = 64 << 20, 256 << 20
@@ -128,7 +128,7 @@ def test_memory_of_a_killed_publisher_stays_for_its_reader_and_then_goes(listene
 
 def test_memory_that_nobody_received_goes_with_the_killed_publisher(listener: UnixListener) -> None:
     with process(PUBLISHER, listener.address) as child, listener.accept() as transport:
-        assert soon(lambda: transport_has_input(transport))
+        assert wait_until(lambda: transport_has_input(transport))
         assert holders(PUBLISHED) == [str(child.pid)]
         assert not [place for place in ("fd", "maps") if "/dev/shm" in described(Path(f"/proc/{child.pid}/{place}"))]
         child.send_signal(signal.SIGKILL)
@@ -159,7 +159,7 @@ def test_a_killed_client_gives_its_leases_back(listener: UnixListener) -> None:
 
 def test_a_sender_killed_in_the_middle_of_a_body_is_lost_and_its_memory_given_back(listener: UnixListener) -> None:
     with process(SENDER, listener.address) as child, listener.accept() as transport:
-        assert soon(lambda: transport_has_input(transport))
+        assert wait_until(lambda: transport_has_input(transport))
         child.send_signal(signal.SIGKILL)
         with pytest.raises(ConnectionLostError, match=f"of {BODY_BYTES} bytes"):
             transport.receive()

@@ -99,7 +99,7 @@ def encode_anatomy(anatomy: Anatomy, source: RandomAccess, name: str, limits: Pa
         "damages": [[damage.at, printable(damage.message, _MESSAGE_CHARACTERS)] for damage in anatomy.damages],
         "shared": shared,
         "whole": sum(is_detailed) == len(parts),
-        "words": to_json_data(),
+        "glossary": to_json_data(),
         "arrays": arrays.places,
     }
     text = json.dumps(header, ensure_ascii=True, separators=(",", ":")).encode("ascii")

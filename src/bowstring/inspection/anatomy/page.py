@@ -39,7 +39,7 @@ _FIELDS_SHOWN = 500
 _PAIRS_SHOWN = 20
 _DAMAGES_SHOWN = 10
 _POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'"
-_SCRIPTS = ("data.js", "words.js", "drawing.js", "choosing.js", "panel.js", "values.js", "hands.js")
+_SCRIPTS = ("data.js", "glossary.js", "drawing.js", "selection.js", "panel.js", "values.js", "pointer.js")
 _ROLES = ("validity", "offsets", "sizes", "type ids", "views", "data", "indices")
 
 

@@ -29,7 +29,7 @@ try {
   throw error;
 }
 
-// What everything is
+// Kinds of parts and leaves
 
 const LEAF = { MAGIC: 0, CONTINUATION: 1, LENGTH: 2, METADATA: 3, PADDING: 4, BUFFER: 5, BODY: 6, FOOTER_LENGTH: 7, UNCLAIMED: 8, UNREAD: 9, OMITTED: 10 };
 const CATS = ["framing", "metadata", "padding", "validity", "offsets", "sizes", "type ids", "views", "data", "indices", "body", "unclaimed", "unread", "omitted"];

@@ -82,7 +82,7 @@ function isDim(leaf) {
 
 let hatchesOf = null, hatches = {};
 const HATCHED = new Set([CAT.padding, CAT.unread, CAT.unclaimed, CAT.omitted]);
-/** What is no data is hatched, so that colour is not all that tells it apart. */
+/** Hatch everything but data, so that it can be distinguished without colour. */
 function fillOf(pen, c) {
   if (!HATCHED.has(c)) return ink.cats[c];
   if (hatchesOf !== root.dataset.shade) {
@@ -154,7 +154,7 @@ function paintLeaves(pen, width, [a, b], top, height) {
   return [thin, merged];
 }
 
-/** Write the first of several wordings that fits, or the last one cut short. */
+/** Write the first of several labels that fits, or truncate the last one. */
 function label(pen, wordings, left, right, y, colour) {
   left = Math.max(left, 0) + 6;
   const room = right - left - 5;

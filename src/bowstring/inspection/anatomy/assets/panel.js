@@ -1,6 +1,6 @@
 // The panel
 
-function make(tag, attributes = {}, ...inside) {
+function createElement(tag, attributes = {}, ...inside) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (name === "click") made.addEventListener("click", value);
@@ -11,7 +11,7 @@ function make(tag, attributes = {}, ...inside) {
   made.append(...inside.filter((item) => item !== null));
   return made;
 }
-const swatch = (c) => make("span", { class: "swatch", "aria-hidden": "true", colour: "var(--c-" + CATS[c].replaceAll(" ", "-") + ")" });
+const swatch = (c) => createElement("span", { class: "swatch", "aria-hidden": "true", colour: "var(--c-" + CATS[c].replaceAll(" ", "-") + ")" });
 
 function meaningKey([level, i]) {
   if (level === WHOLE) return D.format;
@@ -82,7 +82,7 @@ function warningsOf([level, i]) {
   return out.slice(0, 5);
 }
 
-/** The parts of what is chosen: the first of them, how many are left out, and the last. */
+/** The first and last parts of the selected item, and the number of omitted ones. */
 function childrenOf([level, i]) {
   const most = level === WHOLE ? 20 : 40;
   if (level === LEAFS) return [[], 0, []];
@@ -91,7 +91,7 @@ function childrenOf([level, i]) {
   const span = (from, to) => Array.from({ length: Math.max(0, to - from) }, (_, k) => [inner, from + k]);
   return count <= most ? [span(first, last + 1), 0, []] : [span(first, first + most - 2), count - most, span(last - 1, last + 1)];
 }
-/** The buffers of a column that take no byte: they have no place on the map. */
+/** The empty buffers of a column, which are not on the map. */
 function emptyBuffers(g) {
   const p = partOf[groupFirst[g]], slots = slotsOf(p), plan = planOf(p);
   if (!slots || groupColumn[g] < 0) return [];
@@ -110,42 +110,42 @@ let hexBytes = 256, localFile = null, shown = 0;
 
 async function showDetail() {
   const item = chosen, [level, i] = item, turn = ++shown;
-  const [title, text, headings] = D.words[meaningKey(item)];
-  const crumbs = make("nav", { class: "crumbs", "aria-label": "Where it is" });
+  const [title, text, headings] = D.glossary[meaningKey(item)];
+  const crumbs = createElement("nav", { class: "crumbs", "aria-label": "Where it is" });
   for (let up = WHOLE; up < level; up++) {
     const above = [up, itemAt(up, firstLeaf(level, i))];
-    crumbs.append(make("button", { type: "button", click: () => choose(above) }, up === WHOLE ? "whole " + D.format : titleOf(...above)), make("span", { "aria-hidden": "true" }, "›"));
+    crumbs.append(createElement("button", { type: "button", click: () => select(above) }, up === WHOLE ? "whole " + D.format : titleOf(...above)), createElement("span", { "aria-hidden": "true" }, "›"));
   }
-  crumbs.append(make("span", {}, level === WHOLE ? "whole " + D.format : level === LEAFS ? leafFacts(i).label : titleOf(level, i)));
+  crumbs.append(createElement("span", {}, level === WHOLE ? "whole " + D.format : level === LEAFS ? leafFacts(i).label : titleOf(level, i)));
 
-  const left = make("div", {}), right = make("div", {});
+  const left = createElement("div", {}), right = createElement("div", {});
   const heading = level === WHOLE ? title : level === LEAFS ? title : titleOf(level, i);
-  left.append(make("h2", {}, level === LEAFS ? swatch(cat[i]) : null, heading));
-  left.append(make("p", { class: "meaning" }, text));
-  const source = make("p", { class: "source" }, headings[0][1].includes("Columnar") ? "Arrow Columnar Format, " : "Arrow IPC Format, ");
+  left.append(createElement("h2", {}, level === LEAFS ? swatch(cat[i]) : null, heading));
+  left.append(createElement("p", { class: "meaning" }, text));
+  const source = createElement("p", { class: "source" }, headings[0][1].includes("Columnar") ? "Arrow Columnar Format, " : "Arrow IPC Format, ");
   headings.forEach(([name, link], n) => {
     if (n) source.append(", ");
-    source.append(make("a", { href: link, rel: "noreferrer noopener", target: "_blank" }, "«" + name + "»"));
+    source.append(createElement("a", { href: link, rel: "noreferrer noopener", target: "_blank" }, "«" + name + "»"));
   });
   left.append(source);
-  for (const warning of warningsOf(item)) left.append(make("p", { class: "warn" }, warning));
-  const what = make("dl", { class: "what" });
-  for (const [name, value] of factsOf(item)) what.append(make("dt", {}, name), make("dd", {}, value));
+  for (const warning of warningsOf(item)) left.append(createElement("p", { class: "warn" }, warning));
+  const what = createElement("dl", { class: "what" });
+  for (const [name, value] of factsOf(item)) what.append(createElement("dt", {}, name), createElement("dd", {}, value));
   left.append(what);
 
   const [children, more, last] = childrenOf(item);
   if (children.length) {
-    right.append(make("h3", {}, level === WHOLE ? "In it, in order" : level === PART ? "In this message" : "Its parts"));
-    const list = make("ul", { class: "parts" });
+    right.append(createElement("h3", {}, level === WHOLE ? "In it, in order" : level === PART ? "In this message" : "Its parts"));
+    const list = createElement("ul", { class: "parts" });
     const add = (child) => {
       const [l, k] = child, facts = l === LEAFS ? leafFacts(k) : null;
       const name = l === LEAFS && facts.plan ? facts.label + (facts.plan.fields[facts.field][1] >= 0 ? " of " + facts.path : "") : titleOf(l, k);
-      list.append(make("li", {}, l === LEAFS ? swatch(cat[k]) : make("span"), make("button", { type: "button", class: "link", click: () => choose(child) }, name), make("span", { class: "size" }, human(stopOf(l, k) - startOf(l, k)))));
+      list.append(createElement("li", {}, l === LEAFS ? swatch(cat[k]) : createElement("span"), createElement("button", { type: "button", class: "link", click: () => select(child) }, name), createElement("span", { class: "size" }, human(stopOf(l, k) - startOf(l, k)))));
     };
     children.forEach(add);
-    if (more) list.append(make("li", { class: "quiet" }, make("span"), make("span", {}, "… " + number(more) + " more, on the map")));
+    if (more) list.append(createElement("li", { class: "quiet" }, createElement("span"), createElement("span", {}, "… " + number(more) + " more, on the map")));
     last.forEach(add);
-    if (level === GROUP) for (const facts of emptyBuffers(i)) list.append(make("li", { class: "quiet" }, make("span"), make("span", {}, facts.label + (facts.plan.fields[facts.field][1] >= 0 ? " of " + facts.path : "") + (facts.role.startsWith("validity") ? ": left out, as nothing is null" : ": empty")), make("span", { class: "size" }, "0 bytes")));
+    if (level === GROUP) for (const facts of emptyBuffers(i)) list.append(createElement("li", { class: "quiet" }, createElement("span"), createElement("span", {}, facts.label + (facts.plan.fields[facts.field][1] >= 0 ? " of " + facts.path : "") + (facts.role.startsWith("validity") ? ": left out, as nothing is null" : ": empty")), createElement("span", { class: "size" }, "0 bytes")));
     right.append(list);
   }
   if (level !== WHOLE) right.append(...(await bytesOf(item)));

@@ -1,6 +1,6 @@
 // Bytes and values
 
-function embedded(from, most) {
+function embeddedBytes(from, most) {
   const n = A.range_start.length;
   if (!n) return new Uint8Array(0);
   const r = below(A.range_start, from, n), inside = from - A.range_start[r];
@@ -11,7 +11,7 @@ function embedded(from, most) {
 const rangeFirst = new Float64Array(A.range_start.length + 1);
 for (let r = 0; r < A.range_start.length; r++) rangeFirst[r + 1] = rangeFirst[r] + A.range_length[r];
 async function read(from, most) {
-  const held = embedded(from, most);
+  const held = embeddedBytes(from, most);
   if (held.length >= most || !localFile) return held;
   return new Uint8Array(await localFile.slice(from, from + most).arrayBuffer());
 }
@@ -22,17 +22,17 @@ async function bytesOf([level, i]) {
   try {
     bytes = await read(a, wanted);
   } catch (error) {
-    bytes = embedded(a, wanted);
+    bytes = embeddedBytes(a, wanted);
   }
   const out = [];
   if (level === LEAFS && bytes.length) out.push(...valuesOf(i, bytes, size));
-  out.push(make("h3", {}, "Bytes"));
+  out.push(createElement("h3", {}, "Bytes"));
   if (bytes.length) out.push(hexDump(bytes, a));
-  const under = make("p", { class: "under" });
+  const under = createElement("p", { class: "under" });
   if (bytes.length < size) under.append(bytes.length ? "The first " + number(bytes.length) + " of " + bytesText(size) + "." : "This page does not carry these " + bytesText(size) + ".");
-  if (bytes.length >= wanted && wanted < size && wanted < 8192) under.append(make("button", { type: "button", click: () => { hexBytes *= 4; showDetail(); } }, "Show more"));
+  if (bytes.length >= wanted && wanted < size && wanted < 8192) under.append(createElement("button", { type: "button", click: () => { hexBytes *= 4; showDetail(); } }, "Show more"));
   else if (bytes.length < wanted && !localFile) {
-    const input = make("input", { type: "file", class: "hidden", "aria-label": "The file that this page is about" });
+    const input = createElement("input", { type: "file", class: "hidden", "aria-label": "The file that this page is about" });
     input.addEventListener("change", () => {
       const file = input.files[0];
       if (file && file.size !== D.total) {
@@ -42,23 +42,23 @@ async function bytesOf([level, i]) {
         showDetail();
       }
     });
-    const alarm = make("span", { role: "alert" });
-    under.append(make("label", { class: "button" }, bytes.length ? "Read the rest from the file …" : "Read them from the file …", input), alarm);
+    const alarm = createElement("span", { role: "alert" });
+    under.append(createElement("label", { class: "button" }, bytes.length ? "Read the rest from the file …" : "Read them from the file …", input), alarm);
   }
   if (under.childNodes.length) out.push(under);
   return out;
 }
 
 function hexDump(bytes, from) {
-  const dump = make("pre", { class: "hex", tabindex: "0", "aria-label": "bytes in hexadecimal" });
+  const dump = createElement("pre", { class: "hex", tabindex: "0", "aria-label": "bytes in hexadecimal" });
   const digits = Math.max(4, (from + bytes.length).toString(16).length);
   const per = chart.clientWidth < 520 ? 8 : 16;
   let leaf = leafAtByte(from);
   for (let row = 0; row < bytes.length; row += per) {
-    dump.append(make("span", { class: "at" }, (from + row).toString(16).padStart(digits, "0") + "  "));
+    dump.append(createElement("span", { class: "at" }, (from + row).toString(16).padStart(digits, "0") + "  "));
     let run = "", runCat = -1;
     const close = () => {
-      if (run) dump.append(make("b", { ink: ink.cats[runCat] }, run));
+      if (run) dump.append(createElement("b", { ink: ink.cats[runCat] }, run));
       run = "";
     };
     for (let k = 0; k < per; k++) {
@@ -73,7 +73,7 @@ function hexDump(bytes, from) {
     close();
     let text = "";
     for (const byte of bytes.subarray(row, row + per)) text += byte > 31 && byte < 127 ? String.fromCharCode(byte) : "·";
-    dump.append(make("span", { class: "text" }, " " + text + "\n"));
+    dump.append(createElement("span", { class: "text" }, " " + text + "\n"));
   }
   return dump;
 }
@@ -90,7 +90,7 @@ function half(bits) {
   return sign * (exponent ? 2 ** (exponent - 15) * (1 + rest / 1024) : 2 ** -14 * (rest / 1024));
 }
 const TICKS = { s: 1n, ms: 1000n, us: 1000000n, ns: 1000000000n };
-function moment(raw, unit) {
+function formatTimestamp(raw, unit) {
   const ticks = TICKS[unit], value = BigInt(raw);
   let seconds = value / ticks, rest = value % ticks;
   if (rest < 0n) { rest += ticks; seconds -= 1n; }
@@ -99,18 +99,18 @@ function moment(raw, unit) {
   const places = String(ticks).length - 1;
   return date.toISOString().slice(0, 19).replace("T", " ") + (places ? "." + String(rest).padStart(places, "0") : "");
 }
-function pointed(value, scale) {
+function formatDecimal(value, scale) {
   const digits = (value < 0n ? -value : value).toString().padStart(scale + 1, "0");
   const text = scale > 0 ? digits.slice(0, -scale) + "." + digits.slice(-scale) : digits + "0".repeat(-scale);
   return (value < 0n ? "-" : "") + text;
 }
-/** A value in words, by what the type is called. */
-function worded(raw, type) {
+/** Format a value according to the name of its type. */
+function formatValue(raw, type) {
   let found;
-  if ((found = type.match(/^timestamp\[(s|ms|us|ns)(?:, tz=(.*))?\]/))) return moment(raw, found[1]) + (found[2] ? " UTC" : "");
-  if (type === "date32[day]") return moment(BigInt(raw) * 86400n, "s").slice(0, 10);
-  if (type === "date64[ms]") return moment(raw, "ms").slice(0, 10);
-  if ((found = type.match(/^time(?:32|64)\[(s|ms|us|ns)\]/))) return moment(raw, found[1]).slice(11) || String(raw);
+  if ((found = type.match(/^timestamp\[(s|ms|us|ns)(?:, tz=(.*))?\]/))) return formatTimestamp(raw, found[1]) + (found[2] ? " UTC" : "");
+  if (type === "date32[day]") return formatTimestamp(BigInt(raw) * 86400n, "s").slice(0, 10);
+  if (type === "date64[ms]") return formatTimestamp(raw, "ms").slice(0, 10);
+  if ((found = type.match(/^time(?:32|64)\[(s|ms|us|ns)\]/))) return formatTimestamp(raw, found[1]).slice(11) || String(raw);
   if ((found = type.match(/^duration\[(s|ms|us|ns)\]/))) return raw + " " + found[1];
   return String(raw);
 }
@@ -120,11 +120,11 @@ const safeText = (text) => text.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f
 function valuesOf(leaf, bytes, size) {
   const kind = A.leaf_kind[leaf], view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const list = (items) => {
-    const made = make("ul", { class: "values" });
-    for (const [index, value, isNull] of items) made.append(make("li", isNull ? { class: "null" } : {}, index === null ? null : make("i", {}, String(index)), value));
+    const made = createElement("ul", { class: "values" });
+    for (const [index, value, isNull] of items) made.append(createElement("li", isNull ? { class: "null" } : {}, index === null ? null : createElement("i", {}, String(index)), value));
     return made;
   };
-  if ((kind === LEAF.LENGTH || kind === LEAF.FOOTER_LENGTH) && bytes.length >= 4) return [make("h3", {}, "Value"), list([[null, number(view.getInt32(0, true)) + " bytes"]])];
+  if ((kind === LEAF.LENGTH || kind === LEAF.FOOTER_LENGTH) && bytes.length >= 4) return [createElement("h3", {}, "Value"), list([[null, number(view.getInt32(0, true)) + " bytes"]])];
   if (kind === LEAF.METADATA) return metadataOf(partOf[leaf], list);
   if (kind !== LEAF.BUFFER) return [];
   const facts = leafFacts(leaf);
@@ -132,21 +132,21 @@ function valuesOf(leaf, bytes, size) {
   if (codecOf(facts.p)) {
     if (bytes.length < 8) return [];
     const claim = view.getBigInt64(0, true);
-    const [, text] = D.words.compressed;
-    const opened = openedOf(leaf);
+    const [, text] = D.glossary.compressed;
+    const opened = decompressedBytes(leaf);
     const stored = claim === -1n ? "-1: stored as it is, " + bytesText(size - 8) : number(Number(claim)) + " bytes come out of " + number(size - 8) + " (" + codecOf(facts.p) + ")";
-    const told = [make("h3", {}, "Compressed"), make("p", { class: "quiet" }, text), list([["length", stored]])];
-    return opened ? [...decoded(leaf, facts, opened, claim === -1n ? size - 8 : Number(claim), list), ...told] : told;
+    const told = [createElement("h3", {}, "Compressed"), createElement("p", { class: "quiet" }, text), list([["length", stored]])];
+    return opened ? [...decodeValues(leaf, facts, opened, claim === -1n ? size - 8 : Number(claim), list), ...told] : told;
   }
-  return decoded(leaf, facts, bytes, size, list);
+  return decodeValues(leaf, facts, bytes, size, list);
 }
 /** What a header says of its fields and buffers, or the footer of the batches: as the page knows it from the map. */
 function metadataOf(p, list) {
   const most = 24, out = [], plan = planOf(p);
   const told = (title, items, total) => {
     if (!total) return;
-    out.push(make("h3", {}, title), list(items));
-    if (total > items.length) out.push(make("p", { class: "under" }, "The first " + items.length + " of " + number(total) + "."));
+    out.push(createElement("h3", {}, title), list(items));
+    if (total > items.length) out.push(createElement("p", { class: "under" }, "The first " + items.length + " of " + number(total) + "."));
   };
   if (segmentOf(p) === "footer") {
     const items = [];
@@ -178,8 +178,8 @@ function metadataOf(p, list) {
   told("Buffers: bytes, and where in the body", buffers, A.part_buffers[p]);
   return out;
 }
-/** The first bytes that came out of a compressed buffer, if the page has them. */
-function openedOf(leaf) {
+/** The first decompressed bytes of a buffer, if the page has them. */
+function decompressedBytes(leaf) {
   const n = A.opened_leaf.length;
   if (!n) return null;
   const at = below(A.opened_leaf, leaf, n);
@@ -196,13 +196,13 @@ function beside(leaf, facts, role) {
     if (slot === undefined || slot < 0) continue;
     const [field, itsRole, element] = facts.plan.slots[slot];
     if (field !== facts.field || itsRole !== role) continue;
-    const bytes = codecOf(facts.p) ? openedOf(other) : embedded(start[other], Math.min(A.leaf_length[other], 512));
+    const bytes = codecOf(facts.p) ? decompressedBytes(other) : embeddedBytes(start[other], Math.min(A.leaf_length[other], 512));
     return bytes && bytes.length ? [bytes, Number(element.slice(1))] : null;
   }
   return null;
 }
 
-/** Mark the slots that are null; how many there are. */
+/** Mark null slots and return their number. */
 function markNulls(items, validity) {
   let nulls = 0;
   for (const item of validity ? items : []) {
@@ -215,7 +215,7 @@ function markNulls(items, validity) {
 }
 
 /** The values of strings and bytes one by one, where their offsets are on the page. */
-function separated(leaf, facts, bytes, isText) {
+function splitValues(leaf, facts, bytes, isText) {
   const offsets = beside(leaf, facts, "offsets"), items = [];
   if (!offsets) return items;
   const [raw, width] = offsets, view = new DataView(raw.buffer, raw.byteOffset, raw.length), node = nodeOf(facts.p, facts.field);
@@ -229,13 +229,13 @@ function separated(leaf, facts, bytes, isText) {
   return items;
 }
 
-/** What the bytes of a buffer stand for, as far as there are bytes of its `size`. */
-function decoded(leaf, facts, bytes, size, list) {
+/** The values of a buffer, as far as its bytes are available. */
+function decodeValues(leaf, facts, bytes, size, list) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const little = !D.big, node = nodeOf(facts.p, facts.field), slots = node ? node.length : Infinity;
   const { element, type, role } = facts, items = [];
   const extra = role === "offsets" && !type.includes("union") && !type.includes("list_view") ? 1 : 0;
-  const title = make("h3", {}, role === "validity" ? "Which slots hold a value" : "Values");
+  const title = createElement("h3", {}, role === "validity" ? "Which slots hold a value" : "Values");
   if (element === "bit") {
     for (let j = 0; j < Math.min(slots, bytes.length * 8, 96); j++) {
       const bit = (bytes[j >> 3] >> (j & 7)) & 1;
@@ -243,16 +243,16 @@ function decoded(leaf, facts, bytes, size, list) {
     }
   } else if (element === "") {
     const isText = /string|utf8|json/.test(type);
-    const values = facts.key === "data bytes" ? separated(leaf, facts, bytes, isText) : [];
+    const values = facts.key === "data bytes" ? splitValues(leaf, facts, bytes, isText) : [];
     if (values.length) {
       for (const item of markNulls(values, beside(leaf, facts, "validity")) ? values : []) if (item[2]) item[1] = "null";
-      return [make("h3", {}, "Values"), list(values), ...(values.length < (nodeOf(facts.p, facts.field)?.length ?? 0) ? [make("p", { class: "under" }, "The first " + values.length + " slots.")] : [])];
+      return [createElement("h3", {}, "Values"), list(values), ...(values.length < (nodeOf(facts.p, facts.field)?.length ?? 0) ? [createElement("p", { class: "under" }, "The first " + values.length + " slots.")] : [])];
     }
     if (!isText) return [];
     let end = bytes.length;
     if (end < size) while (end > 0 && end > bytes.length - 4 && (bytes[end - 1] & 192) === 128) end--;
     if (end < size && end > 0 && bytes[end - 1] > 191) end--;
-    return [make("h3", {}, "As text"), make("p", { class: "string" }, safeText(new TextDecoder().decode(bytes.subarray(0, Math.min(end, 1024)))) + (end < size ? " …" : ""))];
+    return [createElement("h3", {}, "As text"), createElement("p", { class: "string" }, safeText(new TextDecoder().decode(bytes.subarray(0, Math.min(end, 1024)))) + (end < size ? " …" : ""))];
   } else if (role === "views") {
     for (let j = 0; (j + 1) * 16 <= bytes.length && j < Math.min(slots, 32); j++) {
       const length = view.getInt32(j * 16, little), isText = type.includes("string");
@@ -265,8 +265,8 @@ function decoded(leaf, facts, bytes, size, list) {
     for (let j = 0; (j + 1) * width <= bytes.length && j < Math.min(slots + extra, 64); j++) {
       const at = j * width, decimal = type.match(/^decimal\d+\((\d+), (-?\d+)\)/);
       let value;
-      if (decimal) value = pointed(BigInt(integer(view, at, width, true, little)), Number(decimal[2]));
-      else if (form === "i" || form === "u") value = role === "data" ? worded(integer(view, at, width, form === "i", little), type) : String(integer(view, at, width, form === "i", little));
+      if (decimal) value = formatDecimal(BigInt(integer(view, at, width, true, little)), Number(decimal[2]));
+      else if (form === "i" || form === "u") value = role === "data" ? formatValue(integer(view, at, width, form === "i", little), type) : String(integer(view, at, width, form === "i", little));
       else if (form === "f") value = String(width === 8 ? view.getFloat64(at, little) : width === 4 ? view.getFloat32(at, little) : half(view.getUint16(at, little)));
       else value = hexText(bytes.subarray(at, at + width));
       items.push([j, value]);
@@ -274,7 +274,7 @@ function decoded(leaf, facts, bytes, size, list) {
   }
   const nulls = ["data", "views", "indices"].includes(role) ? markNulls(items, beside(leaf, facts, "validity")) : 0;
   const told = items.length ? [title, list(items)] : [];
-  if (items.length && items.length < slots + extra) told.push(make("p", { class: "under" }, "The first " + items.length + (slots < Infinity ? " of " + number(slots + extra) : "") + "."));
-  if (nulls) told.push(make("p", { class: "under" }, "Marked: slots that are null. What stands in them means nothing."));
+  if (items.length && items.length < slots + extra) told.push(createElement("p", { class: "under" }, "The first " + items.length + (slots < Infinity ? " of " + number(slots + extra) : "") + "."));
+  if (nulls) told.push(createElement("p", { class: "under" }, "Marked: slots that are null. What stands in them means nothing."));
   return told;
 }

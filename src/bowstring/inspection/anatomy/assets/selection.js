@@ -1,4 +1,4 @@
-// Moving
+// Scrolling and zooming
 
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 let moving = 0;
@@ -47,7 +47,7 @@ function reveal([level, i]) {
   }
 }
 
-// Choosing
+// Selection
 
 function nameOf([level, i]) {
   const names = [];
@@ -57,7 +57,7 @@ function nameOf([level, i]) {
   const a = startOf(level, i), b = stopOf(level, i);
   return (names.join(" › ") || D.name) + "  ·  bytes " + number(a) + " to " + number(b - 1) + " (" + human(b - a) + ")";
 }
-function choose(item, shouldReveal = true) {
+function select(item, shouldReveal = true) {
   chosen = item;
   if (shouldReveal) reveal(item);
   hexBytes = chart.clientWidth < 560 ? 96 : 256;
@@ -71,19 +71,19 @@ function choose(item, shouldReveal = true) {
 function step(by) {
   const [level, i] = chosen;
   if (level === WHOLE) return;
-  choose([level, Math.min(Math.max(i + by, 0), count[level] - 1)]);
+  select([level, Math.min(Math.max(i + by, 0), count[level] - 1)]);
 }
-function goIn() {
+function selectChild() {
   const [level, i] = chosen;
   if (level === LEAFS || !N) return;
-  choose(level === WHOLE ? [PART, 0] : [level + 1, itemAt(level + 1, firstLeaf(level, i))]);
+  select(level === WHOLE ? [PART, 0] : [level + 1, itemAt(level + 1, firstLeaf(level, i))]);
 }
-function goOut() {
+function selectParent() {
   const [level, i] = chosen;
   if (level === WHOLE) return;
-  choose([level - 1, itemAt(level - 1, firstLeaf(level, i))]);
+  select([level - 1, itemAt(level - 1, firstLeaf(level, i))]);
 }
-function chooseByte(byte) {
+function selectByte(byte) {
   const leaf = leafAtByte(Math.min(Math.max(byte, 0), Math.max(start[N] - 1, 0)));
-  return choose([LEAFS, leaf]);
+  return select([LEAFS, leaf]);
 }

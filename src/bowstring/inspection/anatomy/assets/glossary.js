@@ -1,4 +1,4 @@
-// Words
+// Titles and labels
 
 const number = (n) => Math.round(n).toLocaleString("en-US");
 const bytesText = (n) => number(n) + (n === 1 ? " byte" : " bytes");

@@ -1,6 +1,6 @@
 // Legend
 
-function setLit(next) {
+function setHighlight(next) {
   lit = next;
   isOverviewOld = true;
   for (const button of $("legend").children) button.setAttribute("aria-pressed", String(lit !== null && lit.cat === Number(button.dataset.cat)));
@@ -12,12 +12,12 @@ function setLit(next) {
   for (let leaf = 0; leaf < N; leaf++) sums[cat[leaf]] += A.leaf_length[leaf];
   CATS.forEach((name, c) => {
     if (!sums[c]) return;
-    const button = make("button", { type: "button", "data-cat": c, "aria-pressed": "false", title: bytesText(sums[c]), click: () => setLit(lit && lit.cat === c ? null : { cat: c }) }, swatch(c), LEGEND[name] ?? name, make("span", { class: "share" }, share(sums[c])));
+    const button = createElement("button", { type: "button", "data-cat": c, "aria-pressed": "false", title: bytesText(sums[c]), click: () => setHighlight(lit && lit.cat === c ? null : { cat: c }) }, swatch(c), LEGEND[name] ?? name, createElement("span", { class: "share" }, share(sums[c])));
     $("legend").append(button);
   });
 }
 
-// Hands
+// Mouse, touch and keyboard
 
 function itemUnder(event) {
   const box = chart.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
@@ -49,7 +49,7 @@ chart.addEventListener("pointermove", (event) => {
   }
 });
 chart.addEventListener("pointerup", (event) => {
-  if (drag && !drag.moved) choose(itemUnder(event), false);
+  if (drag && !drag.moved) select(itemUnder(event), false);
   drag = null;
 });
 chart.addEventListener("pointercancel", () => { drag = null; });
@@ -73,10 +73,10 @@ chart.addEventListener("wheel", (event) => {
   }
 }, { passive: false });
 const KEYS = {
-  ArrowLeft: () => step(-1), ArrowRight: () => step(1), ArrowDown: goIn, ArrowUp: goOut,
+  ArrowLeft: () => step(-1), ArrowRight: () => step(1), ArrowDown: selectChild, ArrowUp: selectParent,
   "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), Enter: () => fitItem(chosen), 0: () => fitItem([WHOLE, 0]),
-  Escape: () => { setLit(null); choose([WHOLE, 0], false); fitItem([WHOLE, 0]); },
-  Home: () => choose([Math.max(chosen[0], PART), 0]), End: () => choose([Math.max(chosen[0], PART), count[Math.max(chosen[0], PART)] - 1]),
+  Escape: () => { setHighlight(null); select([WHOLE, 0], false); fitItem([WHOLE, 0]); },
+  Home: () => select([Math.max(chosen[0], PART), 0]), End: () => select([Math.max(chosen[0], PART), count[Math.max(chosen[0], PART)] - 1]),
   PageUp: () => step(-10), PageDown: () => step(10),
 };
 chart.addEventListener("keydown", (event) => {
@@ -99,8 +99,8 @@ on("zoom-in", () => zoom(0.5));
 on("zoom-out", () => zoom(2));
 on("zoom-to", () => fitItem(chosen));
 on("zoom-all", () => fitItem([WHOLE, 0]));
-on("go-in", goIn);
-on("go-out", goOut);
+on("go-in", selectChild);
+on("go-out", selectParent);
 on("go-back", () => step(-1));
 on("go-on", () => step(1));
 on("scale", (event) => { if (event.target.dataset.scale) setScale(event.target.dataset.scale === "even"); });
@@ -131,14 +131,14 @@ $("goto").addEventListener("submit", (event) => {
     return;
   }
   if (kind === "byte") {
-    if (wanted >= 0 && wanted < start[N]) chooseByte(wanted);
+    if (wanted >= 0 && wanted < start[N]) selectByte(wanted);
     else $("status").textContent = "There is no byte " + number(wanted) + ": the last one is " + number(start[N] - 1) + ".";
     return;
   }
   const kindNumber = D.segments.indexOf("record batch");
   for (let p = 0; p < P; p++) {
     if (A.part_kind[p] === kindNumber && A.part_number[p] === wanted) {
-      choose([PART, p], false);
+      select([PART, p], false);
       fitItem([PART, p]);
       return;
     }
@@ -146,12 +146,12 @@ $("goto").addEventListener("submit", (event) => {
   $("status").textContent = "There is no record batch " + number(wanted) + ".";
 });
 for (const button of document.querySelectorAll("[data-byte]")) {
-  button.addEventListener("click", () => { chooseByte(Number(button.dataset.byte)); chart.scrollIntoView({ block: "center" }); });
+  button.addEventListener("click", () => { selectByte(Number(button.dataset.byte)); chart.scrollIntoView({ block: "center" }); });
 }
 for (const button of document.querySelectorAll("[data-column]")) {
   button.addEventListener("click", () => {
     const column = Number(button.dataset.column);
-    setLit(lit && lit.column === column ? null : { column });
+    setHighlight(lit && lit.column === column ? null : { column });
     $("drawing").scrollIntoView({ block: "nearest", behavior: still.matches ? "auto" : "smooth" });
   });
 }
@@ -160,11 +160,11 @@ new ResizeObserver(() => draw()).observe(chart);
 setTheme(theme);
 root.classList.add("ready");
 const asked = location.hash.match(/^#byte=(\d+)$/);
-if (asked && N) chooseByte(Number(asked[1]));
-else choose([WHOLE, 0], false);
+if (asked && N) selectByte(Number(asked[1]));
+else select([WHOLE, 0], false);
 paint();
 
-// What tests and curious people may ask of the page.
+// Functions for tests and the console.
 window.anatomy = {
   parts: P, leaves: N, total: start[N],
   /** Where a byte is on the screen, at the level of parts (0), groups (1) or leaves (2), in pixels of the window. */
@@ -174,6 +174,6 @@ window.anatomy = {
     const low = Math.max(a, view[0]), high = Math.min(b, view[1]);
     return { x: box.left + (((low + high) / 2 - view[0]) / (view[1] - view[0])) * box.width, y: box.top + ROWS[level][0] + ROWS[level][1] / 2 };
   },
-  chooseByte,
-  chooseLeaf: (leaf) => choose([LEAFS, leaf]),
+  selectByte,
+  selectLeaf: (leaf) => select([LEAFS, leaf]),
 };

@@ -1,9 +1,9 @@
-"""`--keep-written=FOLDER`: what the tests write as streams and files is kept there, for other readers.
+"""`--keep-written=FOLDER`: keep the streams and files that tests write, to compare them with other readers.
 
-All that is whole and valid is kept: tests also write what must not be, to see that readers tell. FOLDER has what all
-readers are asked about; what one of them is known to read wrong lies beside it, in a folder that is named after the
-others, so that each difference is news. Each content is kept once, and of each test a few. Processes that tests start
-write it, too: commands, servers, Spark's workers. Python reads a `sitecustomize` of ours when they begin.
+Only complete and valid data is kept. FOLDER gets the data for all readers. Data that a reader is known to misread goes
+to a folder next to it, named after the remaining readers, so that every difference is new. Each content is kept once,
+and a few files per test. Processes that tests start are included (commands, servers, Spark's workers): Python runs our
+`sitecustomize` when they start.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ READERS = ("pyarrow", "polars", "nanoarrow", "arro3")
 NOT_PYARROW = "not-pyarrow"
 
 
-class Keeper:
-    """Listens to the sinks of `bowstring.ipc`."""
+class Recorder:
+    """Records what is written to the sinks of `bowstring.ipc`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._written: dict[int, bytearray] = {}
-        self._seen: set[bytes] = set()
+        self._digests: set[bytes] = set()
         self._busy = False
 
-    def listen(self, sinks: Any = None) -> None:
-        """Hear what is written from now on, to the sinks of this module."""
+    def attach(self, sinks: Any = None) -> None:
+        """Record all writes to the sinks of this module from now on."""
         if sinks is None:
             from bowstring.io import sinks
 
@@ -56,60 +56,60 @@ class Keeper:
                 ("write", lambda parts, _: parts),
                 ("write_message", lambda head, body, _: [head, *body]),
             ):
-                setattr(kind, name, self._heard(getattr(kind, name), parts_of))
-        sinks.MemorySink.overwrite = self._written_again(sinks.MemorySink.overwrite)
+                setattr(kind, name, self._record_writes(getattr(kind, name), parts_of))
+        sinks.MemorySink.overwrite = self._record_overwrites(sinks.MemorySink.overwrite)
         for each in (sinks.VectorSink, sinks.PathSink, sinks._DescriptorSink, sinks.ObjectSink, sinks.StoreSink):
-            setattr(each, "finish", self._finished(each.finish))  # noqa: B010
-            setattr(each, "abandon", self._abandoned(each.abandon))  # noqa: B010
+            setattr(each, "finish", self._record_finish(each.finish))  # noqa: B010
+            setattr(each, "abandon", self._record_abandon(each.abandon))  # noqa: B010
 
-    def _heard(self, write: Callable[..., None], parts_of: Callable[..., Any]) -> Callable[..., None]:
+    def _record_writes(self, write: Callable[..., None], parts_of: Callable[..., Any]) -> Callable[..., None]:
         @functools.wraps(write)
-        def heard(sink: Any, *given: Any) -> None:
+        def recorded(sink: Any, *arguments: Any) -> None:
             if self._busy:
-                return write(sink, *given)
+                return write(sink, *arguments)
             self._busy = True
             try:
-                write(sink, *given)
-                held = self._written.setdefault(id(sink), bytearray())
-                if len(held) <= MAX_BYTES:
-                    for part in parts_of(*given):
-                        held += memoryview(part).tobytes()
+                write(sink, *arguments)
+                content = self._written.setdefault(id(sink), bytearray())
+                if len(content) <= MAX_BYTES:
+                    for part in parts_of(*arguments):
+                        content += memoryview(part).tobytes()
             finally:
                 self._busy = False
             return None
 
-        return heard
+        return recorded
 
-    def _written_again(self, write: Callable[[Any, int, bytes], None]) -> Callable[[Any, int, bytes], None]:
+    def _record_overwrites(self, write: Callable[[Any, int, bytes], None]) -> Callable[[Any, int, bytes], None]:
         @functools.wraps(write)
-        def written_again(sink: Any, at: int, data: bytes) -> None:
-            write(sink, at, data)
+        def overwritten(sink: Any, offset: int, data: bytes) -> None:
+            write(sink, offset, data)
             if id(sink) in self._written:
-                self._written[id(sink)][at : at + len(data)] = data
+                self._written[id(sink)][offset : offset + len(data)] = data
 
-        return written_again
+        return overwritten
 
-    def _finished(self, finish: Callable[[Any], None]) -> Callable[[Any], None]:
+    def _record_finish(self, finish: Callable[[Any], None]) -> Callable[[Any], None]:
         @functools.wraps(finish)
         def finished(sink: Any) -> None:
             finish(sink)
             data = bytes(self._written.pop(id(sink), b""))
             path = Path(getattr(sink, "_path", ""))
-            if path.is_file():  # not all that is in a file went through its sink
+            if path.is_file():  # the sink does not write the whole file
                 data = path.read_bytes() if path.stat().st_size <= MAX_BYTES else b""
             digest = sha256(data).digest()
-            if 0 < len(data) <= MAX_BYTES and digest not in self._seen:
-                self._seen.add(digest)
-                self._keep(data, digest.hex()[:12])
+            if 0 < len(data) <= MAX_BYTES and digest not in self._digests:
+                self._digests.add(digest)
+                self._save(data, digest.hex()[:12])
 
         return finished
 
-    def _keep(self, data: bytes, digest: str) -> None:
+    def _save(self, data: bytes, digest: str) -> None:
         test = os.environ.get("PYTEST_CURRENT_TEST", "")
         name = re.sub(r"\W+", "-", test.partition(" ")[0].rpartition("/")[2]).strip("-")[:90]
-        held = [path.name for kept in folders_of(self._folder) for path in kept.iterdir()]
-        of_test = sum(file.startswith(f"{name}-") for file in held)
-        if of_test >= MAX_PER_TEST or any(f"-{digest}." in file for file in held):
+        names = [path.name for folder in folders_of(self._folder) for path in folder.iterdir()]
+        of_test = sum(file.startswith(f"{name}-") for file in names)
+        if of_test >= MAX_PER_TEST or any(f"-{digest}." in file for file in names):
             return
         self._busy = True
         try:
@@ -122,7 +122,7 @@ class Keeper:
         finally:
             self._busy = False
 
-    def _abandoned(self, abandon: Callable[[Any], None]) -> Callable[[Any], None]:
+    def _record_abandon(self, abandon: Callable[[Any], None]) -> Callable[[Any], None]:
         @functools.wraps(abandon)
         def abandoned(sink: Any) -> None:
             self._written.pop(id(sink), None)
@@ -132,7 +132,7 @@ class Keeper:
 
 
 def is_swapped_by_pyarrow(type_: Any) -> bool:
-    """Whether pyarrow reads a type of the other byte order."""
+    """Return whether pyarrow reads a type in non-native byte order."""
     from bowstring.datatypes import types as t
 
     if isinstance(type_, t.BinaryView | t.Utf8View | t.ListView | t.LargeListView | t.RunEndEncoded):
@@ -143,7 +143,7 @@ def is_swapped_by_pyarrow(type_: Any) -> bool:
 
 
 class Written(NamedTuple):
-    """What a test wrote, read again."""
+    """The content of a stream or file that a test wrote."""
 
     is_file: bool
     report: Inspection
@@ -152,12 +152,12 @@ class Written(NamedTuple):
 
     @property
     def is_big_endian(self) -> bool:
-        """Whether bodies are of the other byte order than this machine's."""
+        """Whether bodies are big-endian."""
         return self.report.encoding.endianness == "big"
 
 
 def _read(data: bytes) -> Written | None:
-    """What is in the data; None where that is not valid."""
+    """Read the data; return None if it is not valid."""
     import bowstring as bs
 
     is_file = data.startswith(b"ARROW1")
@@ -172,7 +172,7 @@ def _read(data: bytes) -> Written | None:
 
 
 def _fields(fields: Iterable[bs.Field]) -> Iterator[bs.Field]:
-    """The fields and all within them."""
+    """Yield the fields and their descendants."""
     from bowstring.datatypes.types import Dictionary
 
     for field in fields:
@@ -233,20 +233,20 @@ def _is_big_endian_stream(written: Written) -> bool:
 
 MISREAD: dict[Callable[[Written], bool], tuple[str, ...]] = {
     _is_not_swapped: ("pyarrow",),
-    _has_metadata_under_v4: ("pyarrow",),  # looked through for the codec of Arrow 0.17
+    _has_metadata_under_v4: ("pyarrow",),  # read as the codec of Arrow 0.17
     _has_deltas_on_nested_dictionaries: ("pyarrow",),
-    _has_dictionaries_of_extensions: ("pyarrow",),  # the indices are taken for the extension's storage
-    _has_odd_runs_without_slots: ("pyarrow",),  # whose run ends, which mean nothing, have to ascend all the same
-    _has_nul_in_names: ("polars", "nanoarrow", "arro3"),  # the tool has them hand on C strings, which end there
-    _has_names_twice_and_no_batches: ("polars",),  # gives one column of each name
-    _has_uuids: ("polars",),  # gives the bytes
-    _is_big_endian_stream: ("arro3",),  # takes them for little-endian ones
+    _has_dictionaries_of_extensions: ("pyarrow",),  # reads the indices as the extension's storage
+    _has_odd_runs_without_slots: ("pyarrow",),  # requires ascending run ends without slots, too
+    _has_nul_in_names: ("polars", "nanoarrow", "arro3"),  # the tool passes C strings, which end there
+    _has_names_twice_and_no_batches: ("polars",),  # returns one column per name
+    _has_uuids: ("polars",),  # returns the bytes
+    _is_big_endian_stream: ("arro3",),  # reads them as little-endian
 }
-"""What pyarrow is known to refuse, and other readers to give otherwise than it was written."""
+"""Data that pyarrow is known to reject, or that other readers misread."""
 
 
 def readers_of(data: bytes) -> tuple[str, ...] | None:
-    """Which of the readers are to be asked about the data; None where it is not valid."""
+    """Return the readers to compare for the data, or None if it is not valid."""
     written = _read(data)
     if written is None:
         return None
@@ -255,47 +255,49 @@ def readers_of(data: bytes) -> tuple[str, ...] | None:
 
 
 def folder_for(folder: Path, readers: tuple[str, ...]) -> Path:
-    """Where that is kept which these readers are asked about: the folder itself, or one beside it."""
+    """Return the folder for the data of these readers: `folder` or one next to it."""
     if readers == READERS:
         return folder
     return folder.with_name(f"{folder.name}.{','.join(readers) if 'pyarrow' in readers else NOT_PYARROW}")
 
 
 def folders_of(folder: Path) -> list[Path]:
-    """The folder and those beside it, as far as they are there."""
+    """Return the folder and those next to it that exist."""
     beside = sorted(folder.parent.glob(f"{glob.escape(folder.name)}.*")) if folder.parent.is_dir() else []
     return [path for path in (folder, *beside) if path.is_dir()]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--keep-written", metavar="FOLDER", help="keep the streams and files that tests write there")
+    parser.addoption(
+        "--keep-written", metavar="FOLDER", help="keep the streams and files that tests write in this folder"
+    )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     folder = config.getoption("--keep-written")
-    for kept in folders_of(Path(folder).resolve()) if folder else ():
-        readers = kept.name.rpartition(".")[2]
-        how = {Path(folder).name: f"peer_check.py {kept}", NOT_PYARROW: f"{kept}: nothing to compare with"}
-        count = len(list(kept.iterdir()))
-        terminalreporter.write_line(f"{count:6,}  " + how.get(readers, f"peer_check.py --peers {readers} {kept}"))
+    for path in folders_of(Path(folder).resolve()) if folder else ():
+        readers = path.name.rpartition(".")[2]
+        how = {Path(folder).name: f"peer_check.py {path}", NOT_PYARROW: f"{path}: nothing to compare with"}
+        count = len(list(path.iterdir()))
+        terminalreporter.write_line(f"{count:6,}  " + how.get(readers, f"peer_check.py --peers {readers} {path}"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
     folder = config.getoption("--keep-written")
-    if folder and CHILDREN_KEY not in os.environ:  # a worker of pytest-xdist listens already, as a process of this one
-        kept = Path(folder).resolve()
-        Keeper(kept).listen()
-        os.environ[CHILDREN_KEY] = str(kept)
+    if folder and CHILDREN_KEY not in os.environ:  # workers of pytest-xdist record already
+        target = Path(folder).resolve()
+        Recorder(target).attach()
+        os.environ[CHILDREN_KEY] = str(target)
         os.environ["PYTHONPATH"] = os.pathsep.join(
             [str(_HOME / "started_by_tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
         )
 
 
-class Late(MetaPathFinder):
-    """Listens in a process that a test started, from when it imports the sinks: many tests look at what is imported."""
+class LateRecorder(MetaPathFinder):
+    """Attaches a recorder when a process imports the sinks: many tests check which modules are imported."""
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        """Find the sinks' module; no other."""
+        """Find the module of the sinks only."""
         if name != _SINKS:
             return None
         sys.meta_path.remove(self)
@@ -304,9 +306,9 @@ class Late(MetaPathFinder):
         loader: Any = spec.loader
         execute = loader.exec_module
 
-        def execute_and_listen(module: Any) -> None:
+        def execute_and_attach(module: Any) -> None:
             execute(module)
-            Keeper(Path(os.environ[CHILDREN_KEY])).listen(module)
+            Recorder(Path(os.environ[CHILDREN_KEY])).attach(module)
 
-        loader.exec_module = execute_and_listen
+        loader.exec_module = execute_and_attach
         return spec

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
-from tests import keeping
+from tests import written_files
 from tests.ipc.samples import as_file, as_stream
 from tests.ipc.test_version_4_compression import stream as compressed_under_v4
 
@@ -46,28 +46,28 @@ def runs_without_slots(*ends: int) -> bs.RecordBatch:
 
 
 WRITTEN: dict[str, tuple[Callable[[], bytes], tuple[str, ...]]] = {
-    "stream": (lambda: as_stream(NUMBERS), keeping.READERS),
-    "file": (lambda: as_file(NUMBERS), keeping.READERS),
-    "names twice": (lambda: as_file(TWINS), keeping.READERS),
-    "V4": (lambda: as_stream(NUMBERS, options=V4), keeping.READERS),
-    "big-endian file": (lambda: as_file(NUMBERS, options=BIG), keeping.READERS),
+    "stream": (lambda: as_stream(NUMBERS), written_files.READERS),
+    "file": (lambda: as_file(NUMBERS), written_files.READERS),
+    "names twice": (lambda: as_file(TWINS), written_files.READERS),
+    "V4": (lambda: as_stream(NUMBERS, options=V4), written_files.READERS),
+    "big-endian file": (lambda: as_file(NUMBERS, options=BIG), written_files.READERS),
     "big-endian stream": (lambda: as_stream(NUMBERS, options=BIG), ("pyarrow", "polars", "nanoarrow")),
     "big-endian views": (lambda: as_file(VIEWS, options=BIG), BEYOND_PYARROW),
-    "no big-endian views": (lambda: as_file_without_batches(VIEWS.schema, BIG), keeping.READERS),
-    "views": (lambda: as_file(VIEWS), keeping.READERS),
+    "no big-endian views": (lambda: as_file_without_batches(VIEWS.schema, BIG), written_files.READERS),
+    "views": (lambda: as_file(VIEWS), written_files.READERS),
     "V4 with metadata": (lambda: as_stream(NUMBERS.with_metadata({"k": "v"}), options=V4), BEYOND_PYARROW),
     "V4 with metadata, as Arrow 0.17 compressed it": (
         lambda: compressed_under_v4("zstd", None, b"ZSTD"),
-        keeping.READERS,
+        written_files.READERS,
     ),
-    "metadata": (lambda: as_stream(NUMBERS.with_metadata({"k": "v"})), keeping.READERS),
-    "nested dictionaries": (lambda: as_file(nested(["a"], ["b"])), keeping.READERS),
+    "metadata": (lambda: as_stream(NUMBERS.with_metadata({"k": "v"})), written_files.READERS),
+    "nested dictionaries": (lambda: as_file(nested(["a"], ["b"])), written_files.READERS),
     "deltas on them": (lambda: as_file(nested(["a"]), nested(["a"], ["a", "b"])), BEYOND_PYARROW),
     "dictionary of uuids": (
         lambda: as_file(bs.record_batch({"u": UUIDS.dictionary_encode()})),
         ("nanoarrow", "arro3"),
     ),
-    "runs without slots": (lambda: as_stream(runs_without_slots(1, 3)), keeping.READERS),
+    "runs without slots": (lambda: as_stream(runs_without_slots(1, 3)), written_files.READERS),
     "odd ones": (lambda: as_stream(runs_without_slots(0, 3, 3)), BEYOND_PYARROW),
     "a NUL deep in a name": (
         lambda: as_stream(bs.record_batch({"s": bs.array([{"a\0b": 1}], bs.struct({"a\0b": bs.int8()}))})),
@@ -82,7 +82,7 @@ WRITTEN: dict[str, tuple[Callable[[], bytes], tuple[str, ...]]] = {
 def test_a_reader_is_asked_about_all_but_what_it_reads_wrong(name: str) -> None:
     write, readers = WRITTEN[name]
     data = write()
-    assert keeping.readers_of(data) == readers
+    assert written_files.readers_of(data) == readers
     if "pyarrow" in readers:
         assert is_read_by_pyarrow(data)
     else:
@@ -98,8 +98,8 @@ def is_read_by_pyarrow(data: bytes) -> bool:
 
 def test_what_is_not_valid_is_for_nobody() -> None:
     data = as_file(bs.record_batch({"s": ["é"]}))
-    assert keeping.readers_of(data.replace("é".encode(), b"\xff\xff")) is None
-    assert keeping.readers_of(data[:-4]) is None
+    assert written_files.readers_of(data.replace("é".encode(), b"\xff\xff")) is None
+    assert written_files.readers_of(data[:-4]) is None
 
 
 TESTS = """
@@ -126,9 +126,9 @@ def test_some():
 def test_a_folder_is_for_all_readers_and_those_beside_it_for_some(tmp_path: Path, repository: Path) -> None:
     (tmp_path / "test_made.py").write_text(TESTS)
     kept = tmp_path / "kept"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.keeping", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.written_files", "-p", "no:cacheprovider"]
     command += ["-c", "/dev/null", f"--rootdir={tmp_path}", f"--keep-written={kept}", str(tmp_path / "test_made.py")]
-    outer = ("PYTEST_", "PYTHONPATH", keeping.CHILDREN_KEY)
+    outer = ("PYTEST_", "PYTHONPATH", written_files.CHILDREN_KEY)
     env = {key: value for key, value in os.environ.items() if not key.startswith(outer)}
     for workers in ("-n1", "-n0"):  # the second finds the folder
         done = subprocess.run(

@@ -1,7 +1,7 @@
-"""Several workers share the tests where pytest is told so (`-n 2`, by pytest-xdist): who runs what, and in which order.
+"""Scheduling of tests with several workers of pytest-xdist (`-n 2`).
 
-A file's tests stay together, for what they share and because the examples of a page follow each other; all that starts
-Spark counts as one file. What takes longest begins first, so that the workers end together.
+The tests of a file run in one worker, because they share fixtures and the examples of a page depend on each other. All
+tests that start Spark count as one file. The longest files run first, so that the workers end at the same time.
 """
 
 from __future__ import annotations
