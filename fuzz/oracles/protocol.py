@@ -93,7 +93,7 @@ def _play_client(script: Script, how: int) -> bool:
             listener.step(script)
         except (ProtocolError, LimitError) as error:
             promise(bool(str(error)), "an error without words")
-            promise(not len(client.held), "after a violation, addresses are still held")
+            promise(not len(client.leases), "after a violation, addresses are still held")
             _is_deaf(lambda: client.receive_metadata(encode_prefix(1, first) + b"S"))  # type: ignore[arg-type]
             _is_deaf(lambda: client.receive_body(encode_tag(first, 0), b""))  # type: ignore[arg-type]
             return False
@@ -158,16 +158,16 @@ class _Client:
                 promise(event.sequence == self._next, "a stream ends before its last message")
 
     def _free(self, script: Script) -> None:
-        held = self._client.held.outstanding
+        leases = self._client.leases.outstanding
         addresses = np.array([script.number() for _ in range(script.byte() % 4)], "<u8")
         body = self._bodies.pop() if self._bodies and script.byte() % 2 else None
         try:
             sent = self._client.free(addresses if body is None else body)
         except UsageError:
-            promise(self._client.held.outstanding == held, "addresses are freed that are not held")
+            promise(self._client.leases.outstanding == leases, "addresses are freed that are not held")
             return
         freed = addresses.size if body is None else body.addresses.size
-        promise(sent is None or self._client.held.outstanding == held - freed, "other addresses are freed")
+        promise(sent is None or self._client.leases.outstanding == leases - freed, "other addresses are freed")
 
 
 def _addresses(script: Script) -> bytes:

@@ -29,7 +29,7 @@ def test_an_address_that_is_lent_twice_has_to_be_freed_twice() -> None:
     leases.free(array(1))
     leases.free(array(1))
     assert len(leases) == 1
-    with pytest.raises(ProtocolError, match="frees address 1 1 times, but holds it 0 times"):
+    with pytest.raises(ProtocolError, match="frees address 1 1 times, but has leased it 0 times"):
         leases.free(array(1))
     leases.free(array(2))
     assert not leases
@@ -40,7 +40,7 @@ def test_an_unknown_address_frees_nothing() -> None:
     leases.lend(array(1, 2))
     with pytest.raises(ProtocolError, match="client 7 frees address 3"):
         leases.free(array(1, 3))
-    with pytest.raises(ProtocolError, match="address 2 2 times, but holds it 1 times"):
+    with pytest.raises(ProtocolError, match="address 2 2 times, but has leased it 1 times"):
         leases.free(array(2, 2))
     assert leases.outstanding == 2
 
@@ -114,7 +114,7 @@ def test_empty_buffers_are_not_lent_and_may_be_freed_any_number_of_times() -> No
     leases.free(array(30))
     assert not leases
     leases.free(array(20))
-    with pytest.raises(ProtocolError, match="frees address 10 1 times, but holds it 0 times"):
+    with pytest.raises(ProtocolError, match="frees address 10 1 times, but has leased it 0 times"):
         leases.free(array(20, 10))
 
 

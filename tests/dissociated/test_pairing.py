@@ -57,7 +57,7 @@ def test_any_order_of_arrival_gives_the_stream(case: tuple[int, list[bool], list
         if isinstance(found, PackedBody):
             assert found.parts == body(position).parts
     assert pairing.is_complete
-    assert (pairing.unpaired, pairing.held_bytes) == (0, 0)
+    assert (pairing.num_pending, pairing.pending_bytes) == (0, 0)
 
 
 @given(arrivals(), st.data())
@@ -110,7 +110,7 @@ def test_any_sequence_of_events_is_a_stream_or_a_clean_error(events: list[tuple[
         for message in out:
             assert message.sequence == expected
             expected = (expected + 1) % 2**32
-        assert pairing.unpaired <= 8
+        assert pairing.num_pending <= 8
 
 
 def test_a_body_for_a_header_without_one_is_refused_in_both_orders() -> None:

@@ -103,11 +103,11 @@ def test_a_body_of_addresses_comes_back(pairs: list[tuple[int, int]]) -> None:
         (words(8, 1, 0, 8) + b"x", "found 33"),
         (words(0, 2**60), "buffers take"),
         (words(0, 2**64 - 1), "buffers take"),
-        (words(7, 1, 0, 8), "have 8 bytes, but the total says 7"),
-        (words(8 + 64, 1, 0, 8), "the total says 72"),
-        (words(8, 1, 2**64 - 4, 8), r"buffer 0: address .* run past 2\*\*64"),
-        (words(0, 2, 0, 2**63, 0, 2**63), "the total says 0"),
-        (words(16, 2, 2**63, 2**63, 0, 16), r"run past 2\*\*64"),
+        (words(7, 1, 0, 8), "have 8 bytes, but the total is 7"),
+        (words(8 + 64, 1, 0, 8), "the total is 72"),
+        (words(8, 1, 2**64 - 4, 8), r"buffer 0: address .* exceed 2\*\*64"),
+        (words(0, 2, 0, 2**63, 0, 2**63), "the total is 0"),
+        (words(16, 2, 2**63, 2**63, 0, 16), r"exceed 2\*\*64"),
     ],
 )
 def test_a_body_of_addresses_that_contradicts_itself_is_refused(data: bytes, message: str) -> None:

@@ -166,7 +166,7 @@ def test_a_client_of_another_user_is_turned_away_and_the_next_is_served() -> Non
             assert output.readline() == "connected\n"
             with pytest.raises(DeadlineError):
                 listener.accept(timeout_s=0.2)
-            assert "the peer is gone" in output.read()
+            assert "the peer disconnected" in output.read()
         greet(listener.address, listener)
 
 

@@ -1,11 +1,11 @@
-"""The client's side of a stream («Client Sequence»): messages in; messages to send and events out.
+"""The client's side of a stream («Client Sequence»): messages in, events and messages to send out.
 
-It does no input or output, starts no thread and looks at no clock. The caller passes on each message that a transport
-delivers, sends each `Message` that comes back, and tells when a connection is lost. After a peer broke the protocol, an
-object takes nothing more. Threads that share one have to take turns.
+A `ClientConnection` does no I/O and uses no threads and no clock. The caller passes it each received message, sends
+each returned `Message`, and reports a lost connection. After a protocol violation it accepts no more messages. It is
+not thread-safe.
 
-Metadata and bodies may travel over one connection or two. A client has one object for both, and tells it from which
-connection a message came by calling `receive_metadata` (plain messages) or `receive_body` (tagged ones).
+Metadata and bodies may use one connection or two, but one `ClientConnection`: call `receive_metadata` for plain
+messages and `receive_body` for tagged ones.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from bowstring.dissociated.pairing import MessageAssembler, StreamMessage
 from bowstring.dissociated.states import (
     CLIENT_BODY_STREAM,
     CLIENT_METADATA_STREAM,
-    Move,
-    Position,
+    Action,
     State,
+    StateMachine,
 )
 from bowstring.dissociated.wire import (
     PREFIX_BYTES,
@@ -50,18 +50,30 @@ from bowstring.dissociated.wire import (
 from bowstring.errors import BowstringError, ConnectionLostError, LimitError, ProtocolError, UsageError
 
 HasBody: TypeAlias = Callable[[Any], bool]
-"""Whether an IPC header announces a body: all that the protocol needs to know of Arrow."""
+"""Whether an IPC header has a body; the only use of Arrow's metadata in the protocol."""
 
 
 class ClientConnection:
     """The client's side of one stream.
 
-    `in_order` says that the transport keeps the order of the metadata messages, so that a gap is an error at once;
-    without it, gaps may fill until the connection ends. `first_sequence` is for trying the roll-over.
+    With `in_order`, a gap in the sequence numbers of the metadata messages is an error; otherwise messages may arrive
+    in any order. `first_sequence` is for tests of the roll-over.
     """
 
-    __slots__ = ("_bodies", "_first_sequence", "_free_data", "_has_body", "_in_order", "_last_sequence", "_limits",
-                 "_metadata", "_pairing", "_started", "_want_data", "held")  # fmt: skip
+    __slots__ = (
+        "_bodies",
+        "_first_sequence",
+        "_free_data",
+        "_has_body",
+        "_has_schema",
+        "_in_order",
+        "_last_sequence",
+        "_limits",
+        "_metadata",
+        "_pairing",
+        "_want_data",
+        "leases",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -80,59 +92,57 @@ class ClientConnection:
         self._in_order = in_order
         self._first_sequence = first_sequence
         self._last_sequence = (first_sequence - 1) & SEQUENCE_MASK
-        self._started = False
-        self._metadata = Position(CLIENT_METADATA_STREAM)
-        self._bodies = Position(CLIENT_BODY_STREAM)
+        self._has_schema = False
+        self._metadata = StateMachine(CLIENT_METADATA_STREAM)
+        self._bodies = StateMachine(CLIENT_BODY_STREAM)
         self._pairing = MessageAssembler(limits, start=first_sequence, stream="client stream")
-        self.held = Leases("this client", limits)
+        self.leases = Leases("this client", limits)
 
     @property
     def metadata_state(self) -> State:
-        """Where the metadata stream stands."""
+        """The state of the metadata stream."""
         return self._metadata.state
 
     @property
     def body_state(self) -> State:
-        """Where the stream of bodies stands."""
+        """The state of the body stream."""
         return self._bodies.state
 
     @property
     def is_ended(self) -> bool:
-        """Whether all messages were given out."""
+        """Whether all messages were delivered."""
         return self._metadata.state is State.COMPLETE
 
     @property
     def is_complete(self) -> bool:
-        """Whether, beyond that, every address was freed."""
+        """Whether all messages were delivered and all addresses freed."""
         return self._bodies.state is State.COMPLETE
 
     def request(self, ticket: bytes) -> Message:
-        """The <want_data> message; to be sent over the metadata connection and, where that is another one, the
-        bodies' too.
-        """
+        """Return the <want_data> message, to be sent over each connection of the stream."""
         if len(ticket) > self._limits.max_ticket_bytes:
             raise UsageError(
                 f"ticket: {len(ticket)} bytes, more than max_ticket_bytes = {self._limits.max_ticket_bytes}"
             )
-        if not self._metadata.allows(Move.WANT_DATA):
+        if not self._metadata.allows(Action.WANT_DATA):
             raise UsageError(
-                "client stream: it was asked for already; make another ClientConnection for another stream"
+                "client stream: the request was made already; use another ClientConnection for another stream"
             )
-        self._metadata.move(Move.WANT_DATA)
-        self._bodies.move(Move.WANT_DATA)
+        self._metadata.apply(Action.WANT_DATA)
+        self._bodies.apply(Action.WANT_DATA)
         return Message(self._want_data, (ticket,), len(ticket))
 
     def check_length(self, tag: int | None, length_bytes: int) -> None:
-        """Raise `ProtocolError` or `LimitError` for a message that `receive` would refuse for its tag or length.
+        """Raise `ProtocolError` or `LimitError` if `receive` would refuse a message for its tag or length.
 
-        To be called before memory is allocated for the message.
+        Call it before allocating memory for the message.
         """
         try:
             if tag is None:
-                self._metadata.check(Move.METADATA)
+                self._metadata.check(Action.METADATA)
                 self._limits.check("metadata message", length_bytes, "max_metadata_bytes")
                 return
-            self._bodies.check(Move.BODY)
+            self._bodies.check(Action.BODY)
             sequence, body_type = decode_tag(tag)
             if body_type is BodyType.PACKED:
                 self._limits.check(f"body {sequence}", length_bytes, "max_packed_body_bytes")
@@ -146,121 +156,119 @@ class ClientConnection:
             raise
 
     def receive(self, tag: int | None, body: Any, length_bytes: int | None = None) -> list[ClientEvent]:
-        """Take any message of a connection that carries both; see `receive_metadata` and `receive_body`."""
+        """Process a plain or tagged message; see `receive_metadata` and `receive_body`."""
         return self.receive_metadata(body) if tag is None else self.receive_body(tag, body, length_bytes)
 
     def receive_metadata(self, data: BytesLike) -> list[ClientEvent]:
-        """Take a plain message. The events keep a view of `data`. Raises `ProtocolError` or `LimitError`."""
+        """Process a plain message. The events refer to `data`. Raises `ProtocolError` or `LimitError`."""
         self.check_length(None, len(data))
         try:
             message_type, sequence = decode_prefix(data)
             if message_type is MessageType.END_OF_STREAM:
                 return self._receive_end(sequence, len(data))
-            self._metadata.move(Move.METADATA)
-            self._expect_in_order(sequence, "metadata message")
+            self._metadata.apply(Action.METADATA)
+            self._check_order(sequence, "metadata message")
             self._last_sequence = sequence
             header = memoryview(data)[PREFIX_BYTES:]
             needs_body = self._has_body(header)
-            if needs_body and not self._started and sequence == self._first_sequence:
-                raise ProtocolError("metadata message 0: expected a schema, found a header that announces a body")
-            return self._given_out(self._pairing.add_metadata(sequence, header, needs_body))
+            if needs_body and not self._has_schema and sequence == self._first_sequence:
+                raise ProtocolError("metadata message 0: expected a schema, found a header with a body")
+            return self._deliver(self._pairing.add_metadata(sequence, header, needs_body))
         except BowstringError:
             self._fail()
             raise
 
     def receive_body(self, tag: int, body: Any, length_bytes: int | None = None) -> list[ClientEvent]:
-        """Take a tagged message; `body` is bytes, or any handle with `length_bytes` where the body is of type 0.
+        """Process a tagged message. A body of type 0 may be any object with its `length_bytes`, not only bytes.
 
         Raises `ProtocolError` or `LimitError`.
         """
         length_bytes = len(body) if length_bytes is None else length_bytes
         self.check_length(tag, length_bytes)
         try:
-            self._bodies.move(Move.BODY)
+            self._bodies.apply(Action.BODY)
             sequence, body_type = decode_tag(tag)
             is_packed = body_type is BodyType.PACKED
             content: Body = PackedBody((body,), length_bytes) if is_packed else self._read_addresses(body)
-            return self._given_out(self._pairing.add_body(sequence, content))
+            return self._deliver(self._pairing.add_body(sequence, content))
         except BowstringError:
             self._fail()
             raise
 
     def free(self, body: AddressBody | Addresses) -> Message | None:
-        """The <free_data> message for a body whose memory is needed no longer, or for single addresses of it.
+        """Return the <free_data> message for a body or some of its addresses.
 
-        None where there is nothing to send: no addresses, or a connection that is gone already. `is_complete` tells
-        afterwards whether they were the last. Raises `UsageError` for addresses that are not held.
+        None if there are no addresses or the connection is closed. Raises `UsageError` for addresses that are not
+        leased.
         """
         addresses = body.addresses if isinstance(body, AddressBody) else np.asarray(body, "<u8")
-        if not addresses.size or not self._bodies.allows(Move.FREE_DATA) or self._free_data is None:
+        if not addresses.size or not self._bodies.allows(Action.FREE_DATA) or self._free_data is None:
             return None
         try:
-            self.held.free(addresses)
+            self.leases.free(addresses)
         except ProtocolError as error:
             raise UsageError(str(error)) from None
-        self._bodies.move(Move.FREE_DATA)
-        self._check_freed()
+        self._bodies.apply(Action.FREE_DATA)
+        self._complete_if_freed()
         data = encode_free(addresses)
         return Message(self._free_data, (data,), len(data))
 
     def connection_lost(self) -> None:
-        """A connection ended. Raises `ConnectionLostError` naming what is missing, unless all messages were given
-        out.
-        """
+        """Record that a connection ended. Raises `ConnectionLostError` unless all messages were delivered."""
         was_ended = self.is_ended
         missing = self._pairing.missing() if not was_ended else ""
-        for position in (self._metadata, self._bodies):
-            if position.allows(Move.CONNECTION_LOST):
-                position.move(Move.CONNECTION_LOST)
-        self.held.free_all()
+        for machine in (self._metadata, self._bodies):
+            if machine.allows(Action.CONNECTION_LOST):
+                machine.apply(Action.CONNECTION_LOST)
+        self.leases.free_all()
         if not was_ended:
-            raise ConnectionLostError(f"the server is gone before {missing} came")
+            raise ConnectionLostError(f"the server disconnected before it sent {missing}")
 
     def _receive_end(self, sequence: int, length_bytes: int) -> list[ClientEvent]:
         if length_bytes != PREFIX_BYTES:
             raise ProtocolError(
                 f"end of stream {sequence}: expected exactly {PREFIX_BYTES} bytes, found {length_bytes}"
             )
-        self._metadata.move(Move.END_OF_STREAM)
-        self._expect_in_order(sequence, "end of stream")
-        if not self._started and sequence == self._first_sequence:
+        self._metadata.apply(Action.END_OF_STREAM)
+        self._check_order(sequence, "end of stream")
+        if not self._has_schema and sequence == self._first_sequence:
             raise ProtocolError("end of stream 0: expected a schema before it")
         self._pairing.add_end(sequence)
         self._last_sequence = (sequence - 1) & SEQUENCE_MASK
-        return self._given_out([])
+        return self._deliver([])
 
     def _read_addresses(self, data: BytesLike) -> AddressBody:
         body = decode_addresses(data, self._limits)
-        self.held.lend(body.addresses, lengths=body.lengths)
+        self.leases.lend(body.addresses, lengths=body.lengths)
         return body
 
-    def _expect_in_order(self, sequence: int, what: str) -> None:
+    def _check_order(self, sequence: int, what: str) -> None:
         expected = (self._last_sequence + 1) & SEQUENCE_MASK
         if self._in_order and sequence != expected:
             raise ProtocolError(f"{what}: expected sequence number {expected}, found {sequence}")
 
-    def _given_out(self, messages: list[StreamMessage]) -> list[ClientEvent]:
+    def _deliver(self, messages: list[StreamMessage]) -> list[ClientEvent]:
         events: list[ClientEvent] = [MessageReady(message) for message in messages]
-        self._started = self._started or bool(messages)
+        self._has_schema = self._has_schema or bool(messages)
         if self._pairing.is_complete:
-            self._metadata.move(Move.ALL_PAIRED)
-            self._bodies.move(Move.ALL_PAIRED)
+            self._metadata.apply(Action.ALL_PAIRED)
+            self._bodies.apply(Action.ALL_PAIRED)
             events.append(StreamEnded(self._pairing.next_sequence))
-            if self._check_freed():
+            if self._complete_if_freed():
                 events.append(StreamComplete())
         return events
 
-    def _check_freed(self) -> bool:
-        if self._bodies.state is State.HOLDING and not self.held:
-            self._bodies.move(Move.ALL_FREED)
+    def _complete_if_freed(self) -> bool:
+        if self._bodies.state is State.HOLDING and not self.leases:
+            self._bodies.apply(Action.ALL_FREED)
             return True
         return False
 
     def _fail(self) -> None:
         self._metadata.fail()
         self._bodies.fail()
-        self.held.free_all()
+        self.leases.free_all()
 
     def __repr__(self) -> str:
         metadata, bodies = self._metadata.state.value, self._bodies.state.value
-        return f"<ClientConnection: metadata {metadata}, bodies {bodies}, {self.held.outstanding} addresses held>"
+        return f"<ClientConnection: metadata {metadata}, bodies {bodies}, {self.leases.outstanding} addresses leased>"

@@ -1,4 +1,4 @@
-"""What happens on a connection, as values: what a received message means to the server or the client."""
+"""Events: the meaning of a received message for the server or the client."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from bowstring.dissociated.pairing import StreamMessage
 
 @dataclass(frozen=True, slots=True)
 class DataRequested:
-    """Server: a client asked for the data that `ticket` stands for."""
+    """Server: a client requested the data identified by `ticket`."""
 
     ticket: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class AddressesFreed:
-    """Server: the client needs `count` addresses no longer; what they kept alive has been let go."""
+    """Server: the client freed `count` addresses; their owners were released."""
 
     count: int
     outstanding: int
@@ -25,7 +25,7 @@ class AddressesFreed:
 
 @dataclass(frozen=True, slots=True)
 class StreamComplete:
-    """Either side: everything was delivered and no address is out any more: the work for this stream is done."""
+    """Server and client: all messages were delivered and all addresses freed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class MessageReady:
 
 @dataclass(frozen=True, slots=True)
 class StreamEnded:
-    """Client: all messages were given out. Addresses may still be held; `sequence` is the number of the end."""
+    """Client: all messages were delivered. `sequence` is the number of the end; addresses may still be leased."""
 
     sequence: int
 

@@ -1,11 +1,10 @@
-"""Leases: which addresses are out until <free_data> names them or the connection is lost («Data Stream Sequence»).
+"""Leases of addresses, which end by <free_data> or with the connection («Data Stream Sequence»).
 
-A body lends each of its addresses once, so an address that stands in two bodies (or twice in one) has to be freed
-twice. Buffers without bytes are not lent, because a client has no reason to free what it never reads. Their addresses
-may be freed all the same, any number of times.
+A body leases each of its addresses once, so an address in two bodies (or twice in one) has to be freed twice. Empty
+buffers are not leased, because a client does not read them; their addresses may be freed any number of times.
 
-Peers mostly free what they got, as they got it: that costs one hash of the addresses' bytes, whatever their number.
-Only a body that is freed piecemeal, or in another order, is split into its addresses.
+Most peers free all addresses of a body at once, which takes one hash of the addresses' bytes. A body is split into its
+addresses only if it is freed in parts or in another order.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from bowstring.errors import LimitError, ProtocolError
 
 
 class _Span(NamedTuple):
-    """The lowest and the highest lent address of a body, and the bytes of all its addresses."""
+    """The lowest and highest leased address of a body, and the bytes of all its addresses."""
 
     lowest: int
     highest: int
@@ -31,7 +30,7 @@ class _Span(NamedTuple):
 
 
 class _Body:
-    """A body that was lent once for each owner. `empty` has a bool for each buffer, or is None if all have bytes."""
+    """A body that was leased once per owner. `empty` has a bool for each buffer; it is None if no buffer is empty."""
 
     __slots__ = ("count", "empty", "owners", "span")
 
@@ -47,7 +46,7 @@ class _Body:
 
 
 class Leases:
-    """The addresses lent to one holder, and what has to stay alive for them."""
+    """The addresses leased to one holder, and the owners that they keep alive."""
 
     __slots__ = ("_bodies", "_by_address", "_empty", "_limits", "_spans", "_unsorted", "holder", "outstanding")
 
@@ -56,17 +55,17 @@ class Leases:
         self.outstanding = 0
         self._limits = limits
         self._bodies: dict[bytes, _Body] = {}
-        # The bodies by address, sorted only when one is freed piecemeal; until then their keys are in `_unsorted`.
+        # The bodies by address, sorted when one is freed in parts; until then their keys are in `_unsorted`.
         self._spans: list[_Span] = []
         self._unsorted: dict[bytes, None] = {}
-        # The owners of an address, as a linked list, because nearly all have one, which then shares its body's node.
+        # The owners of an address, as a linked list: most have one owner, whose node all addresses of a body share.
         self._by_address: dict[int, tuple[Any, Any]] = {}
         self._empty: set[int] = set()
 
     def lend(self, addresses: Addresses, owner: Any = None, *, lengths: Addresses | None = None) -> None:
-        """Lend the addresses of one body; `owner` is kept alive until all of them are freed.
+        """Lease the addresses of one body; `owner` is kept alive until all of them are freed.
 
-        Buffers whose length is 0 are not lent. Raises `LimitError`.
+        Buffers of length 0 are not leased. Raises `LimitError`.
         """
         count = addresses.size if lengths is None else int(np.count_nonzero(lengths))
         empty = None
@@ -93,7 +92,7 @@ class Leases:
         self.outstanding += count
 
     def free(self, addresses: Addresses) -> None:
-        """End one lease of each address. Raises `ProtocolError` for one that is not out; then nothing is freed."""
+        """End one lease of each address. If one is not leased, free none and raise `ProtocolError`."""
         key = addresses.tobytes()
         body = self._bodies.get(key)
         if body is None:
@@ -105,7 +104,7 @@ class Leases:
         self.outstanding -= body.count
 
     def free_all(self) -> int:
-        """End all leases, because the connection is lost or the stream is over; how many addresses were out."""
+        """End all leases; return their number."""
         count, self.outstanding = self.outstanding, 0
         self._bodies.clear()
         self._spans.clear()
@@ -118,13 +117,14 @@ class Leases:
         for address in addresses.tolist():
             counts[address] = counts.get(address, 0) + 1
         for address, count in counts.items():
-            lent = self._count(address, count)
-            if lent < count:
+            leases = self._count(address, count)
+            if leases < count:
                 if address not in self._empty:
                     raise ProtocolError(
-                        f"<free_data>: {self.holder} frees address {address} {count} times, but holds it {lent} times"
+                        f"<free_data>: {self.holder} frees address {address} {count} times, but has leased "
+                        f"it {leases} times"
                     )
-                counts[address] = lent
+                counts[address] = leases
         for address, count in counts.items():
             for _ in range(count):
                 _, others = self._by_address.pop(address)
@@ -133,7 +133,7 @@ class Leases:
             self.outstanding -= count
 
     def _count(self, address: int, enough: int) -> int:
-        """How often an address is out, counted up to `enough`; the bodies that were needed for that are split."""
+        """Count the leases of an address, up to `enough`; splits the bodies that contain it."""
         while True:
             count, node = 0, self._by_address.get(address)
             while node is not None and count < enough:
@@ -144,7 +144,7 @@ class Leases:
             self._split_body(key)
 
     def _find_body(self, address: int) -> bytes | None:
-        """The key of a whole body with this address, if any."""
+        """Return the key of an unsplit body with this address, if any."""
         for key in self._unsorted:
             body = self._bodies[key]
             addresses = body.lent_addresses(key)
@@ -160,7 +160,7 @@ class Leases:
         return None
 
     def _split_body(self, key: bytes) -> None:
-        """Spread a whole body over its addresses. Its owners stay alive as long as one of them points at it."""
+        """Replace the lease of a body by leases of its addresses, which keep its owners alive."""
         body = self._remove_body(key)
         addresses = body.lent_addresses(key).tolist()
         for owner in body.owners:
@@ -184,4 +184,4 @@ class Leases:
         return self.outstanding > 0
 
     def __repr__(self) -> str:
-        return f"<Leases of {self.holder}: {self.outstanding} addresses out>"
+        return f"<Leases of {self.holder}: {self.outstanding} addresses leased>"

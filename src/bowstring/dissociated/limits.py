@@ -1,4 +1,4 @@
-"""How much a peer may ask of us: every limit of the protocol, with its default."""
+"""Resource limits of the protocol, with their defaults."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from bowstring.errors import LimitError
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a peer may send at the most. Beyond it is a `LimitError` that names the limit.
+    """The maximum that a peer may send. Exceeding a limit is a `LimitError` that names it.
 
-    Addresses cost no memory of ours, so a body of addresses may be much longer than one of bytes.
+    Memory at addresses is not allocated here, so its limit is much higher than that of bodies sent as bytes.
     """
 
     max_ticket_bytes: int = 1 << 20
     """The identifier of the data in a <want_data> message."""
     max_free_bytes: int = 1 << 26
-    """One <free_data> message: 8 bytes for each address. It is never longer than the addresses that were sent."""
+    """One <free_data> message, 8 bytes per address. It can't free more addresses than were sent."""
     max_metadata_bytes: int = 1 << 28
     """One metadata message; a schema of 10,000 columns takes about 1 MB."""
     max_packed_body_bytes: int = 1 << 36
-    """One body that comes as bytes (type 0)."""
+    """One body sent as bytes (type 0)."""
     max_address_body_bytes: int = 1 << 46
-    """The sum of the buffers that one body refers to by addresses (type 1)."""
+    """The total size of the buffers of one body of addresses (type 1)."""
     max_buffers: int = 1 << 22
-    """The buffers that one body refers to."""
+    """The buffers of one body of addresses."""
     max_unpaired_messages: int = 1 << 16
-    """How far the sequence number of a message may run ahead of the first one that is not complete."""
+    """How far a sequence number may be ahead of the first incomplete message."""
     max_unpaired_bytes: int = 1 << 32
-    """Metadata and bodies that wait for their other half or for an earlier message."""
+    """Metadata and bodies that wait for their counterpart or for an earlier message."""
     max_outstanding_addresses: int = 1 << 26
-    """Addresses sent and not yet freed."""
+    """Addresses that were sent and not freed."""
 
     def check(self, what: str, length_bytes: int, name: str) -> None:
         """Raise `LimitError` for a length beyond the limit with this name."""

@@ -1,8 +1,7 @@
-"""Metadata meets its body («Client Sequence»): by sequence number, in any order of arrival, given out in order.
+"""Pair metadata with bodies by sequence number («Client Sequence»), in any order of arrival.
 
-A sequence number is 32 bits wide and rolls over; it is understood as the distance from the first message that has not
-been given out. What is not inside the window of `max_unpaired_messages` from there is either a duplicate or too far
-ahead.
+A sequence number has 32 bits and rolls over. It is interpreted as a distance from the next message to deliver; outside
+the window of `max_unpaired_messages` it is a duplicate or too far ahead.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from bowstring.errors import LimitError, ProtocolError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StreamMessage:
-    """One message of the stream with its body, or None where its header has none."""
+    """One message of the stream, with its body if it has one."""
 
     sequence: int
     header: Any
@@ -28,81 +27,80 @@ class StreamMessage:
 
 
 @dataclass(slots=True, eq=False)
-class _Slot:
-    """The halves of a message that have arrived."""
+class _PendingMessage:
+    """The parts of a message that have arrived."""
 
     header: Any = None
     needs_body: bool = False
     body: Body | None = None
-    held_bytes: int = 0
+    pending_bytes: int = 0
 
 
 class MessageAssembler:
-    """The messages of one stream between their arrival and the moment when they are complete and in order.
+    """Assembles metadata and bodies into messages, and delivers these in the order of their sequence numbers.
 
-    `start` is the sequence number of the first one: 0 in the protocol. What arrives twice, after the end, or as a
-    body of a header without one is a `ProtocolError`; what runs too far ahead, or would keep too much waiting, a
-    `LimitError`.
+    `start` is the first sequence number, 0 in the protocol. A duplicate, a message after the end, or a body of a header
+    without one is a `ProtocolError`. Too many or too large pending messages are a `LimitError`.
     """
 
-    __slots__ = ("_end_distance", "_held_bytes", "_limits", "_next", "_slots", "_stream")
+    __slots__ = ("_end_distance", "_limits", "_next", "_pending", "_pending_bytes", "_stream")
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS, *, start: int = 0, stream: str = "stream") -> None:
         self._limits = limits
         self._stream = stream
         self._next = start & SEQUENCE_MASK
-        self._slots: dict[int, _Slot] = {}
+        self._pending: dict[int, _PendingMessage] = {}
         self._end_distance: int | None = None
-        self._held_bytes = 0
+        self._pending_bytes = 0
 
     @property
     def next_sequence(self) -> int:
-        """The sequence number of the first message that has not been given out."""
+        """The sequence number of the next message to deliver."""
         return self._next
 
     @property
     def is_complete(self) -> bool:
-        """Whether the end is known and everything before it was given out."""
+        """Whether the end and all messages before it were received."""
         return self._end_distance == 0
 
     @property
-    def unpaired(self) -> int:
-        """How many messages wait for their other half or for an earlier message."""
-        return len(self._slots)
+    def num_pending(self) -> int:
+        """The number of messages that wait for their counterpart or for an earlier message."""
+        return len(self._pending)
 
     @property
-    def held_bytes(self) -> int:
-        """The metadata and bodies that wait."""
-        return self._held_bytes
+    def pending_bytes(self) -> int:
+        """The bytes of pending metadata and bodies."""
+        return self._pending_bytes
 
     def add_metadata(self, sequence: int, header: Any, needs_body: bool) -> list[StreamMessage]:
-        """Take a metadata message; the messages that are complete and in order with it."""
-        if needs_body or sequence != self._next or sequence in self._slots or self._end_distance is not None:
-            slot = self._slot(sequence, "metadata message")
-            if slot.header is not None:
+        """Add a metadata message. Return the messages that can now be delivered."""
+        if needs_body or sequence != self._next or sequence in self._pending or self._end_distance is not None:
+            pending = self._pending_message(sequence, "metadata message")
+            if pending.header is not None:
                 raise ProtocolError(f"{self._stream}: metadata message {sequence} came twice")
-            if slot.body is not None and not needs_body:
+            if pending.body is not None and not needs_body:
                 raise ProtocolError(f"{self._stream}: a body came for message {sequence}, whose header has none")
-            slot.header, slot.needs_body = header, needs_body
-            self._hold(slot, len(header))
-            return self._complete_ones()
+            pending.header, pending.needs_body = header, needs_body
+            self._add_bytes(pending, len(header))
+            return self._take_complete()
         self._next = (sequence + 1) & SEQUENCE_MASK
-        return [StreamMessage(sequence, header, None), *self._complete_ones()]
+        return [StreamMessage(sequence, header, None), *self._take_complete()]
 
     def add_body(self, sequence: int, body: Body) -> list[StreamMessage]:
-        """Take a body; the messages that are complete and in order with it."""
-        slot = self._slot(sequence, "body")
-        if slot.body is not None:
+        """Add a body. Return the messages that can now be delivered."""
+        pending = self._pending_message(sequence, "body")
+        if pending.body is not None:
             raise ProtocolError(f"{self._stream}: body {sequence} came twice")
-        if slot.header is not None and not slot.needs_body:
+        if pending.header is not None and not pending.needs_body:
             raise ProtocolError(f"{self._stream}: a body came for message {sequence}, whose header has none")
-        slot.body = body
-        # Addresses cost 16 bytes a buffer here, not what they refer to.
-        self._hold(slot, body.addresses.nbytes * 2 if hasattr(body, "addresses") else body.length_bytes)
-        return self._complete_ones()
+        pending.body = body
+        # A body of addresses takes 16 bytes per buffer here, whatever the size of the buffers.
+        self._add_bytes(pending, body.addresses.nbytes * 2 if hasattr(body, "addresses") else body.length_bytes)
+        return self._take_complete()
 
     def add_end(self, sequence: int) -> None:
-        """Take the end of the stream, whose number is one more than the last message's."""
+        """Add the end of the stream, whose number is one more than that of the last message."""
         if self._end_distance is not None:
             raise ProtocolError(f"{self._stream}: the end of stream came twice")
         distance = sequence_distance(self._next, sequence)
@@ -110,32 +108,34 @@ class MessageAssembler:
             raise ProtocolError(
                 f"{self._stream}: the end of stream has number {sequence}, but message {self._next} is the next one"
             )
-        beyond = [number for number in self._slots if sequence_distance(self._next, number) >= distance]
-        if beyond:
+        late_sequences = [number for number in self._pending if sequence_distance(self._next, number) >= distance]
+        if late_sequences:
             raise ProtocolError(
-                f"{self._stream}: message {beyond[0]} came, but the end of stream has number {sequence}"
+                f"{self._stream}: message {late_sequences[0]} came, but the end of stream has number {sequence}"
             )
         self._end_distance = distance
 
     def missing(self) -> str:
-        """What has not arrived, in words: for the error when a connection ends too early."""
+        """Describe what has not arrived, for the error when a connection ends too early."""
         first = f"message {self._next}"
-        slot = self._slots.get(self._next)
-        if slot is not None and slot.header is not None:
+        pending = self._pending.get(self._next)
+        if pending is not None and pending.header is not None:
             first = f"the body of message {self._next}"
-        elif slot is not None:
+        elif pending is not None:
             first = f"the metadata of message {self._next}"
         if self._end_distance is None:
             return f"{first} and the end of stream"
         ready = sum(
-            1 for slot in self._slots.values() if slot.header is not None and bool(slot.body) == slot.needs_body
+            1
+            for pending in self._pending.values()
+            if pending.header is not None and bool(pending.body) == pending.needs_body
         )
         return f"{first} (of {self._end_distance - ready} incomplete ones before the end of stream)"
 
-    def _slot(self, sequence: int, what: str) -> _Slot:
-        slot = self._slots.get(sequence)
-        if slot is not None:
-            return slot
+    def _pending_message(self, sequence: int, what: str) -> _PendingMessage:
+        pending = self._pending.get(sequence)
+        if pending is not None:
+            return pending
         distance = sequence_distance(self._next, sequence)
         if self._end_distance is not None and self._end_distance <= distance < SEQUENCE_MODULUS // 2:
             raise ProtocolError(f"{self._stream}: {what} {sequence} lies after the end of stream")
@@ -146,28 +146,28 @@ class MessageAssembler:
                 f"{self._stream}: {what} {sequence} is {distance} messages ahead of message {self._next}, "
                 f"max_unpaired_messages = {self._limits.max_unpaired_messages}"
             )
-        slot = self._slots[sequence] = _Slot()
-        return slot
+        pending = self._pending[sequence] = _PendingMessage()
+        return pending
 
-    def _hold(self, slot: _Slot, length_bytes: int) -> None:
-        slot.held_bytes += length_bytes
-        self._held_bytes += length_bytes
+    def _add_bytes(self, pending: _PendingMessage, length_bytes: int) -> None:
+        pending.pending_bytes += length_bytes
+        self._pending_bytes += length_bytes
 
-    def _complete_ones(self) -> list[StreamMessage]:
+    def _take_complete(self) -> list[StreamMessage]:
         complete: list[StreamMessage] = []
         while True:
-            slot = self._slots.get(self._next)
-            if slot is None or slot.header is None or (slot.needs_body and slot.body is None):
+            pending = self._pending.get(self._next)
+            if pending is None or pending.header is None or (pending.needs_body and pending.body is None):
                 break
-            del self._slots[self._next]
-            self._held_bytes -= slot.held_bytes
-            complete.append(StreamMessage(self._next, slot.header, slot.body))
+            del self._pending[self._next]
+            self._pending_bytes -= pending.pending_bytes
+            complete.append(StreamMessage(self._next, pending.header, pending.body))
             self._next = (self._next + 1) & SEQUENCE_MASK
             if self._end_distance is not None:
                 self._end_distance -= 1
-        if self._held_bytes > self._limits.max_unpaired_bytes:
+        if self._pending_bytes > self._limits.max_unpaired_bytes:
             raise LimitError(
-                f"{self._stream}: {self._held_bytes} bytes wait for their other half, "
+                f"{self._stream}: {self._pending_bytes} bytes of unpaired messages, "
                 f"max_unpaired_bytes = {self._limits.max_unpaired_bytes}"
             )
         return complete

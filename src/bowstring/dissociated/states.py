@@ -1,6 +1,6 @@
-"""The states of a stream on either side («Server Sequence», «Client Sequence»): transition tables and diagrams.
+"""The states of a stream («Server Sequence», «Client Sequence»): transition tables and their diagrams.
 
-Every move that a connection makes goes through `Position.move`, so what the tables don't allow can't happen.
+Every state change goes through `StateMachine.apply`, so a transition that is not in the tables can't happen.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bowstring.errors import ProtocolError
 
 
 class State(Enum):
-    """Where a stream stands; each machine uses some of them."""
+    """The state of a stream; each table uses some of them."""
 
     WAITING = "waiting"
     STREAMING = "streaming"
@@ -23,11 +23,11 @@ class State(Enum):
     LOST = "lost"
     FAILED = "failed"
 
-    __hash__ = object.__hash__  # in C; `Enum.__hash__` is a Python function, and takes most of a look-up
+    __hash__ = object.__hash__  # in C; `Enum.__hash__` is a Python function that takes most of a look-up
 
 
-class Move(Enum):
-    """What happens to a stream, in the words of the protocol."""
+class Action(Enum):
+    """What happens to a stream, in the protocol's terms."""
 
     WANT_DATA = "want_data"
     METADATA = "metadata message"
@@ -43,151 +43,151 @@ class Move(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
-    """A transition table: where each move leads from each state that allows it."""
+class TransitionTable:
+    """The state that each action leads to, by the state before it."""
 
     name: str
     initial: State
-    transitions: Mapping[tuple[State, Move], State]
+    transitions: Mapping[tuple[State, Action], State]
     meaning: Mapping[State, str]
 
 
-def _with_endings(table: dict[tuple[State, Move], State]) -> dict[tuple[State, Move], State]:
-    """Add what can happen anywhere: a lost connection, and a peer that breaks the protocol."""
+def _with_final_states(table: dict[tuple[State, Action], State]) -> dict[tuple[State, Action], State]:
+    """Add the actions of all states: a lost connection and a protocol violation."""
     states = {state for state, _ in table} | set(table.values())
-    for state in sorted(states, key=lambda item: item.value):
+    for state in sorted(states, key=lambda state: state.value):
         if state is not State.COMPLETE:
-            table[state, Move.CONNECTION_LOST] = State.LOST
-        table[state, Move.VIOLATION] = State.FAILED
-    table[State.COMPLETE, Move.CONNECTION_LOST] = State.COMPLETE
+            table[state, Action.CONNECTION_LOST] = State.LOST
+        table[state, Action.VIOLATION] = State.FAILED
+    table[State.COMPLETE, Action.CONNECTION_LOST] = State.COMPLETE
     return table
 
 
-SERVER_STREAM = Machine(
+SERVER_STREAM = TransitionTable(
     "server stream",
     State.WAITING,
-    _with_endings(
+    _with_final_states(
         {
-            (State.WAITING, Move.WANT_DATA): State.STREAMING,
-            (State.STREAMING, Move.METADATA): State.STREAMING,
-            (State.STREAMING, Move.BODY): State.STREAMING,
-            (State.STREAMING, Move.FREE_DATA): State.STREAMING,
-            (State.STREAMING, Move.END_OF_STREAM): State.HOLDING,
-            (State.HOLDING, Move.FREE_DATA): State.HOLDING,
-            (State.HOLDING, Move.ALL_FREED): State.COMPLETE,
-            # The same connection may be asked for more, even while earlier addresses are out.
-            (State.HOLDING, Move.WANT_DATA): State.STREAMING,
-            (State.COMPLETE, Move.WANT_DATA): State.STREAMING,
+            (State.WAITING, Action.WANT_DATA): State.STREAMING,
+            (State.STREAMING, Action.METADATA): State.STREAMING,
+            (State.STREAMING, Action.BODY): State.STREAMING,
+            (State.STREAMING, Action.FREE_DATA): State.STREAMING,
+            (State.STREAMING, Action.END_OF_STREAM): State.HOLDING,
+            (State.HOLDING, Action.FREE_DATA): State.HOLDING,
+            (State.HOLDING, Action.ALL_FREED): State.COMPLETE,
+            # A connection can be reused, even while addresses of an earlier stream are leased.
+            (State.HOLDING, Action.WANT_DATA): State.STREAMING,
+            (State.COMPLETE, Action.WANT_DATA): State.STREAMING,
             # The addresses of empty buffers may be freed at any time.
-            (State.COMPLETE, Move.FREE_DATA): State.COMPLETE,
+            (State.COMPLETE, Action.FREE_DATA): State.COMPLETE,
         }
     ),
     {
         State.WAITING: "waits for want_data",
         State.STREAMING: "sends metadata and bodies",
         State.HOLDING: "keeps memory alive for the client",
-        State.COMPLETE: "nothing is out any more",
-        State.LOST: "the client is gone: all memory may go",
-        State.FAILED: "the client broke the protocol",
+        State.COMPLETE: "all addresses are freed",
+        State.LOST: "the client disconnected: all leases end",
+        State.FAILED: "the client violated the protocol",
     },
 )
 
-CLIENT_METADATA_STREAM = Machine(
+CLIENT_METADATA_STREAM = TransitionTable(
     "client metadata stream",
     State.WAITING,
-    _with_endings(
+    _with_final_states(
         {
-            (State.WAITING, Move.WANT_DATA): State.STREAMING,
-            (State.STREAMING, Move.METADATA): State.STREAMING,
-            (State.STREAMING, Move.END_OF_STREAM): State.ENDING,
-            (State.ENDING, Move.METADATA): State.ENDING,
-            (State.ENDING, Move.ALL_PAIRED): State.COMPLETE,
+            (State.WAITING, Action.WANT_DATA): State.STREAMING,
+            (State.STREAMING, Action.METADATA): State.STREAMING,
+            (State.STREAMING, Action.END_OF_STREAM): State.ENDING,
+            (State.ENDING, Action.METADATA): State.ENDING,
+            (State.ENDING, Action.ALL_PAIRED): State.COMPLETE,
         }
     ),
     {
-        State.WAITING: "nothing asked for yet",
-        State.STREAMING: "takes metadata messages",
-        State.ENDING: "the end is known, messages before it are missing",
-        State.COMPLETE: "no gap is left: the connection may close",
-        State.LOST: "the server is gone before the end",
-        State.FAILED: "the server broke the protocol",
+        State.WAITING: "no request sent",
+        State.STREAMING: "receives metadata messages",
+        State.ENDING: "end received, earlier messages are missing",
+        State.COMPLETE: "all messages received: the connection may close",
+        State.LOST: "the server disconnected before the end",
+        State.FAILED: "the server violated the protocol",
     },
 )
 
-CLIENT_BODY_STREAM = Machine(
+CLIENT_BODY_STREAM = TransitionTable(
     "client body stream",
     State.WAITING,
-    _with_endings(
+    _with_final_states(
         {
-            (State.WAITING, Move.WANT_DATA): State.STREAMING,
-            (State.STREAMING, Move.BODY): State.STREAMING,
-            (State.STREAMING, Move.FREE_DATA): State.STREAMING,
-            (State.STREAMING, Move.ALL_PAIRED): State.HOLDING,
-            (State.HOLDING, Move.FREE_DATA): State.HOLDING,
-            (State.HOLDING, Move.ALL_FREED): State.COMPLETE,
+            (State.WAITING, Action.WANT_DATA): State.STREAMING,
+            (State.STREAMING, Action.BODY): State.STREAMING,
+            (State.STREAMING, Action.FREE_DATA): State.STREAMING,
+            (State.STREAMING, Action.ALL_PAIRED): State.HOLDING,
+            (State.HOLDING, Action.FREE_DATA): State.HOLDING,
+            (State.HOLDING, Action.ALL_FREED): State.COMPLETE,
         }
     ),
     {
-        State.WAITING: "nothing asked for yet",
-        State.STREAMING: "takes bodies, may free addresses",
-        State.HOLDING: "has everything, uses the server's memory",
-        State.COMPLETE: "uses nothing of the server any more",
-        State.LOST: "the server is gone before the last body was let go",
-        State.FAILED: "the server broke the protocol",
+        State.WAITING: "no request sent",
+        State.STREAMING: "receives bodies, may free addresses",
+        State.HOLDING: "all bodies received, uses the server's memory",
+        State.COMPLETE: "all addresses are freed",
+        State.LOST: "the server disconnected before all addresses were freed",
+        State.FAILED: "the server violated the protocol",
     },
 )
 
-MACHINES = (SERVER_STREAM, CLIENT_METADATA_STREAM, CLIENT_BODY_STREAM)
+TRANSITION_TABLES = (SERVER_STREAM, CLIENT_METADATA_STREAM, CLIENT_BODY_STREAM)
 
 
-class Position:
-    """Where one stream stands in its machine."""
+class StateMachine:
+    """The current state of one stream."""
 
-    __slots__ = ("machine", "state")
+    __slots__ = ("state", "table")
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self.state = machine.initial
+    def __init__(self, table: TransitionTable) -> None:
+        self.table = table
+        self.state = table.initial
 
-    def check(self, move: Move) -> State:
-        """The state to which `move` would lead. Raises `ProtocolError` where the table does not allow it."""
-        state = self.machine.transitions.get((self.state, move))
+    def check(self, action: Action) -> State:
+        """Return the state that `action` leads to. Raises `ProtocolError` if the table does not allow it."""
+        state = self.table.transitions.get((self.state, action))
         if state is None:
-            raise ProtocolError(f"{self.machine.name}: {move.value} while {self.state.value}")
+            raise ProtocolError(f"{self.table.name}: {action.value} while {self.state.value}")
         return state
 
-    def move(self, move: Move) -> State:
-        """The state after `move`. Raises `ProtocolError` where the table does not allow it; the state stays then."""
-        self.state = self.check(move)
+    def apply(self, action: Action) -> State:
+        """Change the state and return it. Raises `ProtocolError` if the table does not allow `action`."""
+        self.state = self.check(action)
         return self.state
 
-    def allows(self, move: Move) -> bool:
-        """Whether the table has this move from here."""
-        return (self.state, move) in self.machine.transitions
+    def allows(self, action: Action) -> bool:
+        """Whether the table allows `action` in the current state."""
+        return (self.state, action) in self.table.transitions
 
     def fail(self) -> None:
-        """The peer broke the protocol: the end, where it was not reached before."""
-        if self.allows(Move.VIOLATION):
-            self.move(Move.VIOLATION)
+        """Record a protocol violation of the peer."""
+        if self.allows(Action.VIOLATION):
+            self.apply(Action.VIOLATION)
 
     def __repr__(self) -> str:
-        return f"<{self.machine.name}: {self.state.value}>"
+        return f"<{self.table.name}: {self.state.value}>"
 
 
-def draw(machine: Machine) -> str:
-    """The machine as a mermaid state diagram; what can happen in every state is drawn once, as a note."""
-    everywhere = (Move.CONNECTION_LOST, Move.VIOLATION)
-    lines = ["stateDiagram-v2", f"    [*] --> {machine.initial.name}"]
-    lines += [f"    {state.name}: {state.value} — {meaning}" for state, meaning in machine.meaning.items()]
+def to_mermaid(table: TransitionTable) -> str:
+    """Return the table as a mermaid state diagram; violations, possible in every state, are one note."""
+    everywhere = (Action.CONNECTION_LOST, Action.VIOLATION)
+    lines = ["stateDiagram-v2", f"    [*] --> {table.initial.name}"]
+    lines += [f"    {state.name}: {state.value} — {meaning}" for state, meaning in table.meaning.items()]
     lines += [
-        f"    {before.name} --> {after.name}: {move.value}"
-        for (before, move), after in machine.transitions.items()
-        if move not in everywhere
+        f"    {before.name} --> {after.name}: {action.value}"
+        for (before, action), after in table.transitions.items()
+        if action not in everywhere
     ]
-    busy = [state for state in machine.meaning if (state, Move.CONNECTION_LOST) in machine.transitions]
+    busy = [state for state in table.meaning if (state, Action.CONNECTION_LOST) in table.transitions]
     lines += [
-        f"    {state.name} --> LOST: {Move.CONNECTION_LOST.value}" for state in busy if state is not State.COMPLETE
+        f"    {state.name} --> LOST: {Action.CONNECTION_LOST.value}" for state in busy if state is not State.COMPLETE
     ]
-    lines += [f"    note left of FAILED: from every state, by a {Move.VIOLATION.value}"]
+    lines += [f"    note left of FAILED: from every state, by a {Action.VIOLATION.value}"]
     lines += [f"    {state.name} --> [*]" for state in (State.COMPLETE, State.LOST, State.FAILED)]
     return "\n".join(lines) + "\n"

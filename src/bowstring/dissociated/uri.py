@@ -1,4 +1,4 @@
-"""The address of a data stream («URI Specification»).
+"""The URI of a data stream («URI Specification»).
 
 >>> uri = parse_uri("unix:@bowstring-1f?want_data=1&free_data=2")
 >>> uri.address, uri.want_data, uri.free_data
@@ -22,18 +22,18 @@ _MAX_URI_CHARACTERS = 1 << 16
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _DIGITS = re.compile(r"[0-9]{1,20}")
 _UNPRINTABLE = re.compile(r"[^\x21-\x7e]")
-_MOST_PARAMETERS = 1000
-_MOST_SHOWN = 200
+_MAX_PARAMETERS = 1000
+_MAX_SHOWN_CHARACTERS = 200
 _SAFE_IN_ADDRESS = "/@:[],;=+~"
 
 
 @dataclass(frozen=True, slots=True)
 class StreamURI:
-    """Where a stream is, and the tags that its server wants.
+    """The address of a stream, and the tags of the messages to its server.
 
-    `address` is what stands between the scheme and the query, percent-decoded; what it means is the transport's matter.
-    Bytes of it that are no UTF-8, as a path may have, are surrogates, as in Python's own names of files.
-    `parameters` are those that the protocol does not name, in their order. Raises `UsageError` for values out of range.
+    `address` is the percent-decoded part between the scheme and the query; the transport defines its meaning. Bytes
+    that are not valid UTF-8 are surrogates, as in Python's file names. `parameters` are the others, in order. Raises
+    `UsageError` for values out of range.
     """
 
     scheme: str
@@ -55,7 +55,7 @@ class StreamURI:
             )
 
     def parameter(self, name: str) -> str | None:
-        """The first value of a further parameter, None where there is none."""
+        """The first value of another parameter, if any."""
         return next((value for key, value in self.parameters if key == name), None)
 
     def __str__(self) -> str:
@@ -70,57 +70,59 @@ class StreamURI:
 
 
 def parse_uri(text: str) -> StreamURI:
-    """The parts of a URI. Raises `ProtocolError` that names the part which is missing or wrong."""
+    """Parse a URI. Raises `ProtocolError` that names the missing or malformed part."""
     if len(text) > _MAX_URI_CHARACTERS:
         raise ProtocolError(f"URI: expected at most {_MAX_URI_CHARACTERS} characters, found {len(text)}")
-    odd = _UNPRINTABLE.search(text)
-    if odd:
-        raise ProtocolError(f"URI {_shown(text)}: character {odd.start()} ({odd.group()!r}) has to be percent-encoded")
+    invalid = _UNPRINTABLE.search(text)
+    if invalid:
+        raise ProtocolError(
+            f"URI {_shorten(text)}: character {invalid.start()} ({invalid.group()!r}) has to be percent-encoded"
+        )
     scheme, colon, rest = text.partition(":")
     if not colon or not _SCHEME.fullmatch(scheme):
-        raise ProtocolError(f"URI {_shown(text)}: expected a scheme such as 'unix:' at its beginning")
+        raise ProtocolError(f"URI {_shorten(text)}: expected a scheme such as 'unix:' at its beginning")
     address, _, query = rest.partition("#")[0].partition("?")
-    if query.count("&") >= _MOST_PARAMETERS:
-        raise ProtocolError(f"URI: expected at most {_MOST_PARAMETERS} parameters, found {query.count('&') + 1}")
-    known: dict[str, str] = {}
+    if query.count("&") >= _MAX_PARAMETERS:
+        raise ProtocolError(f"URI: expected at most {_MAX_PARAMETERS} parameters, found {query.count('&') + 1}")
+    values: dict[str, str] = {}
     others: list[tuple[str, str]] = []
     for key, value in parse_qsl(query, keep_blank_values=True):
         if key not in ("want_data", "free_data", "remote_handle"):
             others.append((key, value))
-        elif key in known:
-            raise ProtocolError(f"URI {_shown(text)}: parameter {key} is given twice")
+        elif key in values:
+            raise ProtocolError(f"URI {_shorten(text)}: parameter {key} is given twice")
         else:
-            known[key] = value
-    if "want_data" not in known:
-        raise ProtocolError(f"URI {_shown(text)}: the required parameter want_data is missing")
-    want_data = _tag_value(text, "want_data", known["want_data"])
-    free_data = _tag_value(text, "free_data", known["free_data"]) if "free_data" in known else None
+            values[key] = value
+    if "want_data" not in values:
+        raise ProtocolError(f"URI {_shorten(text)}: the required parameter want_data is missing")
+    want_data = _parse_tag(text, "want_data", values["want_data"])
+    free_data = _parse_tag(text, "free_data", values["free_data"]) if "free_data" in values else None
     if want_data == free_data:
-        raise ProtocolError(f"URI {_shown(text)}: parameters want_data and free_data are the same tag")
-    handle = _handle(text, known["remote_handle"]) if "remote_handle" in known else None
+        raise ProtocolError(f"URI {_shorten(text)}: parameters want_data and free_data are the same tag")
+    handle = _parse_remote_handle(text, values["remote_handle"]) if "remote_handle" in values else None
     decoded = unquote(address, errors="surrogateescape")
     return StreamURI(scheme.lower(), decoded, want_data, free_data, handle, tuple(others))
 
 
-def _shown(text: str) -> str:
-    """A text for a message, cut where it is long."""
-    return repr(text) if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]!r}…"
+def _shorten(text: str) -> str:
+    """The `repr` of a text for an error message, truncated if it is long."""
+    return repr(text) if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]!r}…"
 
 
-def _tag_value(text: str, name: str, value: str) -> int:
+def _parse_tag(text: str, name: str, value: str) -> int:
     if not _DIGITS.fullmatch(value) or int(value) >= UINT64_MODULUS:
         raise ProtocolError(
-            f"URI {_shown(text)}: parameter {name}: expected an unsigned integer of 64 bits, found {_shown(value)}"
+            f"URI {_shorten(text)}: parameter {name}: expected an unsigned integer of 64 bits, found {_shorten(value)}"
         )
     return int(value)
 
 
-def _handle(text: str, value: str) -> bytes:
-    # A "+" of base64 that nobody percent-encoded arrives as a space.
+def _parse_remote_handle(text: str, value: str) -> bytes:
+    # A base64 "+" that was not percent-encoded arrives as a space.
     value = value.replace(" ", "+").replace("-", "+").replace("_", "/")
     try:
         return base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
     except (binascii.Error, ValueError):
         raise ProtocolError(
-            f"URI {_shown(text)}: parameter remote_handle: expected base64, found {_shown(value)}"
+            f"URI {_shorten(text)}: parameter remote_handle: expected base64, found {_shorten(value)}"
         ) from None

@@ -1,4 +1,4 @@
-"""What goes over the wire («Protocol Description»): the 5-byte prefix, the tag, the bodies of addresses, <free_data>.
+"""Encode and decode messages («Protocol Description»): prefixes, tags, bodies of addresses, <free_data>.
 
 >>> encode_prefix(MessageType.METADATA, 1).hex(" ")
 '01 01 00 00 00'
@@ -32,10 +32,10 @@ BODY_TYPE_SHIFT = 56
 RESERVED_MASK = 0x00FF_FFFF_0000_0000
 
 _PREFIX = struct.Struct("<BI")
-_BODY_HEAD = struct.Struct("<QQ")
+_BODY_HEADER = struct.Struct("<QQ")
 _UINT64 = np.dtype("<u8")
 _PADDING_BYTES = 63
-_SMALL = 1 << 32
+_MAX_SUMMED = 1 << 32
 
 
 class MessageType(IntEnum):
@@ -64,7 +64,7 @@ class Prefix(NamedTuple):
 
 
 class Tag(NamedTuple):
-    """What the tag of a body says."""
+    """The fields of a body's tag."""
 
     sequence: int
     body_type: BodyType
@@ -72,7 +72,7 @@ class Tag(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message to be sent: `parts` one after the other, never joined; with a `tag`, or None for a plain one."""
+    """A message to send: the bytes of `parts` in order, never joined; `tag` is None for a plain message."""
 
     tag: int | None
     parts: tuple[Any, ...]
@@ -87,8 +87,8 @@ class Message:
 class PackedBody:
     """A body of type 0: the bytes of the standard IPC format.
 
-    `parts` are opaque to the protocol: bytes, memoryviews, handles of device memory. A received body has one part,
-    whatever the transport delivered.
+    `parts` are opaque to the protocol: bytes, memoryviews, handles of device memory. A received body has one part, the
+    object that the transport returned.
     """
 
     parts: tuple[Any, ...]
@@ -96,7 +96,7 @@ class PackedBody:
 
     @classmethod
     def of(cls, *parts: BytesLike) -> PackedBody:
-        """The body that consists of these bytes, one after the other; not copied."""
+        """Create a body of these bytes; nothing is copied."""
         return cls(parts, sum(memoryview(part).nbytes for part in parts))
 
     def __repr__(self) -> str:
@@ -105,10 +105,10 @@ class PackedBody:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AddressBody:
-    """A body of type 1: where each buffer lies in memory that both sides reach.
+    """A body of type 1: the address of each buffer in shared memory.
 
-    `addresses` and `lengths` are little-endian uint64 arrays, one item a buffer, in the order of the IPC header. What
-    an address means is the transport's matter.
+    `addresses` and `lengths` are little-endian uint64 arrays with one element per buffer, in the order of the IPC
+    header. The transport defines the meaning of addresses.
     """
 
     addresses: Addresses
@@ -117,9 +117,7 @@ class AddressBody:
 
     @classmethod
     def of(cls, addresses: npt.ArrayLike, lengths: npt.ArrayLike) -> AddressBody:
-        """The body that refers to these buffers. Raises `UsageError` where there are not as many of the one as the
-        other.
-        """
+        """Create a body of these buffers. Raises `UsageError` if the numbers of addresses and lengths differ."""
         own_addresses, own_lengths = np.asarray(addresses, _UINT64).ravel(), np.asarray(lengths, _UINT64).ravel()
         if own_addresses.size != own_lengths.size:
             raise UsageError(f"{own_addresses.size} addresses, but {own_lengths.size} lengths")
@@ -127,7 +125,7 @@ class AddressBody:
 
     @property
     def length_bytes(self) -> int:
-        """The length of all buffers together."""
+        """The total length of the buffers."""
         return self.total_bytes
 
     def __repr__(self) -> str:
@@ -184,19 +182,18 @@ def encode_addresses(body: AddressBody) -> bytes:
 
 
 def decode_addresses(data: BytesLike, limits: Limits = DEFAULT_LIMITS) -> AddressBody:
-    """The body of a message of type 1; its arrays are views of a private copy of `data`.
+    """Decode a body of type 1; its arrays are views of a copy of `data`.
 
-    The total has to be the sum of the lengths, or that of the lengths as padded to at most 64 bytes each. Raises
-    `ProtocolError` where the counts, lengths and the message's own length contradict each other or an address runs past
-    2**64, `LimitError` beyond `limits`.
+    The total is the sum of the lengths, each padded by at most 63 bytes. Raises `ProtocolError` if the counts and
+    lengths contradict each other or a buffer ends after 2**64, `LimitError` beyond `limits`.
     """
     length_bytes = len(data)
-    if length_bytes < _BODY_HEAD.size:
-        raise ProtocolError(f"body of addresses: expected at least {_BODY_HEAD.size} bytes, found {length_bytes}")
-    total_bytes, count = _BODY_HEAD.unpack_from(data)
-    if length_bytes - _BODY_HEAD.size != count * _BODY_HEAD.size:
+    if length_bytes < _BODY_HEADER.size:
+        raise ProtocolError(f"body of addresses: expected at least {_BODY_HEADER.size} bytes, found {length_bytes}")
+    total_bytes, count = _BODY_HEADER.unpack_from(data)
+    if length_bytes - _BODY_HEADER.size != count * _BODY_HEADER.size:
         raise ProtocolError(
-            f"body of addresses: {count} buffers take {(count + 1) * _BODY_HEAD.size} bytes, found {length_bytes}"
+            f"body of addresses: {count} buffers take {(count + 1) * _BODY_HEADER.size} bytes, found {length_bytes}"
         )
     if count > limits.max_buffers:
         raise LimitError(f"body of addresses: {count} buffers, more than max_buffers = {limits.max_buffers}")
@@ -207,14 +204,14 @@ def decode_addresses(data: BytesLike, limits: Limits = DEFAULT_LIMITS) -> Addres
     pairs = np.frombuffer(bytes(data), _UINT64)[2:].reshape(count, 2)
     addresses, lengths = pairs[:, 0], pairs[:, 1]
     if bool((addresses + lengths < addresses).any()):
-        worst = int((addresses + lengths < addresses).argmax())
+        index = int((addresses + lengths < addresses).argmax())
         raise ProtocolError(
-            f"body of addresses, buffer {worst}: address {addresses[worst]} and length {lengths[worst]} run past 2**64"
+            f"body of addresses, buffer {index}: address {addresses[index]} and length {lengths[index]} exceed 2**64"
         )
     exact = _exact_sum(lengths)
     if not exact <= total_bytes <= exact + count * _PADDING_BYTES:
         raise ProtocolError(
-            f"body of addresses: the {count} buffers have {exact} bytes, but the total says {total_bytes}"
+            f"body of addresses: the {count} buffers have {exact} bytes, but the total is {total_bytes}"
         )
     return AddressBody(addresses, lengths, total_bytes)
 
@@ -237,7 +234,7 @@ def decode_free(data: BytesLike, limits: Limits = DEFAULT_LIMITS) -> Addresses:
 
 
 def sequence_distance(start: int, end: int) -> int:
-    """How many messages `end` comes after `start`, with the roll-over of 32 bits.
+    """The number of messages from `start` to `end`, with the roll-over at 32 bits.
 
     >>> sequence_distance(0xFFFF_FFFF, 1)
     2
@@ -246,10 +243,10 @@ def sequence_distance(start: int, end: int) -> int:
 
 
 def _exact_sum(lengths: Addresses) -> int:
-    """The sum without wrapping at 2**64, in two steps for any number of items."""
+    """The sum, without overflow at 2**64."""
     if lengths.size == 0:
         return 0
-    if int(lengths.max()) < _SMALL and lengths.size < _SMALL:
+    if int(lengths.max()) < _MAX_SUMMED and lengths.size < _MAX_SUMMED:
         return int(lengths.sum())
     high, low = int((lengths >> np.uint64(32)).sum()), int((lengths & np.uint64(SEQUENCE_MASK)).sum())
     return (high << 32) + low

@@ -221,7 +221,7 @@ class Dataset(Closable):
         connection.close()
 
     def __del__(self) -> None:
-        for connection in getattr(self, "_links", ()):
+        for connection in getattr(self, "_connections", ()):
             try:
                 connection.release()
             except BowstringError:

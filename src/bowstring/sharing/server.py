@@ -272,7 +272,7 @@ class _Session:
         self._server = server
         self._channel = channel
         self._connection = ServerConnection(WANT_DATA, FREE_DATA, limits=_LIMITS)
-        self._passed: dict[Region, int] = {}
+        self._region_indices: dict[Region, int] = {}
         self._messages: Iterator[Message | None] = iter(())
         self._is_refused = False
         self._connected_at = self._received_at = self._sent_at = time.monotonic()
@@ -326,7 +326,7 @@ class _Session:
         self._server._forget(self)
         self._messages = iter(())
         self._connection.connection_lost()
-        self._passed.clear()
+        self._region_indices.clear()
         self._channel.close()
 
     def _receive(self) -> None:
@@ -339,7 +339,7 @@ class _Session:
                 if isinstance(event, DataRequested):
                     self._begin(Ticket.decode(event.ticket))
                 elif isinstance(event, StreamComplete):
-                    self._retire(list(self._passed))
+                    self._retire(list(self._region_indices))
         if self._channel.bytes_received != before:
             self._received_at = time.monotonic()
 
@@ -377,14 +377,14 @@ class _Session:
             return
         self._sent_at = time.monotonic()
         # Before the schema: a connection with no number left for a region ends here, and its client opens another.
-        self._channel.passed.check_room(len({part.region for part in parts} - self._passed.keys()))
+        self._channel.sent_regions.check_capacity(len({part.region for part in parts} - self._region_indices.keys()))
         self._messages = self._stream(parts, ticket.packed)
 
     def _stream(self, parts: Sequence[StoredDataset], is_packed: bool) -> Iterator[Message | None]:
         """All messages of data sets, bodies as addresses or as bytes; None where what was submitted is to be sent."""
         connection = self._connection
         for index, part in enumerate(parts):
-            if part.messages and not is_packed and part.region not in self._passed:
+            if part.messages and not is_packed and part.region not in self._region_indices:
                 self._pass(part.region)
                 if part.region.is_released:  # a descriptor was opened for it
                     yield None
@@ -395,21 +395,21 @@ class _Session:
                 if is_packed:
                     body = PackedBody.of(part.region.view(message.body_offset, message.body_bytes))
                 else:
-                    body = message.addressed(self._passed[part.region])
+                    body = message.addressed(self._region_indices[part.region])
                 yield from connection.send(message.metadata, body, part)
         yield from connection.end()
         # A client needs a descriptor for each file that was passed, to look at its size, but not for sealed memory.
         is_complete = connection.state is State.COMPLETE
-        self._retire([region for region in self._passed if is_complete or not region.is_sealed])
+        self._retire([region for region in self._region_indices if is_complete or not region.is_sealed])
 
     def _pass(self, region: Region) -> None:
         holder = region.duplicate() if region.is_released else region
-        self._passed[region] = self._channel.submit_region(holder)
+        self._region_indices[region] = self._channel.submit_region(holder)
 
     def _retire(self, regions: Iterable[Region]) -> None:
         """No later message refers to them: let the client and us forget them, so that memory can go."""
         for region in regions:
-            self._channel.submit_retirement(self._passed.pop(region))
+            self._channel.submit_retirement(self._region_indices.pop(region))
 
 
 def _regions_of(source: Source, name: str) -> tuple[Region, ...]:

@@ -85,7 +85,7 @@ class TransportConformance(ProtocolConformance):
     ) -> None:
         one, other = ends
         one.send([b"12345"], tag=5)
-        with pytest.raises(UsageError, match=f"expected 5 writable bytes, found {found} ones"):
+        with pytest.raises(UsageError, match=f"expected 5 writable bytes, found {found} bytes"):
             other.receive(allocate=lambda _tag, _length: place)
 
     def test_both_directions_work_at_the_same_time(self, ends: Ends) -> None:
@@ -241,12 +241,12 @@ class TransportConformance(ProtocolConformance):
         monkeypatch.setattr(base, "MAX_REGIONS", 2)
         with Region.copy_of([b"data"]) as region:
             indexes = [one.send_region(region) for _ in range(2)]
-            with pytest.raises(UsageError, match="passed 2 regions already"):
+            with pytest.raises(UsageError, match="has sent 2 regions"):
                 one.send_region(region)
         for index in (-1, 2):
-            with pytest.raises(UsageError, match=f"region {index}: this end passed 2 regions"):
+            with pytest.raises(UsageError, match=f"region {index}: this end has sent 2 regions"):
                 one.retire_region(index)
-        with pytest.raises(UsageError, match="this end passed 0 regions"):
+        with pytest.raises(UsageError, match="this end has sent 0 regions"):
             other.retire_region(0)
         one.send([b"go"])
         other.receive()

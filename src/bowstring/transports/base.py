@@ -1,21 +1,19 @@
-"""The contract of a transport («Requirements»): delimited messages, plain and tagged, and memory that both sides reach.
+"""The interface of a transport («Requirements»): plain and tagged messages, and shared memory.
 
-A transport is one connection. One thread may send while another receives; several may call either, one after the
-other. Every call that can block has a deadline: it ends when nothing was sent or received for `timeout_s`, or else the
-transport's default, however long a whole message takes; `math.inf` waits as long as it takes.
+A transport is one connection. One thread may send while another receives; other threads take turns. Every blocking call
+has a deadline: it fails if nothing is sent or received for `timeout_s`, by default the transport's own, however long a
+whole message takes. `math.inf` waits without a deadline.
 
-What an implementation promises, and `bowstring.testing.transport_conformance` tests:
+An implementation guarantees the following, which `bowstring.testing.transport_conformance` tests:
 
-* messages arrive whole, once, and in the order in which they were sent (or else `is_ordered` is false);
-* a body is not joined, copied or looked at on the sending side;
-* a received message takes memory in proportion to what the limits allow, and only as its bytes arrive;
-* a peer that is gone is a `ConnectionLostError`, one that is silent a `DeadlineError`; after a `DeadlineError` of
-  `receive` the transport goes on where it was, after one of `send` it is closed if a part of the message was on its
-  way;
-* bytes that break the transport's own format are a `ProtocolError`, and the connection is closed;
-* a region that was passed is there when a message sent after it arrives; descriptors never leak;
-* `close` may be called from any thread, any number of times; calls that are blocked end with an error of
-  `bowstring.errors`.
+* messages arrive complete, once, and in the order in which they were sent (unless `is_ordered` is false);
+* the sender does not join, copy or read bodies;
+* a received message takes memory only as its bytes arrive, and within the limits;
+* a lost peer is a `ConnectionLostError`, a silent one a `DeadlineError`. After a `DeadlineError`, `receive` can be
+  called again; `send` has closed the transport if part of the message was sent;
+* bytes that violate the transport's own format are a `ProtocolError`, and the connection is closed;
+* a region is available before the messages that are sent after it; descriptors never leak;
+* `close` may be called from any thread, any number of times; blocked calls end with an error of `bowstring.errors`.
 """
 
 from __future__ import annotations
@@ -33,13 +31,13 @@ from bowstring.memory.region import Region
 from bowstring.transports.regions import MAX_REGIONS, RegionTable
 
 Allocate: TypeAlias = Callable[[int | None, int], Any]
-"""Called with tag and length before a message's bytes arrive: a writable buffer of that length to receive them in, or
-None. It raises an error of `bowstring.errors` to refuse the message, which ends the connection.
+"""Called with the tag and length of a message before its bytes arrive. Returns a writable buffer of that length or None
+for a new one. Raises an error of `bowstring.errors` to refuse the message, which ends the connection.
 """
 
 
-class Received(NamedTuple):
-    """A message that arrived: its tag, None for a plain one, and its bytes."""
+class ReceivedMessage(NamedTuple):
+    """A received message: its tag (None for a plain message) and its bytes."""
 
     tag: int | None
     data: memoryview
@@ -50,35 +48,33 @@ class TransportOptions:
     """Deadlines and limits of one connection."""
 
     timeout_s: float = 30.0
-    """For every call that gives no deadline of its own."""
+    """The default of all calls."""
     max_plain_bytes: int = 1 << 28
-    """The longest plain message that is received."""
+    """The maximum length of a received plain message."""
     max_tagged_bytes: int = 1 << 28
-    """The longest tagged message that is received."""
+    """The maximum length of a received tagged message."""
     max_regions: int = 16384
-    """How many regions a peer may pass and not retire; Linux maps some 65,000 pieces in a process."""
+    """The number of regions that a peer may send without retiring them; Linux allows some 65,000 mappings."""
     accept_files: bool = True
-    """Whether a peer may pass ordinary files, whose owner can truncate them, or only sealed memory."""
+    """Whether a peer may send ordinary files, which can be truncated, besides sealed memory."""
     keep_descriptors: bool = False
-    """Whether received regions keep their descriptors, so that they can be passed on; they are mapped on first use
-    then.
-    """
+    """Whether received regions keep their descriptors, to be sent on; they are then mapped on first use."""
     allow_other_users: bool = False
     """Whether the peer may be a process of another user (other than root)."""
     queue_messages: int = 1024
-    """Loopback: how many messages wait at the most before `send` blocks."""
+    """Loopback: the number of queued messages at which `send` blocks."""
 
     def deadline(self, timeout_s: float | None) -> Deadline:
-        """The deadline of a call that begins now and may have brought its own."""
+        """The deadline of a call that begins now."""
         return Deadline(self.timeout_s if timeout_s is None else timeout_s)
 
 
 DEFAULT_OPTIONS = TransportOptions()
-_LONGEST_WAIT_S = 1e6
+_MAX_WAIT_S = 1e6
 
 
 class Deadline:
-    """The moment until which a call may block without progress."""
+    """The time until which a call may block without progress."""
 
     __slots__ = ("_end", "timeout_s")
 
@@ -87,20 +83,20 @@ class Deadline:
         self.restart()
 
     def restart(self) -> None:
-        """Begin anew, because there was progress."""
+        """Restart after progress."""
         self._end = time.monotonic() + self.timeout_s
 
     def remaining_s(self) -> float:
-        """The seconds left: not less than 0, and not more than the system's calls can count."""
-        return min(max(self._end - time.monotonic(), 0.0), _LONGEST_WAIT_S)
+        """The remaining seconds, from 0 to the maximum of system calls."""
+        return min(max(self._end - time.monotonic(), 0.0), _MAX_WAIT_S)
 
     def error(self, what: str) -> DeadlineError:
-        """The error for whoever waited for `what`."""
+        """Create the error for a call that waited for `what`."""
         return DeadlineError(f"{what}: nothing within {self.timeout_s:g} s")
 
 
-class RegionIndexes:
-    """The indexes of the regions that one end of a connection passes, counted from 0."""
+class RegionCounter:
+    """Counts the regions that one end of a connection sends."""
 
     __slots__ = ("count",)
 
@@ -108,23 +104,23 @@ class RegionIndexes:
         self.count = 0
 
     def next(self) -> int:
-        """The index of the next region. Raises `UsageError` where there are no more."""
-        self.check_room(1)
+        """Return the index of the next region. Raises `UsageError` if all indices are used."""
+        self.check_capacity(1)
         return self.count
 
-    def check_room(self, number: int) -> None:
-        """Raise `UsageError` unless there are indexes for so many more regions."""
+    def check_capacity(self, number: int) -> None:
+        """Raise `UsageError` unless there are indices for this number of regions."""
         if self.count + number > MAX_REGIONS:
-            raise UsageError(f"this connection passed {self.count} regions already: open another one")
+            raise UsageError(f"this connection has sent {self.count} regions: open another one")
 
     def check(self, index: int) -> None:
-        """Raise `UsageError` unless a region with this index was passed."""
+        """Raise `UsageError` unless a region with this index was sent."""
         if not 0 <= index < self.count:
-            raise UsageError(f"region {index}: this end passed {self.count} regions")
+            raise UsageError(f"region {index}: this end has sent {self.count} regions")
 
 
 class Transport(Closable, ABC):
-    """One end of a connection; see the module for what it promises."""
+    """One end of a connection; the module's docstring has its guarantees."""
 
     scheme: ClassVar[str]
     is_ordered: ClassVar[bool] = True
@@ -135,49 +131,47 @@ class Transport(Closable, ABC):
     @property
     @abstractmethod
     def regions(self) -> RegionTable:
-        """The regions that the peer passed."""
+        """The received regions."""
 
     @abstractmethod
     def send(self, parts: Sequence[BytesLike], *, tag: int | None = None, timeout_s: float | None = None) -> None:
-        """Send one message: the bytes of `parts` one after the other, plain or with a tag; they may change afterwards.
+        """Send one message, the bytes of `parts` in order, plain or tagged. They may change afterwards.
 
         Raises `ConnectionLostError`, `DeadlineError`, `ClosedError`.
         """
 
     @abstractmethod
     def post(self, parts: Sequence[BytesLike], *, tag: int | None = None) -> None:
-        """Queue one message, and send what the peer takes now; later calls of `flush` and `send` send the rest.
+        """Queue one message and send without blocking; later calls of `flush` and `send` send the rest.
 
-        The bytes are copied. It does not wait for the peer. Raises `ConnectionLostError`, `ClosedError`.
+        The bytes are copied. Raises `ConnectionLostError`, `ClosedError`.
         """
 
     @abstractmethod
     def flush(self, *, timeout_s: float | None = None) -> None:
-        """Send what was posted. Raises as `send`; after a `DeadlineError` the rest is still queued."""
+        """Send queued messages. Raises as `send`; after a `DeadlineError` the rest is still queued."""
 
     @abstractmethod
-    def receive(self, *, timeout_s: float | None = None, allocate: Allocate | None = None) -> Received:
-        """The next message. Regions that arrive before it are put into `regions`.
+    def receive(self, *, timeout_s: float | None = None, allocate: Allocate | None = None) -> ReceivedMessage:
+        """Receive the next message. Regions that arrive before it are added to `regions`.
 
         Raises `ConnectionLostError`, `DeadlineError`, `ProtocolError`, `LimitError`, `ResourceError`, `ClosedError`.
         """
 
     @abstractmethod
     def send_region(self, region: Region, *, timeout_s: float | None = None) -> int:
-        """Let the peer reach a region; its index, from which `regions.address_of` makes addresses.
+        """Send a region; return its index, the first argument of `regions.address_of`.
 
-        Our own region may be closed afterwards: the peer holds the memory by itself. Raises as `send`.
+        The region may be closed afterwards, because the peer has its own descriptor. Raises as `send`.
         """
 
     @abstractmethod
     def retire_region(self, index: int, *, timeout_s: float | None = None) -> None:
-        """Tell the peer that no message will refer to this region any more, so that it lets go of it. Raises as
-        `send`.
-        """
+        """Tell the peer to close a region, because no later message refers to it. Raises as `send`."""
 
     @abstractmethod
     def close(self) -> None:
-        """End the connection and let go of the received regions. Idempotent."""
+        """Close the connection and the received regions. Idempotent."""
 
     @property
     @abstractmethod
@@ -185,20 +179,20 @@ class Transport(Closable, ABC):
         """Whether this end was closed, by `close` or after an error."""
 
     def send_message(self, message: Message, *, timeout_s: float | None = None) -> None:
-        """Send what a `ServerConnection` or `ClientConnection` gave."""
+        """Send a message of a `ServerConnection` or `ClientConnection`."""
         self.send(message.parts, tag=message.tag, timeout_s=timeout_s)
 
 
-def allocated(allocate: Allocate | None, tag: int | None, length_bytes: int) -> memoryview | None:
-    """Where the caller of `receive` wants a message; None where it leaves that to the transport.
+def call_allocate(allocate: Allocate | None, tag: int | None, length_bytes: int) -> memoryview | None:
+    """Return the buffer that `allocate` chooses for a message, or None.
 
-    Raises `UsageError` where the place that it gives is no writable one of that length.
+    Raises `UsageError` if the buffer is read-only or has another length.
     """
-    given = None if allocate is None else allocate(tag, length_bytes)
-    if given is None:
+    buffer = None if allocate is None else allocate(tag, length_bytes)
+    if buffer is None:
         return None
-    view = memoryview(given).cast("B")
+    view = memoryview(buffer).cast("B")
     if view.readonly or view.nbytes != length_bytes:
         what = "read-only" if view.readonly else "writable"
-        raise UsageError(f"allocate: expected {length_bytes} writable bytes, found {view.nbytes} {what} ones")
+        raise UsageError(f"allocate: expected {length_bytes} writable bytes, found {view.nbytes} {what} bytes")
     return view

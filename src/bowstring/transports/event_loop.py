@@ -1,4 +1,4 @@
-"""One thread for many descriptors: it calls those that are ready, and those whose time is over."""
+"""An event loop: one thread that waits for many descriptors and deadlines."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _RESOLUTION_S = 0.05
 
 
 class Handler(Protocol):
-    """What an event loop drives. Its methods are called in the loop's thread, and must not block."""
+    """A handler of one descriptor. Its methods are called in the loop's thread and must not block."""
 
     def fileno(self) -> int:
-        """The descriptor to wait for; the same as long as the handler is in the loop."""
+        """The descriptor to wait for; constant while the handler is in the loop."""
 
     @property
     def interest(self) -> int:
@@ -32,20 +32,20 @@ class Handler(Protocol):
 
     @property
     def deadline(self) -> float:
-        """When `expire` is to be called, by `time.monotonic`; `math.inf` for never."""
+        """The time to call `expire`, by `time.monotonic`; `math.inf` for never."""
 
     def handle(self, events: int) -> None:
-        """Do what is possible now, for a short time; what is left makes the descriptor ready again."""
+        """Do a limited amount of work; what remains makes the descriptor ready again."""
 
     def expire(self) -> None:
-        """The deadline is over."""
+        """The deadline has passed."""
 
     def close(self) -> None:
-        """The loop ends, or `handle` failed in an unexpected way."""
+        """The loop ends, or a method raised an unexpected error."""
 
 
 class EventLoop(Closable):
-    """A thread that waits for the descriptors of its handlers. Raises `ResourceError` where descriptors are short.
+    """A thread that waits for the descriptors of its handlers. Raises `ResourceError` if no descriptors are left.
 
     Handlers are added and removed in the thread itself, or before `start`; other threads use `call`.
     """
@@ -78,21 +78,21 @@ class EventLoop(Closable):
         self._thread.start()
 
     def call(self, action: Callable[[], None]) -> None:
-        """Have the loop's thread call `action` soon. From any thread."""
+        """Call `action` in the loop's thread. Thread-safe."""
         self._calls.append(action)
         self._wake()
 
     def add(self, handler: Handler) -> None:
-        """Drive a handler from now on."""
+        """Add a handler."""
         self._handlers[handler] = 0
         self._update(handler)
 
     def handle(self, handler: Handler, events: int) -> None:
         """Call a handler as if its descriptor were ready."""
-        self._step(handler, partial(handler.handle, events))
+        self._run_handler(handler, partial(handler.handle, events))
 
     def remove(self, handler: Handler) -> None:
-        """Drive a handler no longer; it is not closed."""
+        """Remove a handler without closing it."""
         if self._handlers.pop(handler, 0):
             self._selector.unregister(handler)
 
@@ -123,8 +123,8 @@ class EventLoop(Closable):
             if time.monotonic() >= self._next_expiry:
                 self._expire()
 
-    def _step(self, handler: Handler, action: Callable[[], None]) -> None:
-        """Call a handler's method. If it fails in an unexpected way, the handler is closed, and the others go on."""
+    def _run_handler(self, handler: Handler, action: Callable[[], None]) -> None:
+        """Call a handler's method. After an unexpected error the handler is closed and the others continue."""
         try:
             action()
         except Exception:  # noqa: BLE001 - reported as the failure of a thread
@@ -135,18 +135,18 @@ class EventLoop(Closable):
             self._update(handler)
 
     def _expire(self) -> None:
-        """Call the handlers whose deadline is over, and find the next one. Deadlines may have moved away since."""
+        """Call the handlers whose deadline has passed, and compute the next deadline."""
         now = time.monotonic()
         for handler in [handler for handler in self._handlers if handler.deadline <= now]:
             if handler in self._handlers:
-                self._step(handler, handler.expire)
+                self._run_handler(handler, handler.expire)
         earliest = min((handler.deadline for handler in self._handlers), default=math.inf)
         self._next_expiry = max(earliest, now + _RESOLUTION_S)
 
     def _update(self, handler: Handler) -> None:
-        interest, before = handler.interest, self._handlers[handler]
-        if interest != before:
-            if not before:
+        interest, previous = handler.interest, self._handlers[handler]
+        if interest != previous:
+            if not previous:
                 self._selector.register(handler, interest, handler)
             elif not interest:
                 self._selector.unregister(handler)

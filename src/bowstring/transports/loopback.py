@@ -1,4 +1,4 @@
-"""The reference transport: two ends in one process, joined by bounded queues; what the others are compared with."""
+"""The reference transport: two ends in one process, connected by bounded queues."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from bowstring.transports.base import (
     DEFAULT_OPTIONS,
     Allocate,
     Deadline,
-    Received,
-    RegionIndexes,
+    ReceivedMessage,
+    RegionCounter,
     Transport,
     TransportOptions,
-    allocated,
+    call_allocate,
 )
 from bowstring.transports.regions import RegionTable
 
 
 @dataclass(frozen=True, slots=True)
-class _Parcel:
+class _QueuedMessage:
     tag: int | None
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class _Passed:
+class _QueuedRegion:
     index: int
     region: Region
 
 
 @dataclass(frozen=True, slots=True)
-class _Retired:
+class _QueuedRetirement:
     index: int
 
 
-_Item: TypeAlias = _Parcel | _Passed | _Retired
+_Item: TypeAlias = _QueuedMessage | _QueuedRegion | _QueuedRetirement
 
 
 class _Queue:
@@ -60,11 +60,11 @@ class _Queue:
         return self.is_broken or len(self.items) < self.limit
 
     def put(self, item: _Item, deadline: Deadline | None) -> None:
-        """Append an item, without a deadline at once, however many wait."""
+        """Append an item; without a deadline, ignore the limit."""
         with self.changed:
             ready = deadline is None or self.changed.wait_for(self._can_take, deadline.remaining_s())
             if self.is_broken:
-                raise ConnectionLostError("loopback: the peer is gone")
+                raise ConnectionLostError("loopback: the peer disconnected")
             if deadline is not None and not ready:
                 raise deadline.error(f"loopback: sending while {self.limit} messages wait")
             self.items.append(item)
@@ -79,29 +79,29 @@ class _Queue:
                 return item
             if not ready:
                 raise deadline.error("loopback: receiving")
-            raise ConnectionLostError("loopback: the peer is gone")
+            raise ConnectionLostError("loopback: the peer disconnected")
 
     def end(self, *, discard: bool) -> None:
-        """End this direction; what was sent already can still be received, unless its receiver is the one who ends."""
+        """End this direction. Queued items can still be received unless `discard` is set."""
         with self.changed:
             self.is_broken = True
             if discard:
                 for item in self.items:
-                    if isinstance(item, _Passed):
+                    if isinstance(item, _QueuedRegion):
                         item.region.close()
                 self.items.clear()
             self.changed.notify_all()
 
 
 class LoopbackTransport(Transport):
-    """One end of a pair; made by `pair`. The bytes of a message are copied once, as a network would."""
+    """One end of a pair, created by `pair`. The bytes of a message are copied once."""
 
     scheme: ClassVar[str] = "loopback"
 
     def __init__(self, outbound: _Queue, inbound: _Queue, options: TransportOptions = DEFAULT_OPTIONS) -> None:
         super().__init__(options)
         self._regions = RegionTable(options.max_regions)
-        self._passed_regions = RegionIndexes()
+        self._sent_regions = RegionCounter()
         self._outbound = outbound
         self._inbound = inbound
         self._lock = threading.Lock()
@@ -110,12 +110,12 @@ class LoopbackTransport(Transport):
     @classmethod
     def pair(cls, options: TransportOptions = DEFAULT_OPTIONS) -> tuple[LoopbackTransport, LoopbackTransport]:
         """Two connected ends."""
-        one, other = _Queue(options.queue_messages), _Queue(options.queue_messages)
-        return cls(one, other, options), cls(other, one, options)
+        forward, backward = _Queue(options.queue_messages), _Queue(options.queue_messages)
+        return cls(forward, backward, options), cls(backward, forward, options)
 
     @property
     def regions(self) -> RegionTable:
-        """The regions that the peer passed."""
+        """The received regions."""
         return self._regions
 
     @property
@@ -125,35 +125,35 @@ class LoopbackTransport(Transport):
 
     def send(self, parts: Sequence[BytesLike], *, tag: int | None = None, timeout_s: float | None = None) -> None:
         """As `Transport.send`."""
-        self._put(_Parcel(tag, b"".join(parts)), self.options.deadline(timeout_s))
+        self._put(_QueuedMessage(tag, b"".join(parts)), self.options.deadline(timeout_s))
 
     def post(self, parts: Sequence[BytesLike], *, tag: int | None = None) -> None:
         """As `Transport.post`."""
-        self._put(_Parcel(tag, b"".join(parts)), None)
+        self._put(_QueuedMessage(tag, b"".join(parts)), None)
 
     def flush(self, *, timeout_s: float | None = None) -> None:  # noqa: ARG002 - of the contract
-        """As `Transport.flush`: nothing waits on this side."""
+        """As `Transport.flush`; there is nothing to send."""
         self._refuse_closed("flush")
 
     def send_region(self, region: Region, *, timeout_s: float | None = None) -> int:
         """As `Transport.send_region`: passes a duplicate of the descriptor."""
         with self._lock:
-            index = self._passed_regions.next()
-            passed = region.duplicate()
+            index = self._sent_regions.next()
+            duplicate = region.duplicate()
             try:
-                self._put(_Passed(index, passed), self.options.deadline(timeout_s))
+                self._put(_QueuedRegion(index, duplicate), self.options.deadline(timeout_s))
             except BowstringError:
-                passed.close()
+                duplicate.close()
                 raise
-            self._passed_regions.count += 1
+            self._sent_regions.count += 1
             return index
 
     def retire_region(self, index: int, *, timeout_s: float | None = None) -> None:
         """As `Transport.retire_region`."""
-        self._passed_regions.check(index)
-        self._put(_Retired(index), self.options.deadline(timeout_s))
+        self._sent_regions.check(index)
+        self._put(_QueuedRetirement(index), self.options.deadline(timeout_s))
 
-    def receive(self, *, timeout_s: float | None = None, allocate: Allocate | None = None) -> Received:
+    def receive(self, *, timeout_s: float | None = None, allocate: Allocate | None = None) -> ReceivedMessage:
         """As `Transport.receive`."""
         deadline = self.options.deadline(timeout_s)
         while True:
@@ -164,12 +164,12 @@ class LoopbackTransport(Transport):
                 self._refuse_closed("receive")
                 raise
             try:
-                if isinstance(item, _Parcel):
+                if isinstance(item, _QueuedMessage):
                     return self._deliver(item, allocate)
-                if isinstance(item, _Retired):
+                if isinstance(item, _QueuedRetirement):
                     self.regions.forget(item.index)
                 else:
-                    self._take_region(item)
+                    self._receive_region(item)
             except BowstringError:
                 self.close()
                 raise
@@ -189,7 +189,7 @@ class LoopbackTransport(Transport):
             self._refuse_closed("send")
             raise
 
-    def _take_region(self, item: _Passed) -> None:
+    def _receive_region(self, item: _QueuedRegion) -> None:
         region = item.region
         with close_on_error(region):
             if not region.is_sealed and not self.options.accept_files:
@@ -198,16 +198,16 @@ class LoopbackTransport(Transport):
             if not self.options.keep_descriptors:
                 region.release_descriptor()
 
-    def _deliver(self, item: _Parcel, allocate: Allocate | None) -> Received:
+    def _deliver(self, item: _QueuedMessage, allocate: Allocate | None) -> ReceivedMessage:
         length = len(item.data)
         limit = self.options.max_plain_bytes if item.tag is None else self.options.max_tagged_bytes
         if length > limit:
             raise LimitError(f"loopback: a message of {length} bytes; at most {limit} are received")
-        view = allocated(allocate, item.tag, length)
+        view = call_allocate(allocate, item.tag, length)
         if view is None:
-            return Received(item.tag, memoryview(item.data))
+            return ReceivedMessage(item.tag, memoryview(item.data))
         view[:] = item.data
-        return Received(item.tag, view)
+        return ReceivedMessage(item.tag, view)
 
     def _refuse_closed(self, what: str) -> None:
         if self._is_closed:

@@ -1,10 +1,9 @@
-"""Unix sockets with descriptors passed: a `UnixChannel`, and the waiting with deadlines.
+"""The unix transport: a `UnixChannel` with blocking calls and deadlines.
 
-Addresses that begin with "@" are abstract: they live in the kernel and vanish with their process, so a killed server
-leaves nothing behind; that is the default. Any user of the machine can see and try them, and could take a name first,
-so both sides compare the other's user (SO_PEERCRED) before anything else. Other addresses are paths, for those who
-want the file system's permissions on top; a killed server leaves the socket's file, which the next one at the same
-path replaces.
+Addresses that begin with "@", the default, are abstract: they exist in the kernel only as long as their process. Any
+user of the machine can connect to them or bind the name first, so both sides check the peer's user (SO_PEERCRED) before
+anything else. Other addresses are paths, with the file system's permissions; a killed server leaves the socket's file,
+which the next listener at the path replaces.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from bowstring.transports.base import (
     DEFAULT_OPTIONS,
     Allocate,
     Deadline,
-    Received,
+    ReceivedMessage,
     Transport,
     TransportOptions,
 )
@@ -46,30 +45,30 @@ class UnixTransport(Transport):
 
     scheme: ClassVar[str] = "unix"
 
-    def __init__(self, connected: socket.socket, options: TransportOptions = DEFAULT_OPTIONS) -> None:
-        """Take a connected socket; it is closed where its peer is refused (`ConnectionLostError`)."""
+    def __init__(self, connection: socket.socket, options: TransportOptions = DEFAULT_OPTIONS) -> None:
+        """Wrap a connected socket. If its peer is another user, close it and raise `ConnectionLostError`."""
         super().__init__(options)
-        self._channel = UnixChannel(connected, options)
+        self._channel = UnixChannel(connection, options)
         self._send_lock = threading.Lock()
         self._receive_lock = threading.Lock()
         self._is_closed = False
-        self._lost: str | None = None
+        self._failure: str | None = None
 
     @classmethod
     def connect(
         cls, address: str, *, timeout_s: float | None = None, options: TransportOptions = DEFAULT_OPTIONS
     ) -> UnixTransport:
-        """Connect to a listener. Raises `ConnectionLostError` where nobody listens, `DeadlineError`."""
+        """Connect to a listener. Raises `ConnectionLostError` if there is no listener, `DeadlineError`."""
         return cls(connect_socket(address, options.deadline(timeout_s)), options)
 
     @classmethod
     def pair(cls, options: TransportOptions = DEFAULT_OPTIONS) -> tuple[UnixTransport, UnixTransport]:
-        """Two connected ends. Raises `ResourceError` where descriptors are short."""
+        """Create two connected ends. Raises `ResourceError` if no descriptors are left."""
         try:
-            one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            first, second = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         except OSError as error:
             raise translate_os_error(error, f"unix socket: {error.strerror}") from error
-        return cls(one, options), cls(other, options)
+        return cls(first, options), cls(second, options)
 
     def fileno(self) -> int:
         """The socket's descriptor, to wait for with select; -1 after `close`."""
@@ -77,13 +76,13 @@ class UnixTransport(Transport):
 
     @property
     def regions(self) -> RegionTable:
-        """The regions that the peer passed."""
+        """The received regions."""
         return self._channel.regions
 
     @property
     def is_closed(self) -> bool:
         """Whether this end was closed, by `close` or after an error."""
-        return self._is_closed or self._lost is not None
+        return self._is_closed or self._failure is not None
 
     @property
     def has_input(self) -> bool:
@@ -93,45 +92,45 @@ class UnixTransport(Transport):
     def send(self, parts: Sequence[BytesLike], *, tag: int | None = None, timeout_s: float | None = None) -> None:
         """As `Transport.send`: one vectored call for up to 1023 parts, nothing joined."""
         deadline = self.options.deadline(timeout_s)
-        with self._turn(self._send_lock, deadline, "send"):
-            begin = self._channel.bytes_submitted
+        with self._exclusive(self._send_lock, deadline, "send"):
+            position = self._channel.bytes_submitted
             self._channel.submit(parts, tag)
-            self._drain(deadline, begin)
+            self._drain(deadline, position)
 
     def post(self, parts: Sequence[BytesLike], *, tag: int | None = None) -> None:
         """As `Transport.post`."""
-        with self._turn(self._send_lock, self.options.deadline(None), "post"):
+        with self._exclusive(self._send_lock, self.options.deadline(None), "post"):
             self._channel.submit((b"".join(parts),), tag)
             self._channel.flush()
 
     def flush(self, *, timeout_s: float | None = None) -> None:
         """As `Transport.flush`."""
         deadline = self.options.deadline(timeout_s)
-        with self._turn(self._send_lock, deadline, "flush"):
+        with self._exclusive(self._send_lock, deadline, "flush"):
             self._drain(deadline, None)
 
     def send_region(self, region: Region, *, timeout_s: float | None = None) -> int:
         """As `Transport.send_region`: passes the descriptor."""
         deadline = self.options.deadline(timeout_s)
-        with self._turn(self._send_lock, deadline, "send_region"):
-            begin = self._channel.bytes_submitted
+        with self._exclusive(self._send_lock, deadline, "send_region"):
+            position = self._channel.bytes_submitted
             index = self._channel.submit_region(region)
-            self._drain(deadline, begin)
+            self._drain(deadline, position)
             return index
 
     def retire_region(self, index: int, *, timeout_s: float | None = None) -> None:
         """As `Transport.retire_region`."""
         deadline = self.options.deadline(timeout_s)
-        with self._turn(self._send_lock, deadline, "retire_region"):
-            begin = self._channel.bytes_submitted
+        with self._exclusive(self._send_lock, deadline, "retire_region"):
+            position = self._channel.bytes_submitted
             self._channel.submit_retirement(index)
-            self._drain(deadline, begin)
+            self._drain(deadline, position)
 
-    def receive(self, *, timeout_s: float | None = None, allocate: Allocate | None = None) -> Received:
-        """As `Transport.receive`; the bytes go straight to their destination."""
+    def receive(self, *, timeout_s: float | None = None, allocate: Allocate | None = None) -> ReceivedMessage:
+        """As `Transport.receive`; the bytes are received directly into the message's buffer."""
         deadline = self.options.deadline(timeout_s)
         channel = self._channel
-        with self._turn(self._receive_lock, deadline, "receive"):
+        with self._exclusive(self._receive_lock, deadline, "receive"):
             while True:
                 before = channel.bytes_received
                 received = channel.receive(allocate)
@@ -144,7 +143,7 @@ class UnixTransport(Transport):
                     raise deadline.error(f"unix socket: receiving, {where}")
 
     def close(self) -> None:
-        """As `Transport.close`; whoever is blocked in another thread is woken up."""
+        """As `Transport.close`; wakes blocked threads."""
         if self._is_closed:
             return
         self._is_closed = self._channel.is_closed = True
@@ -154,9 +153,9 @@ class UnixTransport(Transport):
         for lock in locks:
             lock.release()
 
-    def _drain(self, deadline: Deadline, begin: int | None) -> None:
-        """Send everything that was submitted. On an error, what was submitted from `begin` on is taken back; if a part
-        of it is sent, the connection is of no use any more.
+    def _drain(self, deadline: Deadline, position: int | None) -> None:
+        """Send the queue. On an error, withdraw what was submitted after `position` bytes; if part of it is sent, the
+        connection fails.
         """
         channel = self._channel
         try:
@@ -168,20 +167,20 @@ class UnixTransport(Transport):
                 if not is_empty and not self._wait(select.POLLOUT, deadline):
                     raise deadline.error(f"unix socket: sending, {channel.queued_bytes} bytes before the end")
         except BaseException as error:
-            if begin is not None and not channel.withdraw(begin):
+            if position is not None and not channel.withdraw(position):
                 self._fail(f"in the middle of a message: {error}")
             raise
 
     @contextmanager
-    def _turn(self, lock: threading.Lock, deadline: Deadline, what: str) -> Iterator[None]:
-        """Hold a lock. An error ends the connection, unless it is a deadline or the caller's fault."""
+    def _exclusive(self, lock: threading.Lock, deadline: Deadline, what: str) -> Iterator[None]:
+        """Hold a lock. An error ends the connection, except for `DeadlineError` and `UsageError`."""
         if not lock.acquire(blocking=False) and not lock.acquire(timeout=deadline.remaining_s()):
             raise deadline.error(f"unix socket: {what} while another thread does the same")
         try:
             if self._is_closed:
                 raise ClosedError(f"unix socket: {what} after close")
-            if self._lost is not None:
-                raise ConnectionLostError(f"unix socket: {what} after the connection ended: {self._lost}")
+            if self._failure is not None:
+                raise ConnectionLostError(f"unix socket: {what} after the connection ended: {self._failure}")
             try:
                 yield
             except (DeadlineError, UsageError):
@@ -193,14 +192,14 @@ class UnixTransport(Transport):
             lock.release()
 
     def _wait(self, event: int, deadline: Deadline) -> bool:
-        """Wait until the socket is ready; whether it is, rather than the deadline past."""
+        """Wait until the socket is ready; return False if the deadline passes first."""
         poll = select.poll()
         poll.register(self._channel.fileno(), event)
         return bool(poll.poll(deadline.remaining_s() * 1000))
 
     def _fail(self, reason: str) -> None:
-        """The connection is of no use any more; its descriptor stays until `close`."""
-        self._lost = self._lost or reason
+        """End the connection; its descriptor stays open until `close`."""
+        self._failure = self._failure or reason
         self._channel.shut_down()
 
     def __del__(self) -> None:
@@ -208,5 +207,5 @@ class UnixTransport(Transport):
             self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self._is_closed else f"ended ({self._lost})" if self._lost else "open"
+        state = "closed" if self._is_closed else f"ended ({self._failure})" if self._failure else "open"
         return f"<UnixTransport {state}, {len(self.regions)} regions received>"

@@ -1,4 +1,4 @@
-"""Where unix sockets are: abstract names and paths, connecting, and who is at the other end."""
+"""Addresses of unix sockets, connecting to them, and the credentials of peers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _CREDENTIALS = struct.Struct("iII")
 
 
 def new_abstract_address() -> str:
-    """An abstract address that nobody used before."""
+    """Return a random abstract address."""
     return f"@bowstring-{secrets.token_hex(16)}"
 
 
 def socket_name(address: object) -> bytes:
-    """What the kernel calls an address. Raises `UsageError` where it is no path or name, empty or too long."""
+    """Return the kernel's name for an address. Raises `UsageError` if it is not a path or name, empty or too long."""
     try:
         encoded = os.fsencode(address) if isinstance(address, str) else b""
     except UnicodeEncodeError:  # surrogates that stand for no byte
@@ -36,21 +36,21 @@ def socket_name(address: object) -> bytes:
 
 
 def connect_socket(address: str, deadline: Deadline) -> socket.socket:
-    """A connected socket. Raises `ConnectionLostError` where nobody listens, `DeadlineError` where nobody accepts,
-    `AccessDeniedError`.
+    """Return a connected socket. Raises `ConnectionLostError` if there is no listener, `DeadlineError` if it does not
+    accept, `AccessDeniedError`.
     """
     name = socket_name(address)
     try:
-        connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     except OSError as error:
         raise translate_os_error(error, f"unix socket: {error.strerror}") from error
-    with close_on_error(connected):
-        connected.setblocking(False)
+    with close_on_error(connection):
+        connection.setblocking(False)
         while True:
             try:
-                connected.connect(name)
-                return connected
-            except BlockingIOError:  # the listener's queue is full, and there is nothing to wait for with poll
+                connection.connect(name)
+                return connection
+            except BlockingIOError:  # the listener's queue is full, for which poll can't wait
                 if not deadline.remaining_s():
                     raise deadline.error(f"unix socket {address!r}: connecting") from None
             except OSError as error:
@@ -61,14 +61,14 @@ def connect_socket(address: str, deadline: Deadline) -> socket.socket:
             time.sleep(_RETRY_S)
 
 
-def peer_uid(connected: socket.socket) -> int:
-    """The user of the process at the other end, as it was when it connected or began to listen."""
-    return peer_credentials(connected)[1]
+def peer_uid(connection: socket.socket) -> int:
+    """The user ID of the peer when it connected or began to listen."""
+    return peer_credentials(connection)[1]
 
 
-def peer_credentials(connected: socket.socket) -> tuple[int, int, int]:
-    """Process, user and group of the other end. Raises `ResourceError` where the platform can't tell."""
+def peer_credentials(connection: socket.socket) -> tuple[int, int, int]:
+    """The peer's process, user and group IDs. Raises `ResourceError` if the platform does not support this."""
     if not hasattr(socket, "SO_PEERCRED"):
         raise ResourceError("unix socket: this platform does not tell who the peer is (SO_PEERCRED)")
-    pid, uid, gid = _CREDENTIALS.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    pid, uid, gid = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return pid, uid, gid

@@ -1,11 +1,11 @@
-"""One end of a unix socket that never blocks: frames, messages by scatter-gather, and descriptors passed with them.
+"""One end of a non-blocking unix socket: frames, vectored sends, and file descriptors (SCM_RIGHTS).
 
-A stream socket with frames of our own, because a datagram of a sequenced-packet socket has to fit the socket's buffer
-(some 200 KB), and a schema of ten thousand columns or a body does not. docs/dissociated.md describes the frames.
+The socket is a stream socket with Bowstring's own frames (docs/dissociated.md), because a message of a sequenced-packet
+socket has to fit the socket's buffer of some 200 KB; a schema of ten thousand columns does not.
 
-What is submitted waits in a queue until `flush` finds room in the socket; `receive` returns a message when all of it
-has arrived. Who waits, and for how long, is up to the caller: `UnixTransport` waits with a deadline, an event loop
-serves other connections meanwhile. One thread may flush while another receives.
+Submitted messages are queued until `flush` can send them; `receive` returns a message once it has arrived completely.
+The caller does the waiting: `UnixTransport` waits with a deadline, `EventLoop` for many channels. One thread may flush
+while another receives.
 """
 
 from __future__ import annotations
@@ -32,7 +32,14 @@ from bowstring.errors import (
 from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.descriptors import IOV_MAX, check_available
 from bowstring.memory.region import Region
-from bowstring.transports.base import DEFAULT_OPTIONS, Allocate, Received, RegionIndexes, TransportOptions, allocated
+from bowstring.transports.base import (
+    DEFAULT_OPTIONS,
+    Allocate,
+    ReceivedMessage,
+    RegionCounter,
+    TransportOptions,
+    call_allocate,
+)
 from bowstring.transports.regions import RegionTable
 from bowstring.transports.unix_address import peer_uid
 
@@ -40,7 +47,7 @@ FRAME = struct.Struct("<4sBBHQQ")
 """Magic, kind, number of descriptors, zero, tag or region index, length in bytes of what follows."""
 MAGIC = b"BWS1"
 REGION = struct.Struct("<QQ")
-"""The size of a passed region in bytes; 1 for sealed memory or 0 for an ordinary file."""
+"""The size of a region in bytes; 1 for sealed memory, 0 for an ordinary file."""
 
 _LAZY_BYTES = 1 << 16
 _HUGE_BYTES = 8 << 20
@@ -48,7 +55,7 @@ _SOCKET_BUFFER_BYTES = 4 << 20
 _CALLS_PER_FLUSH = 16
 _DESCRIPTOR_BYTES = 4
 _RIGHTS_BYTES = socket.CMSG_SPACE(_DESCRIPTOR_BYTES)
-# As plain numbers: the flags of the socket module are enumerations, and slow in a loop.
+# Plain integers: the enum flags of the socket module are slow in a loop.
 _CLOSE_ON_EXEC = int(getattr(socket, "MSG_CMSG_CLOEXEC", 0))
 _NO_SIGNAL = int(getattr(socket, "MSG_NOSIGNAL", 0))
 _TRUNCATED = int(socket.MSG_CTRUNC)
@@ -56,7 +63,7 @@ _NOT_CONNECTED = {errno.ENOTCONN, errno.EBADF}
 
 
 class Kind(IntEnum):
-    """What a frame carries."""
+    """The kind of a frame."""
 
     PLAIN = 0
     TAGGED = 1
@@ -65,16 +72,16 @@ class Kind(IntEnum):
 
 
 _KINDS = tuple(Kind)
-_EXACT_BYTES = {Kind.REGION: REGION.size, Kind.RETIRE: 0}
+_LENGTHS_BYTES = {Kind.REGION: REGION.size, Kind.RETIRE: 0}
 
 
-class _Inbound:
-    """The frame that is arriving."""
+class _IncomingFrame:
+    """A frame that has arrived in part."""
 
-    __slots__ = ("body", "descriptors", "filled", "head", "kind", "length_bytes", "tag")
+    __slots__ = ("body", "descriptors", "filled", "header", "kind", "length_bytes", "tag")
 
     def __init__(self) -> None:
-        self.head = bytearray(FRAME.size)
+        self.header = bytearray(FRAME.size)
         self.filled = 0
         self.descriptors: list[int] = []
         self.kind = Kind.PLAIN
@@ -88,31 +95,31 @@ class _Inbound:
 
 
 class UnixChannel(Closable):
-    """One end of a connection; nothing here waits.
+    """One end of a connection; no method blocks.
 
-    After an error of `receive` nothing more is received, but what was submitted can still be sent.
+    After an error of `receive` nothing more can be received, but queued messages can still be sent.
     """
 
-    def __init__(self, connected: socket.socket, options: TransportOptions = DEFAULT_OPTIONS) -> None:
-        """Take a connected socket; it is closed where its peer is refused (`ConnectionLostError`)."""
+    def __init__(self, connection: socket.socket, options: TransportOptions = DEFAULT_OPTIONS) -> None:
+        """Wrap a connected socket. If its peer is another user, close it and raise `ConnectionLostError`."""
         self.options = options
         self.regions = RegionTable(options.max_regions)
-        """The regions that the peer passed."""
-        self.passed = RegionIndexes()
-        """The regions that this end passed."""
+        """The received regions."""
+        self.sent_regions = RegionCounter()
+        """The regions sent by this end."""
         self.bytes_received = 0
         self.bytes_sent = 0
         self.bytes_submitted = 0
-        self._socket = connected
-        self._inbound = _Inbound()
-        self._outbound: deque[tuple[memoryview, Region | None]] = deque()
+        self._socket = connection
+        self._incoming = _IncomingFrame()
+        self._outgoing: deque[tuple[memoryview, Region | None]] = deque()
         self.is_closed = False
-        connected.setblocking(False)
+        connection.setblocking(False)
         with close_on_error(self):
-            uid = peer_uid(connected)
+            uid = peer_uid(connection)
             if uid not in (os.getuid(), 0) and not options.allow_other_users:
                 raise ConnectionLostError(f"unix socket: refused a peer of user {uid}; we are {os.getuid()}")
-            connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
 
     def fileno(self) -> int:
         """The socket's descriptor, to wait for with select; -1 after `close`."""
@@ -120,52 +127,52 @@ class UnixChannel(Closable):
 
     @property
     def has_output(self) -> bool:
-        """Whether something that was submitted has not been sent."""
-        return bool(self._outbound)
+        """Whether submitted bytes have not been sent."""
+        return bool(self._outgoing)
 
     @property
     def queued_bytes(self) -> int:
-        """How much of what was submitted has not been sent."""
+        """The number of submitted bytes that have not been sent."""
         return self.bytes_submitted - self.bytes_sent
 
     @property
     def is_receiving(self) -> bool:
         """Whether a part of a frame has arrived."""
-        return self._inbound.filled > 0 or self._inbound.body is not None
+        return self._incoming.filled > 0 or self._incoming.body is not None
 
     def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> None:
-        """Queue one message, plain or with a tag. Not copied: the bytes of `parts` must not change until sent."""
+        """Queue a plain or tagged message. Nothing is copied: `parts` must not change until they are sent."""
         self._submit(Kind.PLAIN if tag is None else Kind.TAGGED, tag or 0, parts)
 
     def submit_region(self, region: Region) -> int:
-        """Queue a region for the peer; its index. The region has to stay open until it is sent. Raises `UsageError`."""
-        index = self.passed.next()
+        """Queue a region and return its index. It has to stay open until it is sent. Raises `UsageError`."""
+        index = self.sent_regions.next()
         self._submit(Kind.REGION, index, (REGION.pack(region.size_bytes, region.is_sealed),), region)
-        self.passed.count += 1
+        self.sent_regions.count += 1
         return index
 
     def submit_retirement(self, index: int) -> None:
-        """Queue that no later message refers to a region. Raises `UsageError` for one that was not passed."""
-        self.passed.check(index)
+        """Queue a RETIRE frame: no later message refers to the region. Raises `UsageError` if it was not sent."""
+        self.sent_regions.check(index)
         self._submit(Kind.RETIRE, index, ())
 
     def withdraw(self, position: int) -> bool:
-        """Take back what was submitted since `bytes_submitted` was `position`; False if a part of it is sent."""
+        """Remove from the queue what was submitted after `position` bytes; False if part of it is sent."""
         if self.bytes_sent > position:
             return False
         while self.bytes_submitted > position:
-            view, region = self._outbound.pop()
+            view, region = self._outgoing.pop()
             self.bytes_submitted -= view.nbytes
-            self.passed.count -= region is not None
+            self.sent_regions.count -= region is not None
         return True
 
     def flush(self) -> bool:
-        """Send what the socket takes now, some megabytes at the most; whether nothing is left.
+        """Send without blocking, at most some megabytes. Return whether the queue is empty.
 
         Raises `ConnectionLostError`, `ClosedError`, `ResourceError`.
         """
         for _ in range(_CALLS_PER_FLUSH):
-            if not self._outbound:
+            if not self._outgoing:
                 break
             views, region = self._next_views()
             rights: list[tuple[int, int, bytes]] = []
@@ -178,78 +185,78 @@ class UnixChannel(Closable):
             except OSError as error:
                 raise self._socket_error(error) from error
             self._advance(count)
-        return not self._outbound
+        return not self._outgoing
 
-    def receive(self, allocate: Allocate | None = None) -> Received | None:
-        """The next message, None if not all of it has arrived. Regions that arrive before it are put into `regions`.
+    def receive(self, allocate: Allocate | None = None) -> ReceivedMessage | None:
+        """Return the next message, or None if it has not arrived completely. Adds received regions to `regions`.
 
-        The bytes go straight to their destination. Raises what `Transport.receive` raises, without deadlines.
+        The bytes are received directly into the message's buffer. Raises as `Transport.receive`, without deadlines.
         """
         try:
             while self._receive_frame(allocate):
-                frame, self._inbound = self._inbound, _Inbound()
+                frame, self._incoming = self._incoming, _IncomingFrame()
                 if frame.kind is Kind.REGION:
-                    self._take_region(frame)
+                    self._receive_region(frame)
                 elif frame.kind is Kind.RETIRE:
                     self.regions.forget(frame.tag)
                 else:
                     content = frame.body if frame.body is not None else memoryview(b"")
-                    return Received(frame.tag if frame.kind is Kind.TAGGED else None, content)
+                    return ReceivedMessage(frame.tag if frame.kind is Kind.TAGGED else None, content)
         except BowstringError:
-            self._inbound.close()
+            self._incoming.close()
             raise
         return None
 
     def shut_down(self) -> None:
-        """End the connection in both directions: whoever waits for this socket is woken up."""
+        """Shut down both directions; this wakes threads that wait for the socket."""
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
 
     def close(self) -> None:
-        """Close the socket, and let go of the received regions. What was not sent is not sent any more. Idempotent."""
+        """Close the socket and the received regions; queued messages are discarded. Idempotent."""
         self.is_closed = True
         self._socket.close()
-        self._outbound.clear()
-        self._inbound.close()
+        self._outgoing.clear()
+        self._incoming.close()
         self.regions.close()
 
     def _submit(self, kind: Kind, tag: int, parts: Sequence[BytesLike], region: Region | None = None) -> None:
         views = [view for part in parts if (view := memoryview(part).cast("B")).nbytes]
         length_bytes = sum(view.nbytes for view in views)
-        head = memoryview(FRAME.pack(MAGIC, kind, region is not None, 0, tag, length_bytes))
-        self._outbound.append((head, region))
-        self._outbound.extend((view, None) for view in views)
+        header = memoryview(FRAME.pack(MAGIC, kind, region is not None, 0, tag, length_bytes))
+        self._outgoing.append((header, region))
+        self._outgoing.extend((view, None) for view in views)
         self.bytes_submitted += FRAME.size + length_bytes
 
     def _next_views(self) -> tuple[list[memoryview], Region | None]:
-        """What one call can send: a frame with a descriptor begins a call of its own."""
+        """The buffers of the next `sendmsg`; a frame with a descriptor starts a new call."""
         views: list[memoryview] = []
-        for view, region in self._outbound:
+        for view, region in self._outgoing:
             if len(views) == IOV_MAX or (views and region is not None):
                 break
             views.append(view)
-        return views, self._outbound[0][1]
+        return views, self._outgoing[0][1]
 
     def _advance(self, count: int) -> None:
         self.bytes_sent += count
         while count:
-            view, _ = self._outbound.popleft()
+            view, _ = self._outgoing.popleft()
             if count < view.nbytes:
-                self._outbound.appendleft((view[count:], None))
+                self._outgoing.appendleft((view[count:], None))
                 return
             count -= view.nbytes
 
     def _receive_frame(self, allocate: Allocate | None) -> bool:
-        """Receive what has arrived of one frame; whether it is all of it."""
-        frame = self._inbound
+        """Receive the available bytes of a frame; return whether it is complete."""
+        frame = self._incoming
         if frame.body is None:
             while frame.filled < FRAME.size:
-                if not self._receive_head(frame):
+                if not self._receive_header(frame):
                     return False
-            self._read_head(frame)
-            frame.body = self._destination(frame, allocate)
+            self._parse_header(frame)
+            frame.body = self._allocate_body(frame, allocate)
             frame.filled = 0
         while frame.filled < frame.length_bytes:
             try:
@@ -264,43 +271,48 @@ class UnixChannel(Closable):
             self.bytes_received += count
         return True
 
-    def _receive_head(self, frame: _Inbound) -> bool:
-        """Receive some more of the frame's head, and the descriptors that come with it; whether there was any."""
+    def _receive_header(self, frame: _IncomingFrame) -> bool:
+        """Receive more bytes of the header and its descriptors; return False if none are available."""
         try:
-            head, ancillary, flags, _ = self._socket.recvmsg(FRAME.size - frame.filled, _RIGHTS_BYTES, _CLOSE_ON_EXEC)
+            header, ancillary, flags, _ = self._socket.recvmsg(FRAME.size - frame.filled, _RIGHTS_BYTES, _CLOSE_ON_EXEC)
         except BlockingIOError:
             return False
         except OSError as error:
             raise self._socket_error(error) from error
         for level, kind, payload in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                whole = len(payload) // _DESCRIPTOR_BYTES
-                frame.descriptors.extend(struct.unpack_from(f"{whole}i", payload))
+                count = len(payload) // _DESCRIPTOR_BYTES
+                frame.descriptors.extend(struct.unpack_from(f"{count}i", payload))
         if flags & _TRUNCATED:
             raise ProtocolError(
-                "unix socket: a peer passed more descriptors than one, or this process can't open any more (ulimit -n)"
+                "unix socket: more than one descriptor with a frame, or this process can't open more (ulimit -n)"
             )
-        if not head:
-            raise self._end_of_input("between two messages" if not frame.filled else "in the middle of a frame's head")
-        frame.head[frame.filled : frame.filled + len(head)] = head
-        frame.filled += len(head)
-        self.bytes_received += len(head)
+        if not header:
+            raise self._end_of_input(
+                "between two messages" if not frame.filled else "in the middle of a frame's header"
+            )
+        frame.header[frame.filled : frame.filled + len(header)] = header
+        frame.filled += len(header)
+        self.bytes_received += len(header)
         return True
 
-    def _read_head(self, frame: _Inbound) -> None:
-        magic, kind, descriptors, reserved, frame.tag, frame.length_bytes = FRAME.unpack(frame.head)
+    def _parse_header(self, frame: _IncomingFrame) -> None:
+        magic, kind, descriptors, reserved, frame.tag, frame.length_bytes = FRAME.unpack(frame.header)
         if magic != MAGIC or reserved or kind >= len(_KINDS):
-            raise ProtocolError(f"unix socket: expected a frame, found the bytes {frame.head.hex(' ')}")
+            raise ProtocolError(f"unix socket: expected a frame, found the bytes {frame.header.hex(' ')}")
         frame.kind = _KINDS[kind]
         expected = int(frame.kind is Kind.REGION)
         if descriptors != expected or len(frame.descriptors) != expected:
-            found = len(frame.descriptors)
+            num_descriptors = len(frame.descriptors)
             raise ProtocolError(
-                f"unix: {frame.kind.name} frame with {found} descriptors; {descriptors} announced, not {expected}"
+                f"unix socket: {frame.kind.name} frame with {num_descriptors} descriptors; {descriptors} announced, "
+                f"expected {expected}"
             )
-        exact = _EXACT_BYTES.get(frame.kind)
-        if exact is not None and frame.length_bytes != exact:
-            raise ProtocolError(f"unix socket: a {frame.kind.name} frame has {exact} bytes, found {frame.length_bytes}")
+        expected_length = _LENGTHS_BYTES.get(frame.kind)
+        if expected_length is not None and frame.length_bytes != expected_length:
+            raise ProtocolError(
+                f"unix socket: a {frame.kind.name} frame has {expected_length} bytes, found {frame.length_bytes}"
+            )
         if frame.kind is Kind.PLAIN and frame.tag:
             raise ProtocolError(f"unix socket: a plain message with the tag {frame.tag}")
         options = self.options
@@ -308,17 +320,17 @@ class UnixChannel(Closable):
         if frame.length_bytes > limit:
             raise LimitError(f"unix socket: a message of {frame.length_bytes} bytes; at most {limit} are received")
 
-    def _destination(self, frame: _Inbound, allocate: Allocate | None) -> memoryview:
+    def _allocate_body(self, frame: _IncomingFrame, allocate: Allocate | None) -> memoryview:
         length_bytes = frame.length_bytes
         if frame.kind in (Kind.PLAIN, Kind.TAGGED):
-            given = allocated(allocate, frame.tag if frame.kind is Kind.TAGGED else None, length_bytes)
-            if given is not None:
-                return given
+            buffer = call_allocate(allocate, frame.tag if frame.kind is Kind.TAGGED else None, length_bytes)
+            if buffer is not None:
+                return buffer
         if length_bytes < _LAZY_BYTES:
             return memoryview(bytearray(length_bytes))
         check_available(length_bytes, "unix socket: a message")
         try:
-            # Its pages come into being as bytes arrive, whatever length the peer announced.
+            # Pages are allocated as bytes arrive, whatever length the peer announced.
             mapping = mmap.mmap(-1, length_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except (OSError, OverflowError, ValueError) as error:
             cause = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
@@ -330,14 +342,16 @@ class UnixChannel(Closable):
                 pass
         return memoryview(mapping)
 
-    def _take_region(self, frame: _Inbound) -> None:
+    def _receive_region(self, frame: _IncomingFrame) -> None:
         size_bytes, flags = REGION.unpack(frame.body or b"")
         descriptor = frame.descriptors.pop()
         name = f"region {frame.tag}"
         region = Region.attach(descriptor, size_bytes, accept_files=self.options.accept_files, name=name)
         with close_on_error(region):
             if flags > 1 or region.is_sealed != bool(flags):
-                raise ProtocolError(f"unix socket: region {frame.tag} has flags {flags}, its descriptor says otherwise")
+                raise ProtocolError(
+                    f"unix socket: region {frame.tag} has flags {flags}, which do not match its descriptor"
+                )
             self.regions.add(frame.tag, region)
         if not self.options.keep_descriptors:
             region.release_descriptor()
@@ -345,18 +359,18 @@ class UnixChannel(Closable):
     def _end_of_input(self, where: str) -> BowstringError:
         if self.is_closed:
             return ClosedError("unix socket: closed while receiving")
-        return ConnectionLostError(f"unix socket: the peer is gone {where}")
+        return ConnectionLostError(f"unix socket: the peer disconnected {where}")
 
     def _socket_error(self, error: OSError) -> BowstringError:
         if self.is_closed:
             return ClosedError("unix socket: closed by another thread")
         if error.errno in _NOT_CONNECTED:
-            return ConnectionLostError("unix socket: the peer is gone", error)
-        reason = "the peer is gone" if isinstance(error, ConnectionError) else error.strerror
+            return ConnectionLostError("unix socket: the peer disconnected", error)
+        reason = "the peer disconnected" if isinstance(error, ConnectionError) else error.strerror
         return translate_os_error(error, f"unix socket: {reason}")
 
     def __del__(self) -> None:
-        if hasattr(self, "_inbound"):
+        if hasattr(self, "_incoming"):
             self.close()
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Listening on a unix socket: each peer of the same user becomes a transport."""
+"""A listening unix socket, which accepts peers of the same user."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from bowstring.transports.unix_address import new_abstract_address, socket_name
 from bowstring.transports.unix_channel import UnixChannel
 
 _BACKLOG = 128
-_SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
+_SHORTAGES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 
 
 class UnixListener(Closable):
-    """Waits for connections at an address; a new abstract one, where none is given."""
+    """Listens at an address, by default a new abstract one."""
 
     __slots__ = ("_inode", "_is_closed", "_socket", "address", "options")
 
     def __init__(self, address: str | None = None, *, options: TransportOptions = DEFAULT_OPTIONS) -> None:
-        """Listen. Raises `UsageError` for an address that is in use, `ResourceError` where descriptors are short."""
+        """Listen. Raises `UsageError` if the address is in use, `ResourceError` if no descriptors are left."""
         self.address = new_abstract_address() if address is None else address
         self.options = options
         self._is_closed = True
@@ -55,16 +55,16 @@ class UnixListener(Closable):
         return self._is_closed
 
     def accept(self, *, timeout_s: float | None = None) -> UnixTransport:
-        """The next connection. Peers of another user are turned away, and the waiting goes on.
+        """Wait for the next connection. Peers of other users are refused.
 
-        Raises `DeadlineError` where nobody came in time, `ClosedError`, `ResourceError`.
+        Raises `DeadlineError`, `ClosedError`, `ResourceError`.
         """
         deadline = self.options.deadline(timeout_s)
         while True:
-            connected = self._accept()
-            if connected is not None:
+            connection = self._accept()
+            if connection is not None:
                 try:
-                    return UnixTransport(connected, self.options)
+                    return UnixTransport(connection, self.options)
                 except ConnectionLostError:
                     continue
             descriptor = self._socket.fileno()
@@ -76,21 +76,19 @@ class UnixListener(Closable):
                 raise deadline.error(f"unix socket {self.address!r}: waiting for a connection")
 
     def accept_channel(self) -> UnixChannel | None:
-        """The next connection, None if nobody waits for one. Peers of another user are turned away.
+        """Return the next connection, or None if none is waiting. Peers of other users are refused.
 
         Raises `ClosedError`, `ResourceError`.
         """
-        while (connected := self._accept()) is not None:
+        while (connection := self._accept()) is not None:
             try:
-                return UnixChannel(connected, self.options)
+                return UnixChannel(connection, self.options)
             except ConnectionLostError:
                 continue
         return None
 
     def close(self) -> None:
-        """Stop listening; connections go on. Who waits in `accept` in another thread gets a `ClosedError`.
-        Idempotent.
-        """
+        """Stop listening; accepted connections stay open. A blocked `accept` raises `ClosedError`. Idempotent."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -108,7 +106,7 @@ class UnixListener(Closable):
         self._socket.close()
 
     def _accept(self) -> socket.socket | None:
-        """The next connection, of whoever it is; None if nobody waits for one."""
+        """Return the next connection of any user, or None if none is waiting."""
         if self._is_closed:
             raise self._closed_error()
         try:
@@ -116,12 +114,12 @@ class UnixListener(Closable):
         except (BlockingIOError, ConnectionAbortedError):
             return None
         except OSError as error:
-            if error.errno in _SHORT:
+            if error.errno in _SHORTAGES:
                 raise translate_os_error(error, f"unix socket {self.address!r}: {error.strerror}") from error
             raise self._closed_error() from error
 
     def _closed_error(self) -> ClosedError:
-        return ClosedError(f"unix socket {self.address!r}: it does not listen any more")
+        return ClosedError(f"unix socket {self.address!r}: the listener is closed")
 
     def _bind(self, name: bytes) -> None:
         if name.startswith(b"\0"):
@@ -130,7 +128,7 @@ class UnixListener(Closable):
         try:
             self._socket.bind(name)
         except OSError as error:
-            if error.errno != errno.EADDRINUSE or not _is_left_behind(self.address):
+            if error.errno != errno.EADDRINUSE or not _is_stale_socket(self.address):
                 raise
             Path(self.address).unlink()
             self._socket.bind(name)
@@ -146,8 +144,8 @@ class UnixListener(Closable):
         return f"<UnixListener {self.address!r}, {'closed' if self._is_closed else 'listening'}>"
 
 
-def _is_left_behind(path: str) -> bool:
-    """Whether a socket's file lies there whose process is gone."""
+def _is_stale_socket(path: str) -> bool:
+    """Whether `path` is the socket of a process that has ended."""
     if not stat.S_ISSOCK(os.lstat(path).st_mode):
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
