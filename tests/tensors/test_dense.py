@@ -128,7 +128,7 @@ def test_moments_are_elements_too() -> None:
 
 @pytest.mark.parametrize("values", [np.array(["text"]), np.array([True]), np.array([None]), np.array([1j])])
 def test_other_elements_are_refused_by_name(values: np.ndarray[Any, Any]) -> None:
-    with pytest.raises(UnsupportedTypeError, match="a tensor's elements are numbers"):
+    with pytest.raises(UnsupportedTypeError, match="tensor elements must be numbers"):
         bs.Tensor.from_numpy(values)
 
 
@@ -158,7 +158,7 @@ def test_a_file_object_is_read_tensor_by_tensor(tmp_path: Path) -> None:
             source.seek(0)
             assert bs.read_tensor(source).equals(first)
             assert bs.read_tensor(source).equals(second)
-            with pytest.raises(TruncatedError, match="there is no tensor"):
+            with pytest.raises(TruncatedError, match="expected a tensor"):
                 bs.read_tensor(source)
 
 
@@ -247,13 +247,13 @@ def test_numpy_sees_a_tensor_as_an_array() -> None:
 @pytest.mark.parametrize(
     ("shape", "strides", "said"),
     [
-        ((5, 5), None, "reaches byte 100 of 96"),
-        ((2, 3), (48, -4), "stride of -4"),
-        ((2, 3), (96, 4), "reaches byte 108"),
-        ((1,), (1 << 63,), "beyond 63 bits"),
+        ((5, 5), None, "needs 100 bytes, the buffer has 96"),
+        ((2, 3), (48, -4), "found -4"),
+        ((2, 3), (96, 4), "needs 108 bytes"),
+        ((1,), (1 << 63,), "expected a stride"),
         ((1 << 40, 1 << 40), None, "overflows 63 bits|beyond 63 bits"),
-        ((25,), (0,), "on top of each other"),
-        ((2,), (4, 4), "2 strides for 1 dimensions"),
+        ((25,), (0,), "overlap in"),
+        ((2,), (4, 4), "expected 1 strides, found 2"),
     ],
 )
 def test_a_shape_has_to_fit_the_memory(shape: Any, strides: Any, said: str) -> None:
@@ -264,12 +264,12 @@ def test_a_shape_has_to_fit_the_memory(shape: Any, strides: Any, said: str) -> N
 def test_full_validation_finds_elements_that_overlap() -> None:
     tensor = bs.Tensor.from_buffer(bs.int32(), CUBE, (3, 3), (4, 4))
     tensor.validate()
-    with pytest.raises(InvalidDataError, match="over each other"):
+    with pytest.raises(InvalidDataError, match="elements overlap"):
         tensor.validate(full=True)
 
 
 def test_names_fit_the_dimensions() -> None:
-    with pytest.raises(UsageError, match="2 dimension names"):
+    with pytest.raises(UsageError, match="expected 3 dimension names, found 2"):
         bs.Tensor.from_numpy(CUBE, ["x", "y"])
     with pytest.raises(UsageError, match="no dimension 3"):
         bs.Tensor.from_numpy(CUBE).dim_name(3)

@@ -1,4 +1,4 @@
-"""«SparseTensor Message Format», SparseTensorIndexCSF: compressed sparse fibers, a tree with a level a dimension.
+"""«SparseTensor Message Format», SparseTensorIndexCSF: compressed sparse fibers, a tree with one level per dimension.
 
 The nodes of a level are the distinct leading coordinates; `indices[level]` has the last coordinate of each node, and
 the children of node i of a level are the nodes `indptr[level][i]` to `indptr[level][i + 1]` of the next. The leaves are
@@ -22,24 +22,24 @@ import numpy as np
 from bowstring.errors import InvalidDataError, UsageError
 from bowstring.tensors.common import (
     Values,
-    as_names,
+    as_dim_names,
+    as_index_array,
     as_shape,
-    distinct,
+    as_unmasked_array,
     element_type,
-    index_array,
-    same_prefix,
-    shown_shape,
-    unmasked,
+    equal_prefixes,
+    format_shape,
+    is_permutation,
 )
 from bowstring.tensors.dense import Tensor
-from bowstring.tensors.sparse import SparseTensor, check_pointers, check_within, given_values, read_only
+from bowstring.tensors.sparse import SparseTensor, as_value_array, check_indices, check_pointers, read_only
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SparseCSFTensor(SparseTensor):
-    """A tensor by compressed sparse fibers.
+    """A sparse tensor in compressed sparse fiber (CSF) format.
 
-    `axis_order` says which dimension each level of the tree stands for.
+    `axis_order` has the dimension of each level of the tree.
     """
 
     KIND: ClassVar[str] = "SparseTensorIndexCSF"
@@ -58,19 +58,18 @@ class SparseCSFTensor(SparseTensor):
         axis_order: Iterable[int] | None = None,
         dim_names: Iterable[str | None] | None = None,
     ) -> Self:
-        """A tensor over values, pointers and indices (one array a level), without copying.
+        """Create a tensor over values, pointers and indices (one array per level), without copying.
 
-        The arrays of pointers have one type, those of indices too. Raises `InvalidDataError` where they do not fit the
-        shape.
+        All pointer arrays have one dtype, and so do all index arrays. Raises `InvalidDataError` if they do not match
+        the shape.
         """
-        values, sizes = given_values(data, cls.__name__), as_shape(shape)
+        values, sizes = as_value_array(data, cls.__name__), as_shape(shape)
         order = tuple(range(len(sizes))) if axis_order is None else as_shape(axis_order)
         pointers = _levels("pointers", indptr)
-        where = _levels("indices", indices)
-        names = as_names(dim_names, len(sizes))
-        made = cls(element_type(values.dtype), sizes, values, names, pointers, where, order)
-        made.validate(full=True)
-        return made
+        names = as_dim_names(dim_names, len(sizes))
+        tensor = cls(element_type(values.dtype), sizes, values, names, pointers, _levels("indices", indices), order)
+        tensor.validate(full=True)
+        return tensor
 
     @classmethod
     def from_dense_numpy(
@@ -79,30 +78,28 @@ class SparseCSFTensor(SparseTensor):
         dim_names: Iterable[str | None] | None = None,
         axis_order: Iterable[int] | None = None,
     ) -> Self:
-        """The elements of a NumPy array that are not zero; copies. Short dimensions come first, unless an order is
-        given.
-        """
-        array = unmasked(values)
+        """Create a tensor of the non-zero elements of a NumPy array; copies. The default axis order is by size."""
+        array = as_unmasked_array(values)
         if not array.ndim:
-            raise UsageError("a tensor without dimensions has no fibers")
+            raise UsageError("CSF needs at least one dimension")
         order = tuple(np.argsort(array.shape, kind="stable").tolist()) if axis_order is None else as_shape(axis_order)
-        if not distinct(order, array.ndim):
-            raise UsageError(f"an axis order is a permutation of the {array.ndim} dimensions, not {order}")
-        turned = array.transpose(order)
-        where = np.argwhere(turned)
-        first = np.ones(where.shape, np.bool_)  # where a new node begins, level by level
-        if len(where):
-            first[1:] = ~same_prefix(where)
-        indices = [where[first[:, level], level] for level in range(array.ndim)]
+        if not is_permutation(order, array.ndim):
+            raise UsageError(f"axis_order must be a permutation of the {array.ndim} dimensions, found {order}")
+        transposed = array.transpose(order)
+        coordinates = np.argwhere(transposed)
+        is_new_node = np.ones(coordinates.shape, np.bool_)  # per level
+        if len(coordinates):
+            is_new_node[1:] = ~equal_prefixes(coordinates)
+        indices = [coordinates[is_new_node[:, level], level] for level in range(array.ndim)]
         indptr = [
-            np.append((np.cumsum(first[:, level + 1]) - 1)[first[:, level]], len(indices[level + 1]))
+            np.append((np.cumsum(is_new_node[:, level + 1]) - 1)[is_new_node[:, level]], len(indices[level + 1]))
             for level in range(array.ndim - 1)
         ]
-        return cls.from_numpy(turned[tuple(where.T)], indptr, indices, array.shape, order, dim_names)
+        return cls.from_numpy(transposed[tuple(coordinates.T)], indptr, indices, array.shape, order, dim_names)
 
     @classmethod
     def from_tensor(cls, tensor: Tensor) -> Self:
-        """The elements of a dense tensor that are not zero; copies."""
+        """Create a tensor of the non-zero elements of a dense tensor; copies."""
         return cls.from_dense_numpy(tensor.to_numpy(), tensor.dim_names)
 
     def to_numpy(self) -> tuple[Values, tuple[Values, ...], tuple[Values, ...]]:
@@ -115,19 +112,21 @@ class SparseCSFTensor(SparseTensor):
 
     def coordinates(self) -> Values:
         """The paths from the root to each leaf, shape (non_zero_length, ndim)."""
-        leaves = np.arange(len(self.values) + 1)  # from a node of the level at hand to its first leaf
-        where = np.empty((len(self.values), self.ndim), np.int64)
+        leaves = np.arange(len(self.values) + 1)  # the first leaf of each node of the current level
+        coordinates = np.empty((len(self.values), self.ndim), np.int64)
         for level in range(self.ndim - 1, -1, -1):
             if level < self.ndim - 1:
                 leaves = leaves[self.indptr[level].astype(np.int64)]
-            where[:, self.axis_order[level]] = np.repeat(self.indices[level].astype(np.int64), np.diff(leaves))
-        return where
+            coordinates[:, self.axis_order[level]] = np.repeat(self.indices[level].astype(np.int64), np.diff(leaves))
+        return coordinates
 
     def _check(self) -> None:
         if not self.ndim:
-            raise InvalidDataError("a tensor without dimensions has no fibers")
-        if not distinct(self.axis_order, self.ndim):
-            raise InvalidDataError(f"axis order {shown_shape(self.axis_order)} is no permutation of {self.ndim} axes")
+            raise InvalidDataError("CSF needs at least one dimension")
+        if not is_permutation(self.axis_order, self.ndim):
+            raise InvalidDataError(
+                f"axis order {format_shape(self.axis_order)} is not a permutation of {self.ndim} axes"
+            )
         if len(self.indptr) != self.ndim - 1 or len(self.indices) != self.ndim:
             raise InvalidDataError(
                 f"{self.ndim} dimensions with {len(self.indptr)} arrays of pointers and {len(self.indices)} of indices"
@@ -142,17 +141,17 @@ class SparseCSFTensor(SparseTensor):
         for level, pointers in enumerate(self.indptr):
             check_pointers(f"indptr[{level}]", pointers, len(self.indices[level + 1]))
         for level, nodes in enumerate(self.indices):
-            check_within(f"indices[{level}]", nodes, self.shape[self.axis_order[level]])
+            check_indices(f"indices[{level}]", nodes, self.shape[self.axis_order[level]])
 
-    def _said(self) -> tuple[object, ...]:
+    def _comparison_key(self) -> tuple[object, ...]:
         return self.type, self.shape, self.dim_names, self.axis_order
 
 
 def _levels(what: str, arrays: Sequence[Any]) -> tuple[Values, ...]:
-    made = [index_array(what, part) for part in arrays]
-    if any(part.ndim != 1 for part in made):
-        raise UsageError(f"{what}: each level has an array of one dimension")
-    wanted = np.result_type(*made) if made else np.dtype(np.int64)
-    if wanted.kind not in "iu":
-        raise UsageError(f"{what}: the levels have no common type: {sorted({str(part.dtype) for part in made})}")
-    return tuple(read_only(part.astype(wanted, copy=False)) for part in made)
+    levels = [as_index_array(what, level) for level in arrays]
+    if any(level.ndim != 1 for level in levels):
+        raise UsageError(f"{what}: expected a one-dimensional array for each level")
+    dtype = np.result_type(*levels) if levels else np.dtype(np.int64)
+    if dtype.kind not in "iu":
+        raise UsageError(f"{what}: the levels have no common type: {sorted({str(level.dtype) for level in levels})}")
+    return tuple(read_only(level.astype(dtype, copy=False)) for level in levels)

@@ -20,16 +20,16 @@ from bowstring.ipc.metadata.types import read_int, read_type, write_int, write_t
 from bowstring.memory.buffer import Buffer
 from bowstring.tensors.common import (
     Values,
-    buffer_over,
+    as_buffer,
     check_shape,
     check_sizes,
     check_strides,
-    cut,
     element_dtype,
     index_dtype,
     is_packed,
-    row_major,
-    strided,
+    row_major_strides,
+    slice_body,
+    strided_view,
 )
 from bowstring.tensors.csf import SparseCSFTensor
 from bowstring.tensors.dense import Tensor
@@ -53,38 +53,38 @@ class TensorHeader:
     body_bytes: int
 
 
-def read_header(raw: bytes, where: str, limits: ReadLimits) -> TensorHeader:
-    """The header in a message's flatbuffer. Raises `InvalidDataError` where it is malformed or of another kind."""
-    message = Message(raw, SPECS, where, limits.max_tables).root("Message")
+def read_header(raw: bytes, context: str, limits: ReadLimits) -> TensorHeader:
+    """The header in a message's flatbuffer. Raises `InvalidDataError` if it is malformed or of another kind."""
+    message = Message(raw, SPECS, context, limits.max_tables).root("Message")
     version = message["version"]
     if not 0 <= version < len(VERSIONS):
-        raise UnsupportedError(f"{where}: metadata version {version} is not known")
+        raise UnsupportedError(f"{context}: metadata version {version} is not known")
     number = message["header_type"]
     kind = HEADERS[number] if number < len(HEADERS) else f"kind {number}"
     if kind not in (TENSOR, SPARSE_TENSOR):
-        raise InvalidDataError(f"{where}: expected a Tensor or a SparseTensor, found a message of {kind}")
+        raise InvalidDataError(f"{context}: expected a Tensor or a SparseTensor, found a message of {kind}")
     table = message.union("header", kind)
     if table is None:
-        raise InvalidDataError(f"{where}: a {kind} message without a header")
+        raise InvalidDataError(f"{context}: a {kind} message without a header")
     body_bytes = message["bodyLength"]
     if body_bytes < 0:
-        raise InvalidDataError(f"{where}: expected a body length of 0 or more, found {body_bytes}")
+        raise InvalidDataError(f"{context}: expected a body length of 0 or more, found {body_bytes}")
     return TensorHeader(kind, table, body_bytes)
 
 
-def read_body(header: TensorHeader, body: Buffer, where: str) -> AnyTensor:
+def read_body(header: TensorHeader, body: Buffer, context: str) -> AnyTensor:
     """The tensor of a message, over its body without copying.
 
-    The structure is checked; raises `InvalidDataError` or `UnsupportedError` where it does not hold.
+    The structure is checked; raises `InvalidDataError` or `UnsupportedError` if it is not valid.
     """
     read = _read_dense if header.kind == TENSOR else _read_sparse
     try:
         return read(header.table, body)
-    except (UsageError, OverflowError) as error:  # from the types' own checks: here it is the data's fault
+    except (UsageError, OverflowError) as error:  # raised by the constructors of types
         kind = UnsupportedError if isinstance(error, UnsupportedTypeError) else InvalidDataError
-        raise kind(f"{where}: {error}") from None
+        raise kind(f"{context}: {error}") from None
     except InvalidDataError as error:
-        raise type(error)(f"{where}: {error}") from None
+        raise type(error)(f"{context}: {error}") from None
 
 
 def _required(table: Table, *names: str) -> None:
@@ -99,13 +99,13 @@ def _read_shape(table: Table) -> tuple[tuple[int, ...], tuple[str, ...]]:
     return tuple(size for size, _ in dimensions), names if any(names) else ()
 
 
-def _stretch(body: Buffer, place: Any, what: str) -> Buffer:
-    return cut(body, int(place["offset"]), int(place["length"]), what)
+def _slice_location(body: Buffer, location: Any, what: str) -> Buffer:
+    return slice_body(body, int(location["offset"]), int(location["length"]), what)
 
 
-def _vector(body: Buffer, place: Any, dtype: np.dtype[Any], what: str, count: int) -> Values:
+def _read_vector(body: Buffer, location: Any, dtype: np.dtype[Any], what: str, count: int) -> Values:
     """The first `count` elements of a stretch of a body."""
-    buffer = _stretch(body, place, what)
+    buffer = _slice_location(body, location, what)
     if count * dtype.itemsize > buffer.size:
         raise InvalidDataError(f"{what}: {buffer.size} bytes are too few for {count} elements of {dtype.itemsize}")
     return buffer.view(dtype, 0, count)
@@ -117,8 +117,8 @@ def _read_dense(table: Table, body: Buffer) -> Tensor:
     itemsize = element_dtype(type_).itemsize
     shape, names = _read_shape(table)
     check_shape(shape, itemsize)
-    strides = tuple(table["strides"].tolist()) or row_major(shape, itemsize)
-    data = _stretch(body, table["data"], "data")
+    strides = tuple(table["strides"].tolist()) or row_major_strides(shape, itemsize)
+    data = _slice_location(body, table["data"], "data")
     check_strides(shape, strides, itemsize, data.size)
     return Tensor(type_, data, shape, strides, names)
 
@@ -132,21 +132,21 @@ def _read_sparse(table: Table, body: Buffer) -> SparseTensor:
     count = table["non_zero_length"]
     if count < 0:
         raise InvalidDataError(f"expected 0 or more values that are not zero, found {count}")
-    values = _vector(body, table["data"], dtype, "data", count)
+    values = _read_vector(body, table["data"], dtype, "data", count)
     number = table["sparseIndex_type"]
     kind = SPARSE_INDEXES[number] if number < len(SPARSE_INDEXES) else ""
-    if kind not in _READ:
-        raise InvalidDataError(f"a sparse index of kind {number} is none that there is")
+    if kind not in _INDEX_READERS:
+        raise InvalidDataError(f"unknown sparse index type {number}")
     index = table.union("sparseIndex", kind)
     assert index is not None
-    made = _READ[kind](index, body, _Values(type_, shape, values, names))
-    made.validate()
-    return made
+    tensor = _INDEX_READERS[kind](index, body, _SparseComponents(type_, shape, values, names))
+    tensor.validate()
+    return tensor
 
 
 @dataclass(frozen=True, slots=True)
-class _Values:
-    """What a sparse tensor is without its index."""
+class _SparseComponents:
+    """The components of a sparse tensor without its index."""
 
     type: DataType
     shape: tuple[int, ...]
@@ -154,58 +154,64 @@ class _Values:
     names: tuple[str, ...]
 
 
-def _read_coordinates(index: Table, body: Buffer, held: _Values) -> SparseTensor:
+def _read_coordinates(index: Table, body: Buffer, components: _SparseComponents) -> SparseTensor:
     _required(index, "indicesType", "indicesBuffer")
     dtype = index_dtype(read_int(index["indicesType"]))
-    shape = (len(held.values), len(held.shape))
-    strides = tuple(index["indicesStrides"].tolist()) or row_major(shape, dtype.itemsize)
-    buffer = _stretch(body, index["indicesBuffer"], "indices")
+    shape = (len(components.values), len(components.shape))
+    strides = tuple(index["indicesStrides"].tolist()) or row_major_strides(shape, dtype.itemsize)
+    buffer = _slice_location(body, index["indicesBuffer"], "indices")
     check_strides(shape, strides, dtype.itemsize, buffer.size)
-    coords = strided(buffer, dtype, shape, strides)
-    return SparseCOOTensor(held.type, held.shape, held.values, held.names, coords, index["isCanonical"])
+    coords = strided_view(buffer, dtype, shape, strides)
+    return SparseCOOTensor(
+        components.type, components.shape, components.values, components.names, coords, index["isCanonical"]
+    )
 
 
-def _read_compressed(index: Table, body: Buffer, held: _Values) -> SparseTensor:
+def _read_compressed(index: Table, body: Buffer, components: _SparseComponents) -> SparseTensor:
     _required(index, "indptrType", "indptrBuffer", "indicesType", "indicesBuffer")
     axis: int = index["compressedAxis"]
     if not 0 <= axis < len(_MATRICES):
         raise InvalidDataError(f"compressed axis {axis} is neither Row (0) nor Column (1)")
-    if len(held.shape) != 2:
-        raise InvalidDataError(f"a compressed matrix has two dimensions, not {len(held.shape)}")
+    if len(components.shape) != 2:
+        raise InvalidDataError(f"a compressed matrix has two dimensions, not {len(components.shape)}")
     pointers, indices = (index_dtype(read_int(index[name])) for name in ("indptrType", "indicesType"))
     return _MATRICES[axis](
-        held.type,
-        held.shape,
-        held.values,
-        held.names,
-        _vector(body, index["indptrBuffer"], pointers, "indptr", held.shape[axis] + 1),
-        _vector(body, index["indicesBuffer"], indices, "indices", len(held.values)),
+        components.type,
+        components.shape,
+        components.values,
+        components.names,
+        _read_vector(body, index["indptrBuffer"], pointers, "indptr", components.shape[axis] + 1),
+        _read_vector(body, index["indicesBuffer"], indices, "indices", len(components.values)),
     )
 
 
-def _read_fibers(index: Table, body: Buffer, held: _Values) -> SparseTensor:
-    """Lengths count elements, as Arrow C++ writes and reads them, or bytes, as `Buffer` says: the number of leaves and
-    of nodes tells which.
+def _read_fibers(index: Table, body: Buffer, components: _SparseComponents) -> SparseTensor:
+    """Read a CSF index. Lengths are in elements, as in Arrow C++, or in bytes, as specified for `Buffer`; the number of
+    leaves and nodes determines which.
     """
     _required(index, "indptrType", "indptrBuffers", "indicesType", "indicesBuffers", "axisOrder")
     pointer_type, node_type = (index_dtype(read_int(index[name])) for name in ("indptrType", "indicesType"))
     nodes, pointers = index["indicesBuffers"], index["indptrBuffers"]
-    if len(nodes) != len(held.shape) or len(pointers) != len(nodes) - 1:
+    if len(nodes) != len(components.shape) or len(pointers) != len(nodes) - 1:
         raise InvalidDataError(
-            f"{len(held.shape)} dimensions with {len(pointers)} arrays of pointers and {len(nodes)} of indices"
+            f"{len(components.shape)} dimensions with {len(pointers)} arrays of pointers and {len(nodes)} of indices"
         )
-    unit = _unit(int(nodes["length"][-1]), len(held.values), node_type, "the last indices")
-    levels = [_counted(body, place, int(place["length"]) // unit, node_type, "indices") for place in nodes]
+    unit = _length_unit(int(nodes["length"][-1]), len(components.values), node_type, "the last indices")
+    levels = [
+        _read_elements(body, location, int(location["length"]) // unit, node_type, "indices") for location in nodes
+    ]
     steps = []
-    for place, level in zip(pointers, levels, strict=False):
-        _unit(int(place["length"]), len(level) + 1, pointer_type, "indptr")
-        steps.append(_counted(body, place, len(level) + 1, pointer_type, "indptr"))
+    for location, level in zip(pointers, levels, strict=False):
+        _length_unit(int(location["length"]), len(level) + 1, pointer_type, "indptr")
+        steps.append(_read_elements(body, location, len(level) + 1, pointer_type, "indptr"))
     order = tuple(index["axisOrder"].tolist())
-    return SparseCSFTensor(held.type, held.shape, held.values, held.names, tuple(steps), tuple(levels), order)
+    return SparseCSFTensor(
+        components.type, components.shape, components.values, components.names, tuple(steps), tuple(levels), order
+    )
 
 
-def _unit(length: int, count: int, dtype: np.dtype[Any], what: str) -> int:
-    """What a length counts that stands for `count` elements: elements (1) or bytes (the size of one)."""
+def _length_unit(length: int, count: int, dtype: np.dtype[Any], what: str) -> int:
+    """Return the unit of a buffer length: 1 if it is in elements, or the element size if it is in bytes."""
     if length == count * dtype.itemsize:
         return dtype.itemsize
     if length == count:
@@ -213,11 +219,11 @@ def _unit(length: int, count: int, dtype: np.dtype[Any], what: str) -> int:
     raise InvalidDataError(f"{what}: expected {count} elements of {dtype.itemsize} bytes, found a length of {length}")
 
 
-def _counted(body: Buffer, place: Any, count: int, dtype: np.dtype[Any], what: str) -> Values:
-    return cut(body, int(place["offset"]), count * dtype.itemsize, what).view(dtype)
+def _read_elements(body: Buffer, location: Any, count: int, dtype: np.dtype[Any], what: str) -> Values:
+    return slice_body(body, int(location["offset"]), count * dtype.itemsize, what).view(dtype)
 
 
-_READ: dict[str, Callable[[Table, Buffer, _Values], SparseTensor]] = {
+_INDEX_READERS: dict[str, Callable[[Table, Buffer, _SparseComponents], SparseTensor]] = {
     SparseCOOTensor.KIND: _read_coordinates,
     SparseMatrix.KIND: _read_compressed,
     SparseCSFTensor.KIND: _read_fibers,
@@ -229,10 +235,10 @@ _READ: dict[str, Callable[[Table, Buffer, _Values], SparseTensor]] = {
 
 @dataclass(frozen=True, slots=True)
 class EncodedTensor:
-    """A tensor message: its flatbuffer, and the parts of its body, padding included; they share the tensor's memory."""
+    """A tensor message: its flatbuffer and the buffers of its body with padding, over shared memory."""
 
     metadata: bytes
-    parts: list[Any]
+    buffers: list[Any]
     body_bytes: int
 
 
@@ -241,7 +247,7 @@ def encode(tensor: AnyTensor, alignment: int) -> EncodedTensor:
 
     A dense tensor whose elements lie with gaps is copied to C order; nothing else is copied.
     """
-    body = _Body(alignment)
+    body = _BodyBuilder(alignment)
     if isinstance(tensor, Tensor):
         kind, record = TENSOR, _dense_record(tensor, body)
     elif isinstance(tensor, SparseTensor):
@@ -254,54 +260,54 @@ def encode(tensor: AnyTensor, alignment: int) -> EncodedTensor:
         "header": UnionValue(kind, record),
         "bodyLength": body.size,
     }
-    return EncodedTensor(build(SPECS, "Message", message), body.parts, body.size)
+    return EncodedTensor(build(SPECS, "Message", message), body.buffers, body.size)
 
 
-class _Body:
-    """Buffers one after the other, each padded to the alignment."""
+class _BodyBuilder:
+    """Builds a message body of consecutive buffers, each padded to the alignment."""
 
     def __init__(self, alignment: int) -> None:
         self.alignment = alignment
-        self.parts: list[Any] = []
+        self.buffers: list[Any] = []
         self.size = 0
 
     def add(self, buffer: Buffer) -> tuple[int, int]:
-        """Put a buffer at the end; where it is."""
-        place = (self.size, buffer.size)
+        """Append a buffer. Return its offset and length in bytes."""
+        location = (self.size, buffer.size)
         padding = -buffer.size % self.alignment
-        self.parts += [buffer.bytes.data, bytes(padding)] if padding else [buffer.bytes.data]
+        self.buffers += [buffer.bytes.data, bytes(padding)] if padding else [buffer.bytes.data]
         self.size += buffer.size + padding
-        return place
+        return location
 
     def add_array(self, values: Values) -> tuple[int, int]:
-        """Put a contiguous copy of an array at the end, or the array itself where it is contiguous."""
-        return self.add(buffer_over(np.ascontiguousarray(values)))
+        """Append an array, copied if it is not contiguous. Return its offset and length in bytes."""
+        return self.add(as_buffer(np.ascontiguousarray(values)))
 
 
-def _typed(tensor: AnyTensor) -> dict[str, Any]:
-    made = write_type(tensor.type)
-    if made is None:
-        raise UnsupportedTypeError(f"a tensor's message has no words for {tensor.type}")
+def _common_record(tensor: AnyTensor) -> dict[str, Any]:
+    type_record = write_type(tensor.type)
+    if type_record is None:
+        raise UnsupportedTypeError(f"tensor messages do not support {tensor.type}")
     names = tensor.dim_names or (None,) * tensor.ndim
     return {
-        "type_type": TYPES.index(made.spec),
-        "type": made,
+        "type_type": TYPES.index(type_record.spec),
+        "type": type_record,
         "shape": [{"size": size, "name": name} for size, name in zip(tensor.shape, names, strict=True)],
     }
 
 
-def _dense_record(tensor: Tensor, body: _Body) -> Record:
+def _dense_record(tensor: Tensor, body: _BodyBuilder) -> Record:
     itemsize = element_dtype(tensor.type).itemsize
     if not is_packed(tensor.shape, tensor.strides, itemsize):
         tensor = Tensor.from_numpy(np.ascontiguousarray(tensor.to_numpy()), tensor.dim_names)
-    held = tensor.data.slice(0, prod(tensor.shape) * itemsize)
-    return {**_typed(tensor), "strides": list(tensor.strides), "data": body.add(held)}
+    data = tensor.data.slice(0, prod(tensor.shape) * itemsize)
+    return {**_common_record(tensor), "strides": list(tensor.strides), "data": body.add(data)}
 
 
-def _sparse_record(tensor: SparseTensor, body: _Body) -> Record:
-    index = _WRITE[tensor.KIND](tensor, body)
+def _sparse_record(tensor: SparseTensor, body: _BodyBuilder) -> Record:
+    index = _INDEX_WRITERS[tensor.KIND](tensor, body)
     return {
-        **_typed(tensor),
+        **_common_record(tensor),
         "non_zero_length": tensor.non_zero_length,
         "sparseIndex_type": SPARSE_INDEXES.index(tensor.KIND),
         "sparseIndex": UnionValue(tensor.KIND, index),
@@ -314,17 +320,17 @@ def _int_record(arrays: Sequence[Values]) -> Record:
     return write_int(Int(dtype.itemsize * 8, dtype.kind == "i"))
 
 
-def _coordinates_record(tensor: Any, body: _Body) -> Record:
-    coords = np.ascontiguousarray(tensor.coords)  # Arrow C++ makes wrong elements of any other order
+def _coordinates_record(tensor: Any, body: _BodyBuilder) -> Record:
+    coords = np.ascontiguousarray(tensor.coords)  # Arrow C++ reads any other order wrong
     return {
         "indicesType": _int_record([coords]),
-        "indicesStrides": list(row_major(coords.shape, coords.itemsize)),
+        "indicesStrides": list(row_major_strides(coords.shape, coords.itemsize)),
         "indicesBuffer": body.add_array(coords),
         "isCanonical": bool(tensor.has_canonical_format),
     }
 
 
-def _compressed_record(matrix: Any, body: _Body) -> Record:
+def _compressed_record(matrix: Any, body: _BodyBuilder) -> Record:
     return {
         "compressedAxis": matrix.AXIS,
         "indptrType": _int_record([matrix.indptr]),
@@ -334,8 +340,8 @@ def _compressed_record(matrix: Any, body: _Body) -> Record:
     }
 
 
-def _fibers_record(tensor: Any, body: _Body) -> Record:
-    """Lengths count elements, as Arrow C++ writes and reads them."""
+def _fibers_record(tensor: Any, body: _BodyBuilder) -> Record:
+    """Lengths are in elements, as in Arrow C++."""
     return {
         "indptrType": _int_record(tensor.indptr),
         "indptrBuffers": [(body.add_array(part)[0], len(part)) for part in tensor.indptr],
@@ -345,7 +351,7 @@ def _fibers_record(tensor: Any, body: _Body) -> Record:
     }
 
 
-_WRITE: dict[str, Callable[[Any, _Body], Record]] = {
+_INDEX_WRITERS: dict[str, Callable[[Any, _BodyBuilder], Record]] = {
     SparseCOOTensor.KIND: _coordinates_record,
     SparseMatrix.KIND: _compressed_record,
     SparseCSFTensor.KIND: _fibers_record,

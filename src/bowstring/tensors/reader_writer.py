@@ -1,7 +1,7 @@
-"""Tensors to and from paths, memory, file objects and sockets: the door of this room.
+"""Read and write tensors from and to paths, memory, file objects and sockets.
 
-A standalone message and its body begin at multiples of 64 bytes, and several of them, one after the other, are a stream
-of tensors. It ends with the end marker of streams, or where the source ends.
+A standalone message and its body start at multiples of 64 bytes. A stream of tensors is a sequence of such messages,
+and ends with the end-of-stream marker or at the end of the source.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from bowstring.memory.closable import Closable, Transactional, warn_unclosed
 from bowstring.tensors.messages import AnyTensor, encode, read_body, read_header
 
 TENSOR_ALIGNMENT = 64
-"""«When writing a standalone encapsulated tensor message»: where messages and bodies begin."""
+"""«When writing a standalone encapsulated tensor message»: the alignment of messages and bodies."""
 
 
 class TensorReader(Closable):
     """Reads a stream of tensors: iterate over it. Made by `open_tensors`.
 
-    Raises `TruncatedError` where the source ends within a message, other `InvalidDataError`s for malformed ones; after
+    Raises `TruncatedError` if the source ends within a message, other `InvalidDataError`s for malformed ones; after
     an error it is closed. Of several threads that read, each gets whole tensors that no other one gets.
     """
 
@@ -49,25 +49,25 @@ class TensorReader(Closable):
         self._closed = False
 
     def read_next_tensor(self) -> AnyTensor:
-        """The next tensor; raises `StopIteration` at the end, as iterating does."""
+        """Return the next tensor. Raises `StopIteration` at the end."""
         with self._lock:
             if self._closed:
                 raise ClosedError(f"{self._source.name}: the reader is closed")
             try:
-                made = None if self._ended else self._next()
-            except BaseException:  # after an interrupt, too: what comes next would be the middle of a message
+                tensor = None if self._ended else self._read_tensor()
+            except BaseException:  # an interrupt, too, may leave the source in the middle of a message
                 self.close()
                 raise
-            if made is None:
+            if tensor is None:
                 self._ended = True
                 raise StopIteration
-            return made
+            return tensor
 
-    def _exactly(self, size_bytes: int, what: str) -> bytes:
-        held = self._source.read(size_bytes)
-        if len(held) < size_bytes:
-            raise self._truncated(what, size_bytes, len(held))
-        return held
+    def _read_exactly(self, size_bytes: int, what: str) -> bytes:
+        raw = self._source.read(size_bytes)
+        if len(raw) < size_bytes:
+            raise self._truncated(what, size_bytes, len(raw))
+        return raw
 
     def _truncated(self, what: str, expected: int, found: int) -> TruncatedError:
         return TruncatedError(
@@ -75,8 +75,8 @@ class TensorReader(Closable):
             f"{self._source.position - found}, found {found}"
         )
 
-    def _prefix(self) -> bytes | None:
-        """The first 8 bytes of a message, or 4 in the legacy form; None at the end. Skips padding before a message."""
+    def _read_prefix(self) -> bytes | None:
+        """Read the 8-byte prefix of a message, 4 bytes in the legacy format, or None at the end. Skips padding."""
         prefix = self._source.read(LEGACY_PREFIX_BYTES)
         while prefix == bytes(4) and (self._source.position - len(prefix)) % TENSOR_ALIGNMENT:
             prefix = self._source.read(LEGACY_PREFIX_BYTES)
@@ -85,36 +85,36 @@ class TensorReader(Closable):
         if len(prefix) < LEGACY_PREFIX_BYTES:
             raise self._truncated("a message's length", LEGACY_PREFIX_BYTES, len(prefix))
         if prefix == CONTINUATION:
-            prefix += self._exactly(PREFIX_BYTES - len(prefix), "a message's length")
+            prefix += self._read_exactly(PREFIX_BYTES - len(prefix), "a message's length")
         elif is_file_start(prefix + b"W1") or detect_foreign_format(prefix):
             found = detect_foreign_format(prefix) or "an Arrow file"
             raise format_mismatch(self._source.name, "a tensor message", found)
         return prefix
 
-    def _next(self) -> AnyTensor | None:
+    def _read_tensor(self) -> AnyTensor | None:
         source, limits = self._source, self._limits
-        prefix = self._prefix()
+        prefix = self._read_prefix()
         if prefix is None:
             return None
-        where = f"{source.name}: tensor {self._count} at byte {source.position - len(prefix)}"
-        length_bytes, _ = parse_prefix(prefix, where, limits.max_metadata_bytes)
+        context = f"{source.name}: tensor {self._count} at byte {source.position - len(prefix)}"
+        length_bytes, _ = parse_prefix(prefix, context, limits.max_metadata_bytes)
         if length_bytes == 0:
             return None
-        header = read_header(self._exactly(length_bytes, "metadata"), where, limits)
+        header = read_header(self._read_exactly(length_bytes, "metadata"), context, limits)
         if header.body_bytes > limits.max_body_bytes:
             raise LimitError(
-                f"{where}: a body of {header.body_bytes} bytes, more than the limit of {limits.max_body_bytes} "
+                f"{context}: a body of {header.body_bytes} bytes, more than the limit of {limits.max_body_bytes} "
                 "(max_body_bytes)"
             )
         body = source.read_buffer(header.body_bytes)
         if body.size < header.body_bytes:
             raise self._truncated("a body", header.body_bytes, body.size)
-        made = read_body(header, body, where)
+        tensor = read_body(header, body, context)
         self._count += 1
-        return made
+        return tensor
 
     def close(self) -> None:
-        """Let go of the source; tensors that were read stay valid."""
+        """Close the source. Tensors that were read stay valid."""
         if not self._closed:
             self._closed = True
             self._source.close()
@@ -129,7 +129,7 @@ class TensorReader(Closable):
 class TensorWriter(Transactional):
     """Writes a stream of tensors; use it in a `with` block. Made by `new_tensors`.
 
-    The stream ends with the end marker where the block ends without an error.
+    The stream ends with the end marker if the block ends without an error.
     """
 
     def __init__(self, sink: Any, alignment: int = TENSOR_ALIGNMENT) -> None:
@@ -142,9 +142,9 @@ class TensorWriter(Transactional):
         self._closed = False
 
     def write(self, tensor: AnyTensor) -> int:
-        """Write one tensor, dense or sparse; gives the bytes of its message, body and padding included.
+        """Write a dense or sparse tensor. Return the size in bytes of its message, including body and padding.
 
-        Raises `UnsupportedTypeError` for an element type that the format has no words for.
+        Raises `UnsupportedTypeError` for an element type that tensor messages don't support.
         """
         message = encode(tensor, self._alignment)
         with self._lock:
@@ -152,26 +152,26 @@ class TensorWriter(Transactional):
                 raise ClosedError("the writer is closed")
             head = frame_message(message.metadata, self._sink.position, self._alignment)
             size_bytes = len(head) + message.body_bytes
-            self._sink.write([head, *message.parts], size_bytes)
+            self._sink.write([head, *message.buffers], size_bytes)
             self._count += 1
             return size_bytes
 
     def close(self) -> None:
-        """Write the end marker and finish."""
+        """Write the end-of-stream marker and finish."""
         with self._lock:
             if not self._closed:
                 self._sink.write([END_OF_STREAM], len(END_OF_STREAM))
                 self.finish()
 
     def finish(self) -> None:
-        """Finish without an end marker, so that more may follow."""
+        """Finish without an end-of-stream marker, so that more messages can follow."""
         with self._lock:
             if not self._closed:
                 self._closed = True
                 self._sink.finish()
 
     def abandon(self) -> None:
-        """Give up; a path gets no file."""
+        """Discard the stream. A path is not created."""
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -184,10 +184,10 @@ class TensorWriter(Transactional):
 
 
 def open_tensors(source: Any, limits: ReadLimits = DEFAULT_LIMITS) -> TensorReader:
-    """Open a stream of tensors, dense and sparse; iterate over it.
+    """Open a stream of dense and sparse tensors for iteration.
 
-    `source` is a path (mapped, nothing is copied), bytes or anything with the buffer protocol (used as it is), a binary
-    file object, a descriptor or a socket (each tensor read once, into memory of its own).
+    `source` is a path (memory-mapped, not copied), bytes or another object with the buffer protocol (not copied), or a
+    binary file object, a file descriptor or a socket (each tensor is read into its own memory).
     """
     return TensorReader(source, limits)
 
@@ -200,29 +200,29 @@ def new_tensors(sink: Any, alignment: int = TENSOR_ALIGNMENT) -> TensorWriter:
 
 
 def read_tensor(source: Any, limits: ReadLimits = DEFAULT_LIMITS) -> AnyTensor:
-    """The next tensor of a source, dense or sparse, without copying where the source is memory or a path.
+    """Read the next dense or sparse tensor, without copying if the source is memory or a path.
 
-    `source` as in `open_tensors`; a file object, descriptor or socket stays open, right behind the tensor. Raises
-    `TruncatedError` where there is none.
+    `source` as in `open_tensors`; a file object, descriptor or socket stays open, positioned after the tensor. Raises
+    `TruncatedError` at the end of the source.
     """
     reader = TensorReader(source, limits)
     try:
-        made = reader.read_next_tensor()
-        if isinstance(source, BytesIO):  # its bytes were shared, not read
+        tensor = reader.read_next_tensor()
+        if isinstance(source, BytesIO):  # its bytes are shared, which doesn't move its position
             source.seek(reader._source.position)
-        return made
+        return tensor
     except StopIteration:
-        raise TruncatedError(f"{reader._source.name}: there is no tensor to read") from None
+        raise TruncatedError(f"{reader._source.name}: expected a tensor, found the end of the source") from None
     finally:
         reader.close()
 
 
 def write_tensor(tensor: AnyTensor, sink: Any, alignment: int = TENSOR_ALIGNMENT) -> int:
-    """Write one tensor as a standalone message; gives its bytes, padding included.
+    """Write one tensor as a standalone message. Return its size in bytes, including padding.
 
-    `sink` is a path (the file appears when it is complete), a binary file object, a descriptor or a socket. The message
-    and its buffers begin at multiples of `alignment` bytes, counted from where the sink stands. Copies nothing but
-    dense elements that lie with gaps.
+    `sink` is a path (written atomically), a binary file object, a descriptor or a socket. The message and its buffers
+    start at multiples of `alignment` bytes from the sink's current position. Copies only dense elements that are not
+    contiguous.
     """
     writer = TensorWriter(sink, alignment)
     try:
@@ -235,6 +235,6 @@ def write_tensor(tensor: AnyTensor, sink: Any, alignment: int = TENSOR_ALIGNMENT
 
 
 def get_tensor_size(tensor: AnyTensor, alignment: int = TENSOR_ALIGNMENT) -> int:
-    """The bytes that `write_tensor` would write."""
+    """Return the number of bytes that `write_tensor` would write."""
     message = encode(tensor, alignment)
     return len(frame_message(message.metadata, 0, alignment)) + message.body_bytes

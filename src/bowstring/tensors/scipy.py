@@ -1,4 +1,4 @@
-"""SciPy's sparse arrays, to and from ours: the one module that imports SciPy."""
+"""Conversion of SciPy's sparse arrays. The only module that imports SciPy."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def _sparse() -> Any:
 
 def _expect(values: Any, format: str) -> None:
     if not _sparse().issparse(values) or values.format != format:
-        raise DataTypeError(f"expected SciPy's {format}_array, not {type(values).__name__}: call .to{format}()")
+        raise DataTypeError(f"expected SciPy's {format}_array, found {type(values).__name__}: call .to{format}()")
 
 
 def coordinates_of(values: Any) -> tuple[Values, Values, tuple[int, ...]]:
     """Values, coordinates and shape of a `coo_array` or `coo_matrix`."""
     _expect(values, "coo")
-    parts = getattr(values, "coords", None) or (values.row, values.col)
-    return values.data, np.stack(parts, axis=1), values.shape
+    components = getattr(values, "coords", None) or (values.row, values.col)
+    return values.data, np.stack(components, axis=1), values.shape
 
 
 def compressed_of(values: Any, format: str) -> tuple[Values, Values, Values, tuple[int, ...]]:
@@ -41,21 +41,21 @@ def compressed_of(values: Any, format: str) -> tuple[Values, Values, Values, tup
 
 def coo_array(tensor: SparseCOOTensor) -> Any:
     """A `coo_array` over the tensor's values."""
-    parts = tuple(tensor.coords[:, axis] for axis in range(tensor.ndim))
-    made = _made("coo", (tensor.values, parts), tensor)
-    made.has_canonical_format = tensor.has_canonical_format
-    return made
+    components = tuple(tensor.coords[:, axis] for axis in range(tensor.ndim))
+    array = _create("coo", (tensor.values, components), tensor)
+    array.has_canonical_format = tensor.has_canonical_format
+    return array
 
 
 def compressed_array(matrix: SparseMatrix, format: str) -> Any:
     """A `csr_array` or `csc_array` over the matrix."""
-    return _made(format, (matrix.values, matrix.indices, matrix.indptr), matrix)
+    return _create(format, (matrix.values, matrix.indices, matrix.indptr), matrix)
 
 
-def _made(format: str, parts: tuple[Any, ...], tensor: SparseTensor) -> Any:
-    make = getattr(_sparse(), f"{format}_array")
+def _create(format: str, components: tuple[Any, ...], tensor: SparseTensor) -> Any:
+    array_class = getattr(_sparse(), f"{format}_array")
     try:
-        return make(parts, shape=tensor.shape)
+        return array_class(components, shape=tensor.shape)
     except (TypeError, ValueError, OverflowError) as error:
         raise UnsupportedTypeError(
             f"SciPy has no {format}_array of {tensor.type}, shape {tensor.shape}: {error}"

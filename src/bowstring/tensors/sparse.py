@@ -1,7 +1,7 @@
-"""«SparseTensor Message Format»: the elements that are not zero, and an index that says where they are.
+"""«SparseTensor Message Format»: the non-zero elements and an index of their coordinates.
 
-Three kinds of index: coordinates (COO), compressed rows or columns of a matrix (CSR, CSC), and a tree of fibers (CSF:
-`bowstring.tensors.csf`).
+There are three index formats: coordinates (COO), compressed rows or columns of a matrix (CSR, CSC), and compressed
+sparse fibers (CSF, in `bowstring.tensors.csf`).
 
 >>> import bowstring as bs
 >>> import numpy as np
@@ -23,30 +23,30 @@ from bowstring.datatypes.types import DataType
 from bowstring.errors import InvalidDataError, LimitError, UsageError
 from bowstring.tensors.common import (
     MAX_DENSE_BYTES,
-    Shaped,
+    ShapeMixin,
     Values,
-    as_names,
+    as_dim_names,
+    as_index_array,
     as_shape,
+    as_unmasked_array,
     check_sizes,
     element_dtype,
     element_type,
-    first_outside,
-    index_array,
+    equal_prefixes,
+    first_descent,
+    first_out_of_range,
     is_addressable,
-    native,
-    rising,
-    same_prefix,
-    unmasked,
+    to_native_byte_order,
 )
 from bowstring.tensors.dense import Tensor
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SparseTensor(Shaped, ABC):
-    """The base of sparse tensors: element type, shape, and the values that are not zero, shape (non_zero_length,).
+class SparseTensor(ShapeMixin, ABC):
+    """Base class of sparse tensors: element type, shape, and the non-zero values, an array of shape (non_zero_length,).
 
-    Immutable, over memory that it shares. `dim_names` has a name for each dimension, or is empty. Making one by
-    `from_numpy` or `read_tensor` checks the structure; `validate(full=True)` looks at every index.
+    Immutable, over shared memory. `dim_names` has a name for each dimension, or is empty. `read_tensor` checks the
+    structure; `from_numpy` and `validate(full=True)` also check every index.
     """
 
     KIND: ClassVar[str] = ""
@@ -58,7 +58,7 @@ class SparseTensor(Shaped, ABC):
 
     @property
     def non_zero_length(self) -> int:
-        """The number of elements that are stored."""
+        """The number of stored elements."""
         return len(self.values)
 
     @abstractmethod
@@ -67,19 +67,19 @@ class SparseTensor(Shaped, ABC):
 
     @abstractmethod
     def index_arrays(self) -> list[Values]:
-        """The arrays of the index, in the order in which a message holds them."""
+        """The arrays of the index, in the order of the message."""
 
     @abstractmethod
     def coordinates(self) -> Values:
-        """Where each value is, shape (non_zero_length, ndim); every index has been checked."""
+        """The coordinates of each value, shape (non_zero_length, ndim). The indices must be valid."""
 
     @abstractmethod
     def _check(self) -> None:
-        """The structure: what can be checked without looking at every index."""
+        """Check the structure: everything except the index values."""
 
     @abstractmethod
     def _check_indices(self) -> None:
-        """Every index; `_check` has passed."""
+        """Check every index value, after `_check`."""
 
     def validate(self, full: bool = False) -> None:
         """Check shape, lengths and types; with `full` also every index and pointer. Raises `InvalidDataError`."""
@@ -89,40 +89,44 @@ class SparseTensor(Shaped, ABC):
             self._check_indices()
 
     def to_tensor(self, max_bytes: int = MAX_DENSE_BYTES) -> Tensor:
-        """The same elements as a dense tensor in C order.
+        """Convert to a dense tensor in C order.
 
-        Checks every index first. Raises `LimitError` where it would take more than `max_bytes` bytes, and
-        `InvalidDataError` for coordinates that come twice: what they add up to is not said anywhere.
+        Checks every index first. Raises `LimitError` if the dense tensor exceeds `max_bytes` bytes, and
+        `InvalidDataError` for duplicate coordinates, which the format does not define.
         """
         self.validate(full=True)
         dtype = element_dtype(self.type)
         if self.size * dtype.itemsize > max_bytes:
             raise LimitError(
-                f"a dense tensor of shape {self.shape} takes {self.size * dtype.itemsize} bytes, more than the limit "
-                f"of {max_bytes}"
+                f"a dense tensor of shape {self.shape} needs {self.size * dtype.itemsize} bytes, more than the limit "
+                f"of {max_bytes} (max_bytes)"
             )
         if not is_addressable(self.shape, dtype.itemsize):
-            raise LimitError(f"NumPy has no dense array of shape {self.shape}: its sizes overflow 63 bits")
+            raise LimitError(f"NumPy does not support the dense shape {self.shape}: its sizes overflow 63 bits")
         dense = np.zeros(self.shape, dtype)
-        where = self.coordinates()
-        _no_doubles(where)
+        coordinates = self.coordinates()
+        _check_unique(coordinates)
         if self.ndim:
-            dense[tuple(where.T.astype(np.intp))] = self.values
+            dense[tuple(coordinates.T.astype(np.intp))] = self.values
         elif len(self.values):
             dense[()] = self.values[0]
         return Tensor.from_numpy(dense, self.dim_names)
 
     def equals(self, other: object, nans_equal: bool = False) -> bool:
-        """Whether kind, types, shapes, dimension names, indices and values are the same."""
-        if not isinstance(other, SparseTensor) or type(self) is not type(other) or self._said() != other._said():
+        """Whether class, types, shapes, dimension names, indices and values are equal."""
+        if (
+            not isinstance(other, SparseTensor)
+            or type(self) is not type(other)
+            or self._comparison_key() != other._comparison_key()
+        ):
             return False
-        mine, theirs = self.index_arrays(), other.index_arrays()
-        if any(a.dtype != b.dtype or not np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True)):
+        pairs = zip(self.index_arrays(), other.index_arrays(), strict=True)
+        if any(a.dtype != b.dtype or not np.array_equal(a, b) for a, b in pairs):
             return False
         nans = nans_equal and self.values.dtype.kind in "fmM"
         return bool(np.array_equal(self.values, other.values, equal_nan=nans))
 
-    def _said(self) -> tuple[object, ...]:
+    def _comparison_key(self) -> tuple[object, ...]:
         return self.type, self.shape, self.dim_names
 
     def __eq__(self, other: object) -> bool:
@@ -132,32 +136,32 @@ class SparseTensor(Shaped, ABC):
 
     def __repr__(self) -> str:
         return (
-            f"<bowstring.{type(self).__name__} {self.type} of shape {self.shape}, {self.non_zero_length} values that "
-            "are not zero>"
+            f"<bowstring.{type(self).__name__} {self.type} of shape {self.shape}, "
+            f"{self.non_zero_length} non-zero values>"
         )
 
 
-def _no_doubles(where: Values) -> None:
-    if len(where) < 2:
+def _check_unique(coordinates: Values) -> None:
+    if len(coordinates) < 2:
         return
-    ordered = where[np.lexsort(where.T[::-1])] if where.shape[1] else where
-    doubled = same_prefix(ordered)[:, -1] if where.shape[1] else np.ones(len(where) - 1, np.bool_)
-    if doubled.any():
-        raise InvalidDataError(f"coordinates {ordered[int(np.argmax(doubled))].tolist()} come more than once")
+    ordered = coordinates[np.lexsort(coordinates.T[::-1])] if coordinates.shape[1] else coordinates
+    is_duplicate = equal_prefixes(ordered)[:, -1] if coordinates.shape[1] else np.ones(len(coordinates) - 1, np.bool_)
+    if is_duplicate.any():
+        raise InvalidDataError(f"duplicate coordinates {ordered[int(np.argmax(is_duplicate))].tolist()}")
 
 
-def given_values(data: Any, name: str) -> Values:
-    """A caller's values as an array of shape (n,); (n, 1) is taken too, as pyarrow gives it."""
-    made = native(unmasked(data))
-    if made.ndim == 2 and made.shape[1] == 1:
-        made = made.reshape(-1)
-    if made.ndim != 1:
-        raise UsageError(f"{name}: values have the shape (non_zero_length,), not {made.shape}")
-    return read_only(made)
+def as_value_array(data: Any, name: str) -> Values:
+    """Convert values to an array of shape (n,). Accepts shape (n, 1) too, which pyarrow returns."""
+    values = to_native_byte_order(as_unmasked_array(data))
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values.reshape(-1)
+    if values.ndim != 1:
+        raise UsageError(f"{name}: expected values of shape (non_zero_length,), found {values.shape}")
+    return read_only(values)
 
 
 def read_only(values: Values) -> Values:
-    """A view of an array that can't be written to."""
+    """Return a read-only view of an array."""
     view = values.view()
     view.flags.writeable = False
     return view
@@ -167,8 +171,8 @@ def read_only(values: Values) -> Values:
 class SparseCOOTensor(SparseTensor):
     """Values with their coordinates (SparseTensorIndexCOO).
 
-    `coords` has the shape (non_zero_length, ndim). `has_canonical_format` says that coordinates are in lexicographic
-    order and none comes twice.
+    `coords` has the shape (non_zero_length, ndim). `has_canonical_format` is True if the coordinates are in
+    lexicographic order without duplicates.
     """
 
     KIND: ClassVar[str] = "SparseTensorIndexCOO"
@@ -185,43 +189,47 @@ class SparseCOOTensor(SparseTensor):
         dim_names: Iterable[str | None] | None = None,
         is_canonical: bool | None = None,
     ) -> Self:
-        """A tensor over values of shape (n,) and coordinates of shape (n, ndim), without copying.
+        """Create a tensor over values of shape (n,) and coordinates of shape (n, ndim), without copying.
 
-        Whether they are canonical is found out where `is_canonical` does not say it. Raises `InvalidDataError` where
-        they do not fit the shape.
+        If `is_canonical` is None, the order of the coordinates is checked. Raises `InvalidDataError` if they do not
+        match the shape.
         """
-        values, where, sizes = given_values(data, cls.__name__), index_array("coordinates", coords), as_shape(shape)
-        if where.ndim != 2:
-            raise UsageError(f"coordinates have the shape (non_zero_length, ndim), not {where.shape}")
-        canonical = _is_canonical(where) if is_canonical is None else is_canonical
-        names = as_names(dim_names, len(sizes))
-        made = cls(element_type(values.dtype), sizes, values, names, read_only(where), canonical)
-        made.validate(full=True)
-        return made
+        values, coordinates, sizes = (
+            as_value_array(data, cls.__name__),
+            as_index_array("coordinates", coords),
+            as_shape(shape),
+        )
+        if coordinates.ndim != 2:
+            raise UsageError(f"expected coordinates of shape (non_zero_length, ndim), found {coordinates.shape}")
+        canonical = _is_canonical(coordinates) if is_canonical is None else is_canonical
+        names = as_dim_names(dim_names, len(sizes))
+        tensor = cls(element_type(values.dtype), sizes, values, names, read_only(coordinates), canonical)
+        tensor.validate(full=True)
+        return tensor
 
     @classmethod
     def from_dense_numpy(cls, values: Any, dim_names: Iterable[str | None] | None = None) -> Self:
-        """The elements of a NumPy array that are not zero, in canonical order; copies."""
-        array = unmasked(values)
-        where = np.ascontiguousarray(np.argwhere(array))
-        found = array[tuple(where.T)] if array.ndim else array.reshape(-1)[: len(where)]
-        return cls.from_numpy(found, where, array.shape, dim_names, True)
+        """Create a tensor of the non-zero elements of a NumPy array, in canonical order; copies."""
+        array = as_unmasked_array(values)
+        coordinates = np.ascontiguousarray(np.argwhere(array))
+        non_zero = array[tuple(coordinates.T)] if array.ndim else array.reshape(-1)[: len(coordinates)]
+        return cls.from_numpy(non_zero, coordinates, array.shape, dim_names, True)
 
     @classmethod
     def from_tensor(cls, tensor: Tensor) -> Self:
-        """The elements of a dense tensor that are not zero; copies."""
+        """Create a tensor of the non-zero elements of a dense tensor; copies."""
         return cls.from_dense_numpy(tensor.to_numpy(), tensor.dim_names)
 
     @classmethod
     def from_scipy(cls, values: Any, dim_names: Iterable[str | None] | None = None) -> Self:
-        """From SciPy's `coo_array` or `coo_matrix`; values are not copied, coordinates are."""
+        """Create a tensor from SciPy's `coo_array` or `coo_matrix`. Copies the coordinates, but not the values."""
         from bowstring.tensors.scipy import coordinates_of
 
         data, coords, shape = coordinates_of(values)
         return cls.from_numpy(data, coords, shape, dim_names)
 
     def to_scipy(self) -> Any:
-        """SciPy's `coo_array`; values are not copied. Checks every index first. Needs the extra `sparse`."""
+        """Convert to SciPy's `coo_array` without copying values. Checks every index. Requires the extra `sparse`."""
         from bowstring.tensors.scipy import coo_array
 
         self.validate(full=True)
@@ -236,7 +244,7 @@ class SparseCOOTensor(SparseTensor):
         return [self.coords]
 
     def coordinates(self) -> Values:
-        """The coordinates as they are."""
+        """The coordinates, not copied."""
         return self.coords
 
     def _check(self) -> None:
@@ -247,48 +255,48 @@ class SparseCOOTensor(SparseTensor):
 
     def _check_indices(self) -> None:
         for axis, size in enumerate(self.shape):
-            check_within(f"coordinates of dimension {axis}", self.coords[:, axis], size)
+            check_indices(f"coordinates of dimension {axis}", self.coords[:, axis], size)
         if not self.ndim and len(self.values) > 1:
             raise InvalidDataError(f"{len(self.values)} values of a tensor without dimensions, which has one element")
         if self.has_canonical_format and not _is_canonical(self.coords):
-            raise InvalidDataError("coordinates are marked canonical, but they are not in order or one comes twice")
+            raise InvalidDataError("coordinates are marked canonical, but are not sorted or have duplicates")
 
-    def _said(self) -> tuple[object, ...]:
+    def _comparison_key(self) -> tuple[object, ...]:
         return self.type, self.shape, self.dim_names, self.has_canonical_format
 
 
-def check_within(what: str, indices: Values, size: int) -> None:
+def check_indices(what: str, indices: Values, size: int) -> None:
     """Raise `InvalidDataError` for the first index that is not from 0 to `size` - 1."""
-    bad = first_outside(indices, size)
-    if bad >= 0:
-        raise InvalidDataError(f"{what}: [{bad}] = {indices[bad]} is not from 0 to {size - 1}")
+    i = first_out_of_range(indices, size)
+    if i >= 0:
+        raise InvalidDataError(f"{what}: [{i}] = {indices[i]} is not from 0 to {size - 1}")
 
 
 def check_pointers(what: str, pointers: Values, end: int) -> None:
-    """Raise `InvalidDataError` where pointers do not rise from 0 to `end`."""
+    """Raise `InvalidDataError` unless the pointers ascend from 0 to `end`."""
     if int(pointers[0]) != 0 or int(pointers[-1]) != end:
-        raise InvalidDataError(f"{what} goes from {pointers[0]} to {pointers[-1]}, not from 0 to {end}")
-    bad = rising(pointers)
-    if bad >= 0:
-        raise InvalidDataError(f"{what}: [{bad}] = {pointers[bad]} is less than the {pointers[bad - 1]} before it")
+        raise InvalidDataError(f"{what}: expected values from 0 to {end}, found {pointers[0]} to {pointers[-1]}")
+    i = first_descent(pointers)
+    if i >= 0:
+        raise InvalidDataError(f"{what}: [{i}] = {pointers[i]} is less than [{i - 1}] = {pointers[i - 1]}")
 
 
-def _is_canonical(where: Values) -> bool:
-    """Whether each row of coordinates is greater than the one before, in lexicographic order."""
-    if len(where) < 2:
+def _is_canonical(coordinates: Values) -> bool:
+    """Whether each row of coordinates is greater than the previous one, in lexicographic order."""
+    if len(coordinates) < 2:
         return True
-    if not where.shape[1]:
+    if not coordinates.shape[1]:
         return False
-    same = same_prefix(where)
-    differs_first = np.diff(same, axis=1, prepend=True) if where.shape[1] > 1 else ~same
-    return bool(not same[:, -1].any() and (where[1:] > where[:-1])[differs_first].all())
+    is_equal = equal_prefixes(coordinates)
+    is_first_difference = np.diff(is_equal, axis=1, prepend=True) if coordinates.shape[1] > 1 else ~is_equal
+    return bool(not is_equal[:, -1].any() and (coordinates[1:] > coordinates[:-1])[is_first_difference].all())
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SparseMatrix(SparseTensor):
-    """The base of compressed matrices (SparseMatrixIndexCSX).
+    """Base class of compressed matrices (SparseMatrixIndexCSX).
 
-    Row (or column) i has the values `indptr[i]` to `indptr[i + 1]`; `indices` says in which column (or row) each is.
+    Row (or column) i has the values `indptr[i]` to `indptr[i + 1]`; `indices` has the column (or row) of each value.
     """
 
     KIND: ClassVar[str] = "SparseMatrixIndexCSX"
@@ -306,44 +314,44 @@ class SparseMatrix(SparseTensor):
         shape: Iterable[int],
         dim_names: Iterable[str | None] | None = None,
     ) -> Self:
-        """A matrix over values, pointers and indices, without copying.
+        """Create a matrix over values, pointers and indices, without copying.
 
-        Raises `InvalidDataError` where they do not fit the shape.
+        Raises `InvalidDataError` if they do not match the shape.
         """
-        values, sizes = given_values(data, cls.__name__), as_shape(shape)
-        pointers, where = (read_only(index_array(*pair)) for pair in (("pointers", indptr), ("indices", indices)))
-        names = as_names(dim_names, len(sizes))
-        made = cls(element_type(values.dtype), sizes, values, names, pointers, where)
-        made.validate(full=True)
-        return made
+        values, sizes = as_value_array(data, cls.__name__), as_shape(shape)
+        pointers, inner = read_only(as_index_array("pointers", indptr)), read_only(as_index_array("indices", indices))
+        names = as_dim_names(dim_names, len(sizes))
+        matrix = cls(element_type(values.dtype), sizes, values, names, pointers, inner)
+        matrix.validate(full=True)
+        return matrix
 
     @classmethod
     def from_dense_numpy(cls, values: Any, dim_names: Iterable[str | None] | None = None) -> Self:
-        """The elements of a NumPy array of two dimensions that are not zero; copies."""
-        array = unmasked(values)
+        """Create a matrix of the non-zero elements of a two-dimensional NumPy array; copies."""
+        array = as_unmasked_array(values)
         if array.ndim != 2:
-            raise UsageError(f"a matrix has two dimensions, not {array.ndim}")
-        turned = array.T if cls.AXIS else array
-        outer, inner = np.nonzero(turned)
-        pointers = np.zeros(turned.shape[0] + 1, np.int64)
-        np.cumsum(np.bincount(outer, minlength=turned.shape[0]), out=pointers[1:])
-        return cls.from_numpy(turned[outer, inner], pointers, inner, array.shape, dim_names)
+            raise UsageError(f"expected an array with two dimensions, found {array.ndim}")
+        transposed = array.T if cls.AXIS else array
+        outer, inner = np.nonzero(transposed)
+        pointers = np.zeros(transposed.shape[0] + 1, np.int64)
+        np.cumsum(np.bincount(outer, minlength=transposed.shape[0]), out=pointers[1:])
+        return cls.from_numpy(transposed[outer, inner], pointers, inner, array.shape, dim_names)
 
     @classmethod
     def from_tensor(cls, tensor: Tensor) -> Self:
-        """The elements of a dense tensor of two dimensions that are not zero; copies."""
+        """Create a matrix of the non-zero elements of a two-dimensional dense tensor; copies."""
         return cls.from_dense_numpy(tensor.to_numpy(), tensor.dim_names)
 
     @classmethod
     def from_scipy(cls, values: Any, dim_names: Iterable[str | None] | None = None) -> Self:
-        """From SciPy's array or matrix of the same format, without copying."""
+        """Create a matrix from SciPy's array or matrix of the same format, without copying."""
         from bowstring.tensors.scipy import compressed_of
 
         data, indptr, indices, shape = compressed_of(values, ("csr", "csc")[cls.AXIS])
         return cls.from_numpy(data, indptr, indices, shape, dim_names)
 
     def to_scipy(self) -> Any:
-        """SciPy's array of the same format, without copying. Checks every index first. Needs the extra `sparse`."""
+        """Convert to SciPy's array of the same format without a copy. Checks all indices. Needs the extra `sparse`."""
         from bowstring.tensors.scipy import compressed_array
 
         self.validate(full=True)
@@ -367,7 +375,7 @@ class SparseMatrix(SparseTensor):
 
     def _check(self) -> None:
         if self.ndim != 2:
-            raise InvalidDataError(f"a compressed matrix has two dimensions, not {self.ndim}")
+            raise InvalidDataError(f"a compressed matrix must have two dimensions, found {self.ndim}")
         if self.indptr.shape != (self.shape[self.AXIS] + 1,):
             raise InvalidDataError(
                 f"{self.shape[self.AXIS]} {('rows', 'columns')[self.AXIS]} with pointers of shape {self.indptr.shape}"
@@ -377,18 +385,18 @@ class SparseMatrix(SparseTensor):
 
     def _check_indices(self) -> None:
         check_pointers("indptr", self.indptr, len(self.values))
-        check_within("indices", self.indices, self.shape[1 - self.AXIS])
+        check_indices("indices", self.indices, self.shape[1 - self.AXIS])
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SparseCSRMatrix(SparseMatrix):
-    """A matrix by compressed rows (SparseMatrixIndexCSX with the compressed axis Row)."""
+    """A matrix in compressed sparse row (CSR) format (SparseMatrixIndexCSX with the compressed axis Row)."""
 
     AXIS: ClassVar[int] = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SparseCSCMatrix(SparseMatrix):
-    """A matrix by compressed columns (SparseMatrixIndexCSX with the compressed axis Column)."""
+    """A matrix in compressed sparse column (CSC) format (SparseMatrixIndexCSX with the compressed axis Column)."""
 
     AXIS: ClassVar[int] = 1
