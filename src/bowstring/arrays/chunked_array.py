@@ -110,13 +110,13 @@ class ChunkedArray:
     def slice(self, offset: int = 0, length: int | None = None) -> ChunkedArray:
         """The `length` values from value `offset` on, without copying."""
         spans = split_slice(self._starts, *clip_slice(offset, length, len(self)))
-        parts = [self.chunks[number].slice(first, count) for number, first, count in spans]
-        return ChunkedArray(parts or [chunk.slice(0, 0) for chunk in self.chunks[:1]], self.type)
+        chunks = [self.chunks[number].slice(first, count) for number, first, count in spans]
+        return ChunkedArray(chunks or [chunk.slice(0, 0) for chunk in self.chunks[:1]], self.type)
 
     def take(self, indices: Sequence[int] | Values | Array) -> ChunkedArray:
         """The values at `indices`, copied into one chunk, as `Array.take`."""
-        chosen = check_indices(combine_if_chunked(indices), len(self))
-        return ChunkedArray([self._interleave(*resolve_chunks(self._starts, chosen))], self.type)
+        checked_indices = check_indices(combine_if_chunked(indices), len(self))
+        return ChunkedArray([self._interleave(*resolve_chunks(self._starts, checked_indices))], self.type)
 
     def _interleave(self, used: Sequence[int], numbers: Indices, indices: Indices) -> Array:
         """The slots that `chunk_indices` found, in one array."""
@@ -125,26 +125,26 @@ class ChunkedArray:
             chunk = chunks[0] if chunks else self.slice(0, 0).combine_chunks()
             return chunk.layout.take(chunk, indices)
         layout = chunks[0].layout
-        joined = layout.interleave(SlotSelection(chunks, numbers, indices))
-        if joined is not None:
-            return joined
+        array = layout.interleave(SlotSelection(chunks, numbers, indices))
+        if array is not None:
+            return array
         order = np.argsort(numbers, kind="stable")
-        cuts = np.searchsorted(numbers[order], np.arange(len(chunks) + 1)).tolist()
-        spans = zip(chunks, pairwise(cuts), strict=True)
-        joined = concat_unified([layout.take(chunk, indices[order[first:last]]) for chunk, (first, last) in spans])
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        return layout.take(joined, back)
+        offsets = np.searchsorted(numbers[order], np.arange(len(chunks) + 1)).tolist()
+        spans = zip(chunks, pairwise(offsets), strict=True)
+        array = concat_unified([layout.take(chunk, indices[order[first:last]]) for chunk, (first, last) in spans])
+        inverse = np.empty_like(order)
+        inverse[order] = np.arange(len(order))
+        return layout.take(array, inverse)
 
     def filter(self, mask: MaskLike | ChunkedArray) -> ChunkedArray:
         """The values at which `mask` is true, copied chunk by chunk, as `Array.filter`."""
-        chosen = mask_to_indices(combine_if_chunked(mask), len(self))
-        cuts = np.searchsorted(chosen, self._starts).tolist()
-        parts = [
-            chunk.layout.take(chunk, chosen[first:last] - start)
-            for chunk, start, (first, last) in zip(self.chunks, self._starts, pairwise(cuts), strict=False)
+        indices = mask_to_indices(combine_if_chunked(mask), len(self))
+        offsets = np.searchsorted(indices, self._starts).tolist()
+        chunks = [
+            chunk.layout.take(chunk, indices[first:last] - start)
+            for chunk, start, (first, last) in zip(self.chunks, self._starts, pairwise(offsets), strict=False)
         ]
-        return ChunkedArray(parts, self.type)
+        return ChunkedArray(chunks, self.type)
 
     def is_null(self, nan_is_null: bool = False) -> ChunkedArray:
         """Which slots hold no value, as `Array.is_null`."""
@@ -175,11 +175,11 @@ class ChunkedArray:
     def cast(self, target_type: TypeLike, safe: bool = True) -> ChunkedArray:
         """The values as those of another type, as `Array.cast`."""
         target_type = as_type(target_type, "cast")
-        parts = []
+        chunks = []
         for number, chunk in enumerate(self.chunks):
             with error_context(f"chunk {number}"):
-                parts.append(chunk.cast(target_type, safe))
-        return ChunkedArray(parts, target_type)
+                chunks.append(chunk.cast(target_type, safe))
+        return ChunkedArray(chunks, target_type)
 
     def sort_indices(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> Array:
         """The uint64 indices that put the column in order, as `Array.sort_indices`; several chunks are joined first."""
@@ -191,23 +191,23 @@ class ChunkedArray:
 
     def dictionary_encode(self, index_type: TypeLike | None = None) -> ChunkedArray:
         """Each chunk as indices into one dictionary of all, as `Array.dictionary_encode`."""
-        return self._each(lambda chunk: chunk.dictionary_encode(index_type)).unify_dictionaries()
+        return self._map_chunks(lambda chunk: chunk.dictionary_encode(index_type)).unify_dictionaries()
 
     def dictionary_decode(self) -> ChunkedArray:
         """Each chunk as plain values, as `Array.dictionary_decode`."""
-        return self._each(Array.dictionary_decode)
+        return self._map_chunks(Array.dictionary_decode)
 
     def run_end_encode(self, run_end_type: TypeLike | None = None) -> ChunkedArray:
         """Each chunk as runs of the same value, as `Array.run_end_encode`; no run goes over chunks."""
-        return self._each(lambda chunk: chunk.run_end_encode(run_end_type))
+        return self._map_chunks(lambda chunk: chunk.run_end_encode(run_end_type))
 
     def run_end_decode(self) -> ChunkedArray:
         """Each chunk as plain values, as `Array.run_end_decode`."""
-        return self._each(Array.run_end_decode)
+        return self._map_chunks(Array.run_end_decode)
 
-    def _each(self, verb: Callable[[Array], Array]) -> ChunkedArray:
-        made = list(map(verb, self.chunks))
-        return ChunkedArray(made, (made[0] if made else verb(layout_of(self.type).build([]))).type)
+    def _map_chunks(self, function: Callable[[Array], Array]) -> ChunkedArray:
+        chunks = list(map(function, self.chunks))
+        return ChunkedArray(chunks, (chunks[0] if chunks else function(layout_of(self.type).build([]))).type)
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -291,7 +291,7 @@ def combine_chunks_widened(column: ChunkedArray) -> Array:
     type_ = column.type
     if column.num_chunks > 1 and isinstance(type_, Dictionary):
         dictionaries = {id(chunk.dictionary): chunk.dictionary for chunk in column.chunks}.values()
-        words = sum(held.length for held in dictionaries if held is not None)
-        if words > np.iinfo(str(type_.index_type)).max:
+        num_values = sum(dictionary.length for dictionary in dictionaries if dictionary is not None)
+        if num_values > np.iinfo(str(type_.index_type)).max:
             column = column.cast(Dictionary(int64(), type_.value_type, type_.ordered))
     return column.combine_chunks()

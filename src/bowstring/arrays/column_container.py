@@ -73,10 +73,10 @@ class ColumnContainer(ABC):
             part if part.ndim == 1 else object_array(column.to_pylist())
             for part, column in zip(parts, self.columns, strict=True)
         ]
-        made = np.empty((self.num_rows, len(parts)), np.dtype(dtype) if dtype is not None else _common(parts))
+        out = np.empty((self.num_rows, len(parts)), np.dtype(dtype) if dtype is not None else _common(parts))
         for index, part in enumerate(parts):
-            made[:, index] = part
-        return made
+            out[:, index] = part
+        return out
 
     def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> Any:
         """The columns by the dataframe interchange protocol, which some plotting tools use; everything else uses
@@ -87,12 +87,12 @@ class ColumnContainer(ABC):
         return InterchangeFrame(cast("Any", self)).__dataframe__(nan_as_null, allow_copy)
 
     @abstractmethod
-    def _renamed(self, schema: Schema) -> Self:
+    def _with_schema(self, schema: Schema) -> Self:
         """The same columns under a schema of the same types."""
 
     @abstractmethod
-    def _spliced(self, schema: Schema, at: int, dropped: int, column: Array | ChunkedArray) -> Self:
-        """The columns with `column` before column `at`, and without the `dropped` ones from there on."""
+    def _splice_column(self, schema: Schema, index: int, num_dropped: int, column: Array | ChunkedArray) -> Self:
+        """The columns with `column` before column `index`, and without the `num_dropped` ones from there on."""
 
     def rename_columns(self, names: Sequence[str] | Mapping[str, str]) -> Self:
         """The same columns under other names: a name for each, or a mapping from old names to new ones.
@@ -103,15 +103,15 @@ class ColumnContainer(ABC):
         fields = list(self.schema)
         if isinstance(names, Mapping):
             renamed = {self.schema.index(old): new for old, new in names.items()}
-            wanted = [renamed.get(index, f.name) for index, f in enumerate(fields)]
+            new_names = [renamed.get(index, f.name) for index, f in enumerate(fields)]
         else:
-            wanted = [names] if isinstance(names, str) else list(names)
-        if len(wanted) != len(fields):
-            raise UsageError(f"rename_columns: {len(wanted)} names for {len(fields)} columns")
-        for name in wanted:
+            new_names = [names] if isinstance(names, str) else list(names)
+        if len(new_names) != len(fields):
+            raise UsageError(f"rename_columns: {len(new_names)} names for {len(fields)} columns")
+        for name in new_names:
             check_name(name)
-        made = tuple(f.with_name(name) for f, name in zip(fields, wanted, strict=True))
-        return self._renamed(Schema(made, self.schema.pairs))
+        new_fields = tuple(f.with_name(name) for f, name in zip(fields, new_names, strict=True))
+        return self._with_schema(Schema(new_fields, self.schema.pairs))
 
     def add_column(self, i: int, field_: str | Field, column: Any) -> Self:
         """With `column` before column `i`. It is an array, a chunked array, or values as `bowstring.array` takes them;
@@ -123,43 +123,43 @@ class ColumnContainer(ABC):
         i = operator.index(i)
         if not -count <= i <= count:
             raise NotFoundError(f"add_column: there is no place {i} among {count} columns")
-        return self._with(i + count if i < 0 else i, 0, field_, column)
+        return self._add_or_replace(i + count if i < 0 else i, 0, field_, column)
 
     def append_column(self, field_: str | Field, column: Any) -> Self:
         """With `column` behind the last one, as `add_column`."""
-        return self._with(len(self.schema), 0, field_, column)
+        return self._add_or_replace(len(self.schema), 0, field_, column)
 
     def set_column(self, i: int | str, field_: str | Field, column: Any) -> Self:
         """With `column` in the place of column `i`, as `add_column`."""
-        return self._with(self.schema.index(i), 1, field_, column)
+        return self._add_or_replace(self.schema.index(i), 1, field_, column)
 
     def remove_column(self, i: int | str) -> Self:
         """Without one column, given by its index or its name; raises `NotFoundError`."""
         index = self.schema.index(i)
-        return self.select([kept for kept in range(len(self.schema)) if kept != index])
+        return self.select([other for other in range(len(self.schema)) if other != index])
 
     def drop_columns(self, columns: str | Sequence[str]) -> Self:
         """Without the columns of these names; raises `NotFoundError`."""
-        gone = set(self.schema.indices(columns))
-        return self.select([index for index in range(len(self.schema)) if index not in gone])
+        dropped = set(self.schema.indices(columns))
+        return self.select([index for index in range(len(self.schema)) if index not in dropped])
 
-    def _with(self, at: int, dropped: int, field_: str | Field, column: Any) -> Self:
+    def _add_or_replace(self, index: int, num_dropped: int, field_: str | Field, column: Any) -> Self:
         from bowstring.arrays.chunked_array import ChunkedArray
         from bowstring.arrays.construction import array
 
         field_ = coerce_field(field_)
-        wanted = field_.type if isinstance(field_, Field) else None
-        made = column if isinstance(column, (Array, ChunkedArray)) else array(column, wanted)
+        type_ = field_.type if isinstance(field_, Field) else None
+        values = column if isinstance(column, (Array, ChunkedArray)) else array(column, type_)
         if not isinstance(field_, Field):
             check_name(field_)
-            field_ = Field(field_, made.type)
-        if made.type != field_.type:
-            raise UsageError(f"column {field_.name!r} is {made.type}, its field says {field_.type}")
-        if len(made) != self.num_rows and (self.schema.fields or self.num_rows):
-            raise UsageError(f"column {field_.name!r} has {len(made)} values for {self.num_rows} rows")
+            field_ = Field(field_, values.type)
+        if values.type != field_.type:
+            raise UsageError(f"column {field_.name!r} is {values.type}, its field says {field_.type}")
+        if len(values) != self.num_rows and (self.schema.fields or self.num_rows):
+            raise UsageError(f"column {field_.name!r} has {len(values)} values for {self.num_rows} rows")
         fields = self.schema.fields
-        schema = Schema((*fields[:at], field_, *fields[at + dropped :]), self.schema.pairs)
-        return self._spliced(schema, at, dropped, made)
+        schema = Schema((*fields[:index], field_, *fields[index + num_dropped :]), self.schema.pairs)
+        return self._splice_column(schema, index, num_dropped, values)
 
 
 def _common(parts: Sequence[Values]) -> np.dtype[Any]:

@@ -25,8 +25,8 @@ from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.struct_ import StructLayout
 
-_GIVES_ARRAY = ("__arrow_c_array__", "__arrow_c_device_array__")
-_GIVES_STREAM = ("__arrow_c_stream__", "__arrow_c_device_stream__")
+_ARRAY_METHODS = ("__arrow_c_array__", "__arrow_c_device_array__")
+_STREAM_METHODS = ("__arrow_c_stream__", "__arrow_c_device_stream__")
 """The methods of the Arrow PyCapsule interface."""
 
 
@@ -42,13 +42,13 @@ def as_table(source: object) -> Table:
 
 def as_batch(source: object) -> RecordBatch:
     """A record batch, or another library's (by the PyCapsule interface). Raises `DataTypeError` for anything else."""
-    if isinstance(source, RecordBatch) or _has_any(source, _GIVES_ARRAY):
+    if isinstance(source, RecordBatch) or _has_any(source, _ARRAY_METHODS):
         return record_batch(source)
     raise DataTypeError(f"expected a record batch, or an object with __arrow_c_array__, found {type(source).__name__}")
 
 
 def _is_arrow(source: object) -> bool:
-    return _has_any(source, _GIVES_STREAM) or _has_any(source, _GIVES_ARRAY)
+    return _has_any(source, _STREAM_METHODS) or _has_any(source, _ARRAY_METHODS)
 
 
 def _has_any(source: object, methods: tuple[str, ...]) -> bool:
@@ -70,22 +70,22 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
     type allow. `mask` says which values are null (True), for NumPy arrays. Raises `DataTypeError` naming the first
     value that does not fit, `LimitError` for many dictionaries that hardly share a key: nearly all would be null.
     """
-    wanted = None if type is None else as_type(type, "array")
+    data_type = None if type is None else as_type(type, "array")
     if mask is None and values.__class__ in (list, tuple):
-        return _of_items(values, wanted)
+        return _from_python(values, data_type)
     if mask is None and values.__class__ is np.ndarray:
-        return _from_numpy(values, layout_of(wanted or type_of_numpy(values)), None)
+        return _from_numpy(values, layout_of(data_type or type_of_numpy(values)), None)
     if isinstance(values, ChunkedArray):
         values = values.combine_chunks()
     elif _is_pandas(values):
-        values = Array.from_pandas(values, wanted)
-    elif not isinstance(values, Array) and (_has_any(values, _GIVES_ARRAY) or _has_any(values, _GIVES_STREAM)):
+        values = Array.from_pandas(values, data_type)
+    elif not isinstance(values, Array) and (_has_any(values, _ARRAY_METHODS) or _has_any(values, _STREAM_METHODS)):
         from bowstring.interop import c_data
 
         values = c_data.import_array(values)
     if isinstance(values, Array):
-        if wanted is not None and values.type != wanted:
-            raise DataTypeError(f"the array is {values.type}, not {wanted}")
+        if data_type is not None and values.type != data_type:
+            raise DataTypeError(f"the array is {values.type}, not {data_type}")
         return values
     own_valid = None
     if isinstance(values, np.ma.MaskedArray):
@@ -101,17 +101,17 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
         valid = own_valid if mask is None else ~np.asarray(mask, np.bool_)
         if mask is not None and valid is not None and valid.shape != values.shape[:1]:
             raise UsageError(f"a mask of shape {valid.shape} does not fit values of shape {values.shape}")
-        return _from_numpy(values, layout_of(wanted or type_of_numpy(values)), valid)
+        return _from_numpy(values, layout_of(data_type or type_of_numpy(values)), valid)
     if mask is not None:
         raise UsageError("a mask goes with a NumPy array; among Python objects None is null")
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise DataTypeError(f"an array is made from a sequence, not from {short_repr(values)}")
-    return _of_items(values if isinstance(values, (list, tuple)) else list(values), wanted)
+    return _from_python(values if isinstance(values, (list, tuple)) else list(values), data_type)
 
 
-def _of_items(items: Sequence[Any], type: DataType | None) -> Array:
+def _from_python(values: Sequence[Any], type: DataType | None) -> Array:
     try:
-        return infer_array(items) if type is None else layout_of(type).build(items)
+        return infer_array(values) if type is None else layout_of(type).build(values)
     except RecursionError:
         raise DataTypeError("the values are nested too deep") from None
 
@@ -184,9 +184,9 @@ def _columns(data: Any, schema: SchemaLike | None, names: Sequence[str] | None) 
             names, data = list(data), list(data.values())
     if schema is not None and len(schema) != len(data):
         raise UsageError(f"a schema of {len(schema)} fields does not fit {len(data)} columns")
-    wanted = [None] * len(data) if schema is None else schema.types
-    made = [v if isinstance(v, ChunkedArray) else array(v, t) for v, t in zip(data, wanted, strict=True)]
-    return made, resolve_schema(made, names, schema)
+    types_ = [None] * len(data) if schema is None else schema.types
+    columns = [v if isinstance(v, ChunkedArray) else array(v, t) for v, t in zip(data, types_, strict=True)]
+    return columns, resolve_schema(columns, names, schema)
 
 
 def record_batch(
@@ -202,15 +202,15 @@ def record_batch(
     if data.__class__ not in (dict, list, tuple):
         if _is_pandas(data):
             return RecordBatch.from_pandas(data, schema)
-        if _has_any(data, _GIVES_ARRAY):
+        if _has_any(data, _ARRAY_METHODS):
             from bowstring.interop import c_data
 
             return c_data.import_batch(data)
-    columns, made = _columns(data, schema, names)
+    columns, batch_schema = _columns(data, schema, names)
     if metadata is not None:
-        made = made.with_metadata(metadata)
+        batch_schema = batch_schema.with_metadata(metadata)
     arrays = tuple([c.combine_chunks() if isinstance(c, ChunkedArray) else c for c in columns])
-    return RecordBatch(made, arrays[0].length if arrays else 0, arrays)
+    return RecordBatch(batch_schema, arrays[0].length if arrays else 0, arrays)
 
 
 def table(
@@ -227,18 +227,18 @@ def table(
         return Table(data.schema, [data])
     if _is_pandas(data):
         return Table.from_pandas(data, schema)
-    if _has_any(data, _GIVES_STREAM):
+    if _has_any(data, _STREAM_METHODS):
         from bowstring.interop import c_data
 
-        found, batches = c_data.import_stream(data)
-        return Table(found, list(batches))
-    if _has_any(data, _GIVES_ARRAY):
+        stream_schema, batches = c_data.import_stream(data)
+        return Table(stream_schema, list(batches))
+    if _has_any(data, _ARRAY_METHODS):
         batch = record_batch(data)
         return Table(batch.schema, [batch])
     if isinstance(data, (list, tuple)) and data and names is None and _are_rows(data):
         return _from_rows(data, None if schema is None else as_schema(schema), metadata)
-    columns, made = _columns(data, schema, names)
-    return Table.from_arrays(columns, schema=made if metadata is None else made.with_metadata(metadata))
+    columns, table_schema = _columns(data, schema, names)
+    return Table.from_arrays(columns, schema=table_schema if metadata is None else table_schema.with_metadata(metadata))
 
 
 def _are_rows(data: Sequence[Any]) -> bool:
@@ -246,8 +246,8 @@ def _are_rows(data: Sequence[Any]) -> bool:
 
 
 def _from_rows(rows: Sequence[Mapping[str, Any]], schema: Schema | None, metadata: MetadataLike) -> Table:
-    whole = array(rows, None if schema is None else types.Struct(schema.fields))
-    made = schema or Schema(tuple(field(f.name, f.type) for f in whole.type.fields))
+    structs = array(rows, None if schema is None else types.Struct(schema.fields))
+    row_schema = schema or Schema(tuple(field(f.name, f.type) for f in structs.type.fields))
     if metadata is not None:
-        made = made.with_metadata(metadata)
-    return Table(made, [RecordBatch(made, len(rows), whole.children)])
+        row_schema = row_schema.with_metadata(metadata)
+    return Table(row_schema, [RecordBatch(row_schema, len(rows), structs.children)])

@@ -17,15 +17,15 @@ MAX_COLUMNS = 20
 
 def html(data: RecordBatch | Table) -> str:
     """The first rows and columns as an HTML table; never an error, however broken the values are."""
-    shown = list(range(min(data.num_columns, MAX_COLUMNS)))
+    indices = list(range(min(data.num_columns, MAX_COLUMNS)))
     head = data.slice(0, MAX_ROWS)
     columns = []
-    for index in shown:
-        found = format_values(head.column(index))
-        columns.append(found if len(found) == head.num_rows else found * head.num_rows)
+    for index in indices:
+        column_texts = format_values(head.column(index))
+        columns.append(column_texts if len(column_texts) == head.num_rows else column_texts * head.num_rows)
     titles = "".join(
         f"<th>{escape(data.schema.field(i).name)}<br><small>{escape(str(data.schema.field(i).type))}</small></th>"
-        for i in shown
+        for i in indices
     )
     rows = "".join(
         "<tr>" + "".join(f"<td>{escape(column[row])}</td>" for column in columns) + "</tr>"

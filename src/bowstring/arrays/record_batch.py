@@ -116,24 +116,24 @@ class RecordBatch(ColumnContainer):
 
     def select(self, keys: str | int | Iterable[str | int]) -> RecordBatch:
         """The batch of some of the columns, in the order given; nothing is copied."""
-        chosen = self.schema.indices(keys)
-        return self._chosen(self.schema.select(chosen), chosen)
+        indices = self.schema.indices(keys)
+        return self._select_columns(self.schema.select(indices), indices)
 
-    def _chosen(self, schema: Schema, chosen: list[int]) -> RecordBatch:
-        return RecordBatch(schema, self.num_rows, _Chosen(self.source, chosen), self.pairs)
+    def _select_columns(self, schema: Schema, indices: list[int]) -> RecordBatch:
+        return RecordBatch(schema, self.num_rows, _SelectedColumns(self.source, indices), self.pairs)
 
     def slice(self, offset: int = 0, length: int | None = None) -> RecordBatch:
         """The `length` rows from row `offset` on (to the end by default); nothing is copied."""
         offset, length = clip_slice(offset, length, self.num_rows)
-        return RecordBatch(self.schema, length, _Sliced(self.source, offset, length), self.pairs)
+        return RecordBatch(self.schema, length, _SlicedColumns(self.source, offset, length), self.pairs)
 
     def take(self, indices: Sequence[int] | Values | Array) -> RecordBatch:
         """The rows at `indices`, copied, as `Array.take`."""
-        return self._taken(check_indices(indices, self.num_rows))
+        return self._take_rows(check_indices(indices, self.num_rows))
 
     def filter(self, mask: MaskLike | ChunkedArray) -> RecordBatch:
         """The rows at which `mask` is true, copied, as `Array.filter`."""
-        return self._taken(mask_to_indices(combine_if_chunked(mask), self.num_rows))
+        return self._take_rows(mask_to_indices(combine_if_chunked(mask), self.num_rows))
 
     def sort_by(
         self, sorting: str | Sequence[tuple[str, Order]], null_placement: NullPlacement = "at_end"
@@ -143,7 +143,7 @@ class RecordBatch(ColumnContainer):
         Raises `NotFoundError` for an unknown column, `DataTypeError` for one whose type has no order.
         """
         keys = [(self.column(name), order) for name, order in parse_sorting(sorting)]
-        return self._taken(sort_rows(keys, null_placement))
+        return self._take_rows(sort_rows(keys, null_placement))
 
     def cast(self, target_schema: SchemaLike, safe: bool = True) -> RecordBatch:
         """The columns as those of another schema with the same names, as `Array.cast`; the error names the column.
@@ -159,15 +159,15 @@ class RecordBatch(ColumnContainer):
                     check_no_nulls(columns[-1])
         return RecordBatch(target_schema, self.num_rows, columns, self.pairs)
 
-    def _taken(self, indices: Indices) -> RecordBatch:
+    def _take_rows(self, indices: Indices) -> RecordBatch:
         columns = [column.layout.take(column, indices) for column in self.source]
         return RecordBatch(self.schema, len(indices), columns, self.pairs)
 
-    def _renamed(self, schema: Schema) -> RecordBatch:
+    def _with_schema(self, schema: Schema) -> RecordBatch:
         return RecordBatch(schema, self.num_rows, self.source, self.pairs)
 
-    def _spliced(self, schema: Schema, at: int, dropped: int, column: Array | ChunkedArray) -> RecordBatch:
-        columns = _Spliced(self.source, at, dropped, combine_if_chunked(column))
+    def _splice_column(self, schema: Schema, index: int, num_dropped: int, column: Array | ChunkedArray) -> RecordBatch:
+        columns = _SplicedColumns(self.source, index, num_dropped, combine_if_chunked(column))
         return RecordBatch(schema, len(column), columns, self.pairs)
 
     def to_pydict(self) -> dict[str, list[Any]]:
@@ -275,8 +275,8 @@ def distinct_names(schema: Schema) -> list[str]:
     """The names of the columns, for dictionaries; raises `UsageError` where one would hide another."""
     names = schema.names
     if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise UsageError(f"{names.count(twice)} columns are called {twice!r}: take them by index")
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise UsageError(f"{names.count(duplicate)} columns are called {duplicate!r}: take them by index")
     return names
 
 
@@ -299,13 +299,13 @@ def resolve_schema(
     for field, column in zip(schema.fields, columns, strict=True):
         if len(column) != rows:
             raise UsageError(f"column {field.name!r} has {len(column)} values, the first column has {rows}")
-        found, expected = column.type, field.type
-        if found is not expected and found != expected:
-            raise UsageError(f"column {field.name!r} is {found}, its field says {expected}")
+        actual, expected = column.type, field.type
+        if actual is not expected and actual != expected:
+            raise UsageError(f"column {field.name!r} is {actual}, its field says {expected}")
     return schema
 
 
-class _Lazy(Sequence["Array"]):
+class _LazyColumns(Sequence["Array"]):
     """Columns that are made from other columns when they are asked for."""
 
     __slots__ = ("_base",)
@@ -316,7 +316,7 @@ class _Lazy(Sequence["Array"]):
     def __len__(self) -> int:
         return len(self._base)
 
-    def _at(self, index: int) -> Array:
+    def _column_at(self, index: int) -> Array:
         return self._base[index]
 
     @overload
@@ -325,28 +325,28 @@ class _Lazy(Sequence["Array"]):
     def __getitem__(self, index: slice) -> list[Array]: ...
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
-            return [self._at(i) for i in range(*index.indices(len(self)))]
-        return self._at(range(len(self))[index])
+            return [self._column_at(i) for i in range(*index.indices(len(self)))]
+        return self._column_at(range(len(self))[index])
 
     def __iter__(self) -> Iterator[Array]:
-        return (self._at(index) for index in range(len(self)))
+        return (self._column_at(index) for index in range(len(self)))
 
 
-class _Chosen(_Lazy):
-    __slots__ = ("_chosen",)
+class _SelectedColumns(_LazyColumns):
+    __slots__ = ("_indices",)
 
-    def __init__(self, base: Sequence[Array], chosen: list[int]) -> None:
+    def __init__(self, base: Sequence[Array], indices: list[int]) -> None:
         super().__init__(base)
-        self._chosen = chosen
+        self._indices = indices
 
     def __len__(self) -> int:
-        return len(self._chosen)
+        return len(self._indices)
 
-    def _at(self, index: int) -> Array:
-        return self._base[self._chosen[index]]
+    def _column_at(self, index: int) -> Array:
+        return self._base[self._indices[index]]
 
 
-class _Sliced(_Lazy):
+class _SlicedColumns(_LazyColumns):
     __slots__ = ("_length", "_offset")
 
     def __init__(self, base: Sequence[Array], offset: int, length: int) -> None:
@@ -354,11 +354,11 @@ class _Sliced(_Lazy):
         self._offset = offset
         self._length = length
 
-    def _at(self, index: int) -> Array:
+    def _column_at(self, index: int) -> Array:
         return self._base[index].slice(self._offset, self._length)
 
 
-class _Spliced(_Lazy):
+class _SplicedColumns(_LazyColumns):
     __slots__ = ("_added", "_at_index", "_dropped")
 
     def __init__(self, base: Sequence[Array], at: int, dropped: int, added: Array) -> None:
@@ -370,7 +370,7 @@ class _Spliced(_Lazy):
     def __len__(self) -> int:
         return len(self._base) + 1 - self._dropped
 
-    def _at(self, index: int) -> Array:
+    def _column_at(self, index: int) -> Array:
         if index == self._at_index:
             return self._added
         return self._base[index if index < self._at_index else index - 1 + self._dropped]

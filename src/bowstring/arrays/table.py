@@ -55,16 +55,16 @@ class Table(ColumnContainer):
         """
         from bowstring.arrays.construction import as_batch
 
-        held = [as_batch(batch) for batch in batches]
+        checked = [as_batch(batch) for batch in batches]
         schema = None if schema is None else as_schema(schema)
         if schema is None:
-            if not held:
+            if not checked:
                 raise UsageError("a table of no batches needs a schema")
-            schema = held[0].schema
-        for number, batch in enumerate(held):
+            schema = checked[0].schema
+        for number, batch in enumerate(checked):
             if batch.schema is not schema and batch.schema != schema:
                 raise UsageError(f"batch {number} has another schema: {batch.schema!r}, not {schema!r}")
-        return cls(schema, held)
+        return cls(schema, checked)
 
     @classmethod
     def from_arrays(
@@ -76,8 +76,8 @@ class Table(ColumnContainer):
         """A table of columns, with names or a schema for them, cut into batches wherever one of them is; nothing is
         copied.
         """
-        own = [a if isinstance(a, ChunkedArray) else _column(a) for a in arrays]
-        columns = [ChunkedArray([a], a.type) if isinstance(a, Array) else a for a in own]
+        chunked = [a if isinstance(a, ChunkedArray) else _column(a) for a in arrays]
+        columns = [ChunkedArray([a], a.type) if isinstance(a, Array) else a for a in chunked]
         schema = resolve_schema(columns, names, schema)
         edges = np.unique(np.concatenate([column._starts for column in columns])).tolist() if columns else [0]
         spans = list(pairwise(edges))
@@ -153,24 +153,24 @@ class Table(ColumnContainer):
 
     def select(self, keys: str | int | Iterable[str | int]) -> Table:
         """The table of some of the columns, in the order given; nothing is copied."""
-        chosen = self.schema.indices(keys)
-        schema = self.schema.select(chosen)
-        return Table(schema, [batch._chosen(schema, chosen) for batch in self._batches])
+        indices = self.schema.indices(keys)
+        schema = self.schema.select(indices)
+        return Table(schema, [batch._select_columns(schema, indices) for batch in self._batches])
 
     def slice(self, offset: int = 0, length: int | None = None) -> Table:
         """The `length` rows from row `offset` on (to the end by default); nothing is copied."""
         spans = split_slice(self._starts, *clip_slice(offset, length, self.num_rows))
-        parts = [self._batches[number].slice(first, count) for number, first, count in spans]
-        return Table(self.schema, parts or self._without_rows())
+        batches = [self._batches[number].slice(first, count) for number, first, count in spans]
+        return Table(self.schema, batches or self._empty_batches())
 
     def take(self, indices: Sequence[int] | Values | Array | ChunkedArray) -> Table:
         """The rows at `indices`, copied into one batch, as `Array.take`."""
-        return self._taken(check_indices(combine_if_chunked(indices), self.num_rows))
+        return self._take_rows(check_indices(combine_if_chunked(indices), self.num_rows))
 
     def sort_by(self, sorting: str | Sequence[tuple[str, Order]], null_placement: NullPlacement = "at_end") -> Table:
         """The rows in the order of some columns, copied into one batch, as `RecordBatch.sort_by`."""
         keys = [(combine_chunks_widened(self.column(name)), order) for name, order in parse_sorting(sorting)]
-        return self._taken(sort_rows(keys, null_placement))
+        return self._take_rows(sort_rows(keys, null_placement))
 
     def cast(self, target_schema: SchemaLike, safe: bool = True) -> Table:
         """The columns as those of another schema with the same names, as `RecordBatch.cast`."""
@@ -181,7 +181,7 @@ class Table(ColumnContainer):
                 batches.append(batch.cast(target_schema, safe))
         return Table(target_schema, batches)
 
-    def _taken(self, indices: Indices) -> Table:
+    def _take_rows(self, indices: Indices) -> Table:
         slots = resolve_chunks(self._starts, indices)
         columns = [column._interleave(*slots) for column in self.columns]
         return Table(self.schema, [RecordBatch(self.schema, len(indices), columns)])
@@ -190,24 +190,24 @@ class Table(ColumnContainer):
         """The rows at which `mask` is true, copied batch by batch, as `Array.filter`; batches without any are left
         out, but for an empty one where all are.
         """
-        chosen = mask_to_indices(combine_if_chunked(mask), self.num_rows)
+        indices = mask_to_indices(combine_if_chunked(mask), self.num_rows)
         starts = self._starts
-        cuts = np.searchsorted(chosen, starts).tolist()
-        parts = [
-            batch if last - first == batch.num_rows else batch._taken(chosen[first:last] - start)
-            for batch, start, (first, last) in zip(self._batches, starts, pairwise(cuts), strict=False)
+        offsets = np.searchsorted(indices, starts).tolist()
+        batches = [
+            batch if last - first == batch.num_rows else batch._take_rows(indices[first:last] - start)
+            for batch, start, (first, last) in zip(self._batches, starts, pairwise(offsets), strict=False)
             if last > first
         ]
-        return Table(self.schema, parts or self._without_rows())
+        return Table(self.schema, batches or self._empty_batches())
 
-    def _without_rows(self) -> list[RecordBatch]:
+    def _empty_batches(self) -> list[RecordBatch]:
         """What stays of the batches where no row does: an empty one, which has the dictionaries."""
         return [batch.slice(0, 0) for batch in self._batches[:1]]
 
-    def _renamed(self, schema: Schema) -> Table:
-        return Table(schema, [batch._renamed(schema) for batch in self._batches])
+    def _with_schema(self, schema: Schema) -> Table:
+        return Table(schema, [batch._with_schema(schema) for batch in self._batches])
 
-    def _spliced(self, schema: Schema, at: int, dropped: int, column: Array | ChunkedArray) -> Table:
+    def _splice_column(self, schema: Schema, index: int, num_dropped: int, column: Array | ChunkedArray) -> Table:
         chunked = ChunkedArray([column], column.type) if isinstance(column, Array) else column
         if len(schema) == 1:
             return Table.from_arrays([chunked], schema=schema)
@@ -219,7 +219,7 @@ class Table(ColumnContainer):
         for first, last in spans:
             number = min(int(np.searchsorted(starts, first, "right")), len(self._batches)) - 1
             batch = self._batches[number].slice(first - int(starts[number]), last - first)
-            batches.append(batch._spliced(schema, at, dropped, chunked._within(first, last)))
+            batches.append(batch._splice_column(schema, index, num_dropped, chunked._within(first, last)))
         return Table(schema, batches)
 
     def replace_schema_metadata(self, metadata: MetadataLike) -> Table:
@@ -311,8 +311,8 @@ def unify_batches(schema: Schema, batches: Sequence[RecordBatch]) -> Iterator[Re
             except DataTypeError as error:
                 raise UsageError(f"column {field.name!r}: {error}") from None
     for number, batch in enumerate(batches):
-        own = [columns[index][number] if index in columns else batch.column(index) for index in range(len(schema))]
-        yield RecordBatch(batch.schema, batch.num_rows, own, batch.pairs)
+        columns_ = [columns[index][number] if index in columns else batch.column(index) for index in range(len(schema))]
+        yield RecordBatch(batch.schema, batch.num_rows, columns_, batch.pairs)
 
 
 def _column(values: Any) -> Array | ChunkedArray:
@@ -331,13 +331,13 @@ def concat_tables(tables: Iterable[Table]) -> Table:
     """
     from bowstring.arrays.construction import as_table
 
-    held = [as_table(table) for table in tables]
-    if not held:
+    checked = [as_table(table) for table in tables]
+    if not checked:
         raise UsageError("there are no tables to concatenate")
-    for number, table in enumerate(held):
-        if table.schema != held[0].schema:
-            raise UsageError(f"table {number} has another schema: {table.schema!r}, not {held[0].schema!r}")
-    return Table(held[0].schema, list(chain.from_iterable(table._batches for table in held)))
+    for number, table in enumerate(checked):
+        if table.schema != checked[0].schema:
+            raise UsageError(f"table {number} has another schema: {table.schema!r}, not {checked[0].schema!r}")
+    return Table(checked[0].schema, list(chain.from_iterable(table._batches for table in checked)))
 
 
 def concat_arrays(arrays: Iterable[Array]) -> Array:
@@ -345,11 +345,11 @@ def concat_arrays(arrays: Iterable[Array]) -> Array:
 
     Of dictionaries the array has the union. Raises `DataTypeError` where that is too large for the indices.
     """
-    held = [as_array(array) for array in arrays]
-    if not held:
+    checked = [as_array(array) for array in arrays]
+    if not checked:
         raise UsageError("there are no arrays to concatenate")
-    for array in held:
-        if array.type != held[0].type:
-            raise UsageError(f"arrays of {held[0].type} and {array.type} do not make one array")
-    chunk_starts([array.length for array in held])
-    return concat_unified(held)
+    for array in checked:
+        if array.type != checked[0].type:
+            raise UsageError(f"arrays of {checked[0].type} and {array.type} do not make one array")
+    chunk_starts([array.length for array in checked])
+    return concat_unified(checked)

@@ -29,30 +29,30 @@ def infer_array(values: Sequence[Any]) -> Array:
     the type of the first, or None.
     """
     first = next((value for value in values if value is not None), None)
-    plain = _PLAIN.get(type(first))
-    made = None
-    if plain is not None:
-        made = layout_of(plain).build_fast(values)
+    fast_type = _FAST_TYPES.get(type(first))
+    array = None
+    if fast_type is not None:
+        array = layout_of(fast_type).build_fast(values)
     elif type(first) in _NUMBERS:
-        made = _inferred_numbers(values, type(first))
+        array = _infer_numbers(values, type(first))
     elif type(first) is list or type(first) is dict:
-        made = _inferred_lists(values) if type(first) is list else _inferred_structs(values)
-    return layout_of(infer_type(values)).build(values) if made is None else made
+        array = _infer_lists(values) if type(first) is list else _infer_structs(values)
+    return layout_of(infer_type(values)).build(values) if array is None else array
 
 
-_PLAIN: dict[type, DataType] = {bool: types.bool_(), str: types.string(), bytes: types.binary()}
+_FAST_TYPES: dict[type, DataType] = {bool: types.bool_(), str: types.string(), bytes: types.binary()}
 _NUMBERS: dict[type, DataType] = {int: types.int64(), float: types.float64()}
 
 
-def _inferred_numbers(values: Sequence[Any], kind: type) -> Array | None:
+def _infer_numbers(values: Sequence[Any], kind: type) -> Array | None:
     """An array of Python's numbers, of `kind` if all are, None where other values are among them."""
-    made = primitive_layout(_NUMBERS[kind]).build_fast(values, is_exact=True)
-    if made is None and {*map(type, values)} - {NoneType} == {int, float}:
-        made = layout_of(types.float64()).build_fast(values)
-    return made
+    array = primitive_layout(_NUMBERS[kind]).build_fast(values, is_exact=True)
+    if array is None and {*map(type, values)} - {NoneType} == {int, float}:
+        array = layout_of(types.float64()).build_fast(values)
+    return array
 
 
-def _inferred_lists(values: Sequence[Any]) -> Array | None:
+def _infer_lists(values: Sequence[Any]) -> Array | None:
     """An array of lists, None where other values are among them."""
     filled, mask = fill_nulls(values, [])
     if not {list}.issuperset(map(type, filled)):
@@ -63,24 +63,24 @@ def _inferred_lists(values: Sequence[Any]) -> Array | None:
     return layout.of(np.fromiter(map(len, filled), np.int64, len(filled)), child, pack_validity(mask))
 
 
-def _inferred_structs(values: Sequence[Any]) -> Array | None:
+def _infer_structs(values: Sequence[Any]) -> Array | None:
     """An array of structs, None where other values than dictionaries with strings as keys are among them. Raises
     `LimitError` where hardly one has the keys of the others, so that nearly all values would be null.
     """
     filled, mask, names = values, None, list(values[0] or ())
-    found = rows_to_columns(names, filled)
-    if found is None:
+    value_columns = rows_to_columns(names, filled)
+    if value_columns is None:
         filled, mask = fill_nulls(values, {})
         if not {dict}.issuperset(map(type, filled)):
             return None
         names = list(dict.fromkeys(chain.from_iterable(filled)))
         check_values(len(names) * len(filled), sum(map(len, filled)))
-        found = [[value.get(name) for value in filled] for name in names]
+        value_columns = [[value.get(name) for value in filled] for name in names]
     if not {str}.issuperset(map(type, names)):
         return None
-    columns = [infer_array(column) for column in found]
-    made = types.struct([(name, column.type) for name, column in zip(names, columns, strict=True)])
-    layout = layout_of(made)
+    columns = [infer_array(column) for column in value_columns]
+    struct_type = types.struct([(name, column.type) for name, column in zip(names, columns, strict=True)])
+    layout = layout_of(struct_type)
     assert isinstance(layout, StructLayout)
     return layout.of(columns, len(filled), mask)
 
@@ -96,10 +96,10 @@ def type_of_numpy(values: Values) -> DataType:
 
 def _dtype_type(dtype: np.dtype[Any]) -> DataType:
     if dtype.subdtype is not None:
-        made = _dtype_type(dtype.base)
+        data_type = _dtype_type(dtype.base)
         for size in reversed(dtype.shape):
-            made = types.list_(made, size)
-        return made
+            data_type = types.list_(data_type, size)
+        return data_type
     make = _NUMPY_KINDS.get(dtype.kind)
     if make is None or (dtype.kind == "f" and dtype.itemsize > 8):
         raise DataTypeError(f"NumPy's {dtype} has no data type: give one")
@@ -108,9 +108,9 @@ def _dtype_type(dtype: np.dtype[Any]) -> DataType:
 
 def _time_unit(dtype: np.dtype[Any]) -> types.TimeUnit:
     unit, count = np.datetime_data(dtype)
-    for known in types.TIME_UNITS:
-        if unit == known and count == 1:
-            return known
+    for time_unit in types.TIME_UNITS:
+        if unit == time_unit and count == 1:
+            return time_unit
     raise DataTypeError(f"NumPy's {dtype} has no data type: convert it to s, ms, us or ns")
 
 
@@ -147,7 +147,7 @@ def infer_type(values: Sequence[Any]) -> DataType:
     """
     present = [value for value in values if value is not None]
     kinds = set(map(type, present))
-    families = {_family(kind) for kind in kinds}
+    families = {_family_of(kind) for kind in kinds}
     if not families:
         return types.null()
     if families == {int, float}:
@@ -161,13 +161,13 @@ def _names(kinds: Iterable[Any]) -> str:
     return " and ".join(sorted(kind.__name__ for kind in kinds))
 
 
-def _family(kind: type) -> type:
-    for known in kind.__mro__:
-        if known in _FAMILIES:
-            return known
-    for other, known in _RELATIVES.items():
+def _family_of(kind: type) -> type:
+    for family in kind.__mro__:
+        if family in _FAMILIES:
+            return family
+    for other, family in _EQUIVALENT_KINDS.items():
         if issubclass(kind, other):
-            return known
+            return family
     raise DataTypeError(f"Python's {kind.__name__} has no data type: give one")
 
 
@@ -183,11 +183,11 @@ def _integers(values: list[Any]) -> DataType:
 def _decimals(values: list[Decimal]) -> DataType:
     digits = scale = 0
     for value in values:
-        _, shown, exponent = value.as_tuple()
+        _, value_digits, exponent = value.as_tuple()
         if not isinstance(exponent, int):
             raise DataTypeError(f"{value} is no finite decimal")
         scale = max(scale, -exponent)
-        digits = max(digits, len(shown) + min(exponent, 0), 0) if exponent <= 0 else max(digits, len(shown) + exponent)
+        digits = max(digits, len(value_digits) + exponent)
     precision = max(digits + scale, 1)
     return types.Decimal(precision, scale, 128 if precision <= 38 else 256)
 
@@ -242,7 +242,7 @@ _FAMILIES: dict[type, Callable[[list[Any]], DataType]] = {
     list: _lists,
     dict: _structs,
 }
-_RELATIVES: dict[type, type] = {
+_EQUIVALENT_KINDS: dict[type, type] = {
     np.integer: int,
     np.floating: float,
     np.bool_: bool,

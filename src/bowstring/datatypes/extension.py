@@ -113,8 +113,8 @@ def register_extension_type(extension: _AnyExtension) -> _AnyExtension:
 
     Raises `UsageError` if the name is empty or taken.
     """
-    given: object = extension
-    if not (isinstance(given, type) and issubclass(given, ExtensionType)):
+    candidate: object = extension
+    if not (isinstance(candidate, type) and issubclass(candidate, ExtensionType)):
         raise UsageError(f"expected a subclass of ExtensionType, not {extension!r}")
     name = extension.EXTENSION_NAME
     if not name:
@@ -144,10 +144,10 @@ def resolve(field: Field) -> Field:
     extension = _REGISTRY.get(name)
     if extension is None:
         return field
-    kept = tuple(pair for pair in field.pairs if pair[0] not in (NAME_KEY, METADATA_KEY))
+    other_pairs = tuple(pair for pair in field.pairs if pair[0] not in (NAME_KEY, METADATA_KEY))
     parameters = pairs.get(METADATA_KEY, b"")
     try:
-        made = extension.deserialize(field.type, parameters)
+        data_type = extension.deserialize(field.type, parameters)
     except UsageError as error:  # from the type's own checks: here it is the data's fault
         raise InvalidDataError(str(error)) from None
     except BowstringError:
@@ -157,7 +157,7 @@ def resolve(field: Field) -> Field:
             f"field {field.name!r}: {parameters[:40]!r} over {field.type} does not make a {extension.__name__}: "
             f"{type(error).__name__}: {error}"
         ) from error
-    return Field(field.name, made, field.nullable, kept)
+    return Field(field.name, data_type, field.nullable, other_pairs)
 
 
 def annotate(field: Field) -> Field:
@@ -165,6 +165,6 @@ def annotate(field: Field) -> Field:
     extension = field.type
     if not isinstance(extension, ExtensionType):
         return field
-    kept = tuple(pair for pair in field.pairs if pair[0] not in (NAME_KEY, METADATA_KEY))
-    own = ((NAME_KEY, extension.extension_name.encode()), (METADATA_KEY, extension.serialize()))
-    return Field(field.name, extension.storage_type, field.nullable, (*kept, *own))
+    other_pairs = tuple(pair for pair in field.pairs if pair[0] not in (NAME_KEY, METADATA_KEY))
+    extension_pairs = ((NAME_KEY, extension.extension_name.encode()), (METADATA_KEY, extension.serialize()))
+    return Field(field.name, extension.storage_type, field.nullable, (*other_pairs, *extension_pairs))

@@ -89,11 +89,11 @@ class Field:
             sorted(self.pairs) == sorted(other.pairs) and self.type.equals(other.type, check_metadata=True)
         )
 
-    def _inside(self) -> str:
+    def _to_string(self) -> str:
         return f"{self.name}: {self.type}" + ("" if self.nullable else " not null")
 
     def __str__(self) -> str:
-        return self._inside()
+        return self._to_string()
 
     def __arrow_c_schema__(self) -> object:
         from bowstring.interop import c_data
@@ -101,7 +101,7 @@ class Field:
         return c_data.export_field(self)
 
     def __repr__(self) -> str:
-        return f"Field({self._inside()})"
+        return f"Field({self._to_string()})"
 
 
 _SETTERS = [Field.__dict__[name].__set__ for name in ("name", "type", "nullable", "pairs")]
@@ -111,10 +111,10 @@ def make_fields(
     names: Sequence[str], types: Sequence[DataType], nullable: Sequence[bool], pairs: Sequence[Metadata]
 ) -> list[Field]:
     """As many fields as there are names; several times quicker than one after the other."""
-    made = list(map(Field.__new__, repeat(Field, len(names))))
-    for setter, values in zip(_SETTERS, (names, types, nullable, pairs), strict=True):
-        deque(map(setter, made, values), 0)
-    return made
+    fields = list(map(Field.__new__, repeat(Field, len(names))))
+    for set_attribute, values in zip(_SETTERS, (names, types, nullable, pairs), strict=True):
+        deque(map(set_attribute, fields, values), 0)
+    return fields
 
 
 def check_name(name: str) -> None:
@@ -245,12 +245,12 @@ class Schema:
             index = self._indices.get(key)
             if index is not None:
                 return index
-            found = self._named(key)
-            if len(found) == 1:
-                return self._indices.setdefault(key, found[0])
-            if found:
-                raise NotFoundError(f"{len(found)} columns are called {key!r} (at {found}): take one by its index")
-            raise NotFoundError(f"no column is called {key!r}; there are {_some(self.names)}")
+            indices = self._named(key)
+            if len(indices) == 1:
+                return self._indices.setdefault(key, indices[0])
+            if indices:
+                raise NotFoundError(f"{len(indices)} columns are called {key!r} (at {indices}): take one by its index")
+            raise NotFoundError(f"no column is called {key!r}; there are {_abbreviate(self.names)}")
         try:
             key = operator.index(key)
         except TypeError:
@@ -340,7 +340,7 @@ class Schema:
         return f"Schema({', '.join(map(str, self.fields))})"
 
 
-def _some(names: list[str]) -> str:
+def _abbreviate(names: list[str]) -> str:
     shown = ", ".join(map(repr, names[:10]))
     return shown + (f" and {len(names) - 10} more" if len(names) > 10 else "") if names else "none"
 
@@ -370,6 +370,6 @@ def schema(fields: FieldsLike, metadata: MetadataLike = None) -> Schema:
     if not isinstance(fields, Iterable) or hasattr(fields, "__arrow_c_schema__"):
         from bowstring.interop import c_data
 
-        taken = c_data.import_schema(fields)
-        return taken if metadata is None else Schema(taken.source, as_metadata(metadata))
+        imported = c_data.import_schema(fields)
+        return imported if metadata is None else Schema(imported.source, as_metadata(metadata))
     return Schema(as_fields(fields), as_metadata(metadata))

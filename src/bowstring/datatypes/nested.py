@@ -28,7 +28,7 @@ class ListLike(DataType):
         return (self.value_field,)
 
     def __str__(self) -> str:
-        return f"{self.NAME}<{self.value_field._inside()}>"
+        return f"{self.NAME}<{self.value_field._to_string()}>"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -69,7 +69,7 @@ class FixedSizeList(ListLike):
         check_size("a fixed-size list's size", self.list_size)
 
     def __str__(self) -> str:
-        return f"fixed_size_list<{self.value_field._inside()}>[{self.list_size}]"
+        return f"fixed_size_list<{self.value_field._to_string()}>[{self.list_size}]"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -84,7 +84,7 @@ class Struct(DataType):
         return self.children
 
     def __str__(self) -> str:
-        return f"struct<{', '.join(f._inside() for f in self.children)}>"
+        return f"struct<{', '.join(f._to_string() for f in self.children)}>"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -139,7 +139,7 @@ class Union(DataType):
         return self.children
 
     def __str__(self) -> str:
-        inside = ", ".join(f"{f._inside()}={i}" for f, i in zip(self.children, self.type_ids, strict=True))
+        inside = ", ".join(f"{f._to_string()}={i}" for f, i in zip(self.children, self.type_ids, strict=True))
         return f"{self.mode}_union<{inside}>"
 
 
