@@ -103,7 +103,7 @@ def _lines(shape: Shape, path: str, effort: Effort) -> Iterator[Outcome]:
 
 def _forget() -> None:
     """Let no schema be known from the last round: pyarrow reads it each time."""
-    schema_cache._known.clear()
+    schema_cache._cache.clear()
 
 
 _SCHEMAS = (("a schema never met", _forget), ("a schema met before", None))

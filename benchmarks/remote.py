@@ -160,7 +160,7 @@ def _schema_uses(name: str, index: int) -> tuple[tuple[str, float | None, Callab
 
 def _forget() -> None:
     """Let no schema be known from the last round: pyarrow reads it each time."""
-    schema_cache._known.clear()
+    schema_cache._cache.clear()
 
 
 def _our_column(path: str, name: str, store: LateStore) -> Any:

@@ -140,4 +140,4 @@ def test_parquet_is_read_from_a_url(tmp_path: Path, knows_ranges: bool, capsys: 
         convert(f"{site.url}/x.parquet", tmp_path / "x.arrow")
         assert main(["convert", f"{site.url}/y.parquet", str(tmp_path / "y.arrow")]) == 1
     assert pa.ipc.open_file(tmp_path / "x.arrow").read_all().num_rows == 300
-    assert "y.parquet: the server answers 404" in capsys.readouterr().err
+    assert "y.parquet: the server responded with 404" in capsys.readouterr().err

@@ -92,7 +92,7 @@ def test_wide_headers_are_fetched_as_a_whole(put: Callable[[bytes], str]) -> Non
 def test_many_headers_come_in_several_rounds(put: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch) -> None:
     batch = samples.batch("int", "dictionary")
     data = samples.as_file(*[batch] * 25)
-    monkeypatch.setattr(range_reader, "_MOST_HEADERS", 10)
+    monkeypatch.setattr(range_reader, "_MAX_HEADERS", 10)
     url = put(data)
     assert bs.inspect(url) == replace(bs.inspect(data), source=url)
 

@@ -30,13 +30,13 @@ def batch() -> bs.RecordBatch:
 
 
 @pytest.fixture
-def without_nameless_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_unnamed_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a file system that has none."""
     monkeypatch.delattr(os, "O_TMPFILE", raising=False)
 
 
-def has_nameless_files(folder: Path) -> bool:
-    descriptor = atomic_file._nameless(str(folder), 0o600)
+def has_unnamed_files(folder: Path) -> bool:
+    descriptor = atomic_file._open_unnamed(str(folder), 0o600)
     if descriptor >= 0:
         os.close(descriptor)
     return descriptor >= 0
@@ -44,7 +44,7 @@ def has_nameless_files(folder: Path) -> bool:
 
 @pytest.mark.parametrize("is_there", [False, True], ids=["a new file", "one that replaces another"])
 def test_a_writer_that_is_killed_leaves_nothing(tmp_path: Path, is_there: bool) -> None:
-    if not has_nameless_files(tmp_path):
+    if not has_unnamed_files(tmp_path):
         pytest.skip("this file system has no files without a name (O_TMPFILE)")
     path = tmp_path / "x.arrow"
     if is_there:
@@ -60,7 +60,7 @@ def test_a_writer_that_is_killed_leaves_nothing(tmp_path: Path, is_there: bool) 
 
 
 def test_a_file_has_no_name_before_it_is_complete(tmp_path: Path, batch: bs.RecordBatch) -> None:
-    if not has_nameless_files(tmp_path):
+    if not has_unnamed_files(tmp_path):
         pytest.skip("this file system has no files without a name (O_TMPFILE)")
     with bs.new_file(tmp_path / "x.arrow", batch.schema) as writer:
         writer.write(batch)
@@ -69,7 +69,7 @@ def test_a_file_has_no_name_before_it_is_complete(tmp_path: Path, batch: bs.Reco
     assert bs.open_file(tmp_path / "x.arrow")[0].equals(batch)
 
 
-@pytest.mark.usefixtures("without_nameless_files")
+@pytest.mark.usefixtures("without_unnamed_files")
 def test_elsewhere_it_lies_beside_its_place_and_goes_away_with_the_block(tmp_path: Path, batch: bs.RecordBatch) -> None:
     path = tmp_path / "x.arrow"
     with pytest.raises(RuntimeError), bs.new_file(path, batch.schema) as writer:
@@ -92,7 +92,7 @@ def test_a_name_may_be_as_long_as_the_file_system_takes(
     tmp_path: Path, batch: bs.RecordBatch, name: str, is_there: bool, has_them: bool, request: pytest.FixtureRequest
 ) -> None:
     if not has_them:
-        request.getfixturevalue("without_nameless_files")
+        request.getfixturevalue("without_unnamed_files")
     path = tmp_path / name
     if is_there:
         path.write_bytes(b"as before")

@@ -88,7 +88,7 @@ def test_a_web_server_is_asked_for_one_column_in_four_rounds() -> None:
         reader = bs.open_file(f"{site.url}/wide", columns=["c7001"])
         assert isinstance(reader, RemoteFileReader)
         assert reader.column("c7001").to_pylist() == [7001, 7002, 7003] * 5
-        assert reader._far.rounds <= 4
+        assert reader._range_source.rounds <= 4
     assert all(asked for command, _, asked in site.requests if command == "GET")
     assert len(site.requests) <= 3 + 2 + 5 * 5 + 5
 
@@ -124,9 +124,9 @@ def test_what_lies_between_the_ranges_is_not_kept(monkeypatch: pytest.MonkeyPatc
 def test_columns_that_are_asked_for_in_order_come_in_larger_and_larger_groups() -> None:
     reader = far(wide_file(300, 15, compression="zstd"))
     table = reader.read_all()
-    before = reader._far.rounds
+    before = reader._range_source.rounds
     assert [table.column(i).to_pylist()[:1] for i in range(300)][:2] == [["a"], [1]]
-    assert reader._far.rounds - before < 26
+    assert reader._range_source.rounds - before < 26
 
 
 def test_a_column_that_was_chosen_twice_is_there_twice() -> None:
@@ -148,7 +148,7 @@ def test_iterating_fetches_many_batches_at_once(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(range_source, "_EDGE_BYTES", 256)
     reader = far(wide_file(30, 100), columns=["c1"])
     assert [batch["c1"].to_pylist() for batch in reader] == [[1, 2, 3]] * 100
-    assert reader._far.rounds <= 6
+    assert reader._range_source.rounds <= 6
 
 
 def test_a_body_is_fetched_in_rounds_where_it_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ def test_a_body_is_fetched_in_rounds_where_it_is_large(monkeypatch: pytest.Monke
     numbers = bs.table({"x": np.arange(100_000)})
     reader = far(samples.as_file(*numbers.to_batches()))
     assert (reader.column("x").to_numpy() == np.arange(100_000)).all()
-    assert reader._far.rounds >= 5
+    assert reader._range_source.rounds >= 5
 
 
 # The same as from memory
@@ -167,8 +167,8 @@ def test_a_body_is_fetched_in_rounds_where_it_is_large(monkeypatch: pytest.Monke
 def no_edges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little is read at the beginning and the end, and headers are fetched in part however small they are."""
     monkeypatch.setattr(range_source, "_EDGE_BYTES", 16)
-    monkeypatch.setattr(range_source, "_WHOLE_AT_ONCE_BYTES", 64)
-    monkeypatch.setattr("bowstring.ipc.range_reader._WHOLE_BYTES", 64)
+    monkeypatch.setattr(range_source, "_MAX_WHOLE_HEADER_BYTES", 64)
+    monkeypatch.setattr("bowstring.ipc.range_reader._MAX_WHOLE_HEADER_BYTES", 64)
     monkeypatch.setattr("bowstring.ipc.range_reader._SMALL_BODY_BYTES", 64)
     monkeypatch.setattr(range_source, "GAP_BYTES", 0)
 

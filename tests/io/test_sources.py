@@ -104,7 +104,7 @@ def test_what_is_no_source_is_an_error_of_ours(format_: str, source: Any) -> Non
 
 
 def test_a_file_object_that_gives_more_than_was_asked_for_is_told() -> None:
-    with pytest.raises(errors.UsageError, match="asked for"):
+    with pytest.raises(errors.UsageError, match="returned"):
         bs.open_stream(Generous(samples.as_stream(samples.batch())))
 
 

@@ -357,9 +357,9 @@ def test_the_defaults_let_honest_data_through() -> None:
 
 
 def test_schemas_that_were_met_lately_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema_cache, "_known", {})
-    monkeypatch.setattr(schema_cache, "_MAX_KEPT_BYTES", 20_000)
+    monkeypatch.setattr(schema_cache, "_cache", {})
+    monkeypatch.setattr(schema_cache, "_MAX_CACHED_BYTES", 20_000)
     for count in range(50, 100):
         assert len(bs.open_stream(wide(count)).schema) == count
-        assert sum(known.size_bytes for known in schema_cache._known.values()) <= 20_000
-    assert len(schema_cache._known) > 1
+        assert sum(known.size_bytes for known in schema_cache._cache.values()) <= 20_000
+    assert len(schema_cache._cache) > 1

@@ -179,7 +179,7 @@ def test_values_do_not_wait_until_they_are_too_many() -> None:
     with bs.CoalescingWriter(bs.new_stream(sink, worded("a").schema), max_bytes=1 << 20) as writer:
         for _ in range(100):
             writer.write_pydict({"w": ["x"] * 100, "l": [["y"]] * 100})
-            assert writer._waiting_rows < 2048 + 100
+            assert writer._pending_rows < 2048 + 100
     with bs.CoalescingWriter(bs.new_stream(sink := io.BytesIO(), numbers(1).schema), min_rows=5) as writer:
         for _ in range(10):
             writer.write_pydict({"n": [1, 2, 3]})
@@ -258,8 +258,8 @@ def test_batches_whose_dictionaries_are_too_many_values_for_one_stay_apart() -> 
 
 
 def test_many_batches_become_one_although_some_are_joined_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coalescing, "_MOST_APART", 128)
-    count, sink = 3 * coalescing._MOST_APART + 5, io.BytesIO()
+    monkeypatch.setattr(coalescing, "_MAX_UNJOINED_BATCHES", 128)
+    count, sink = 3 * coalescing._MAX_UNJOINED_BATCHES + 5, io.BytesIO()
     held = [worded(str(number % 3), None) for number in range(count)]
     with bs.CoalescingWriter(bs.new_stream(sink, held[0].schema)) as writer:
         for batch in held:
@@ -272,14 +272,14 @@ def test_many_batches_become_one_although_some_are_joined_before(monkeypatch: py
 
 
 def test_dictionaries_that_grow_too_large_stay_as_few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coalescing, "_MOST_APART", 128)
-    count, sink = 2 * coalescing._MOST_APART, io.BytesIO()
-    held = [worded(f"{number // coalescing._MOST_APART}-{number % 100}") for number in range(count)]
+    monkeypatch.setattr(coalescing, "_MAX_UNJOINED_BATCHES", 128)
+    count, sink = 2 * coalescing._MAX_UNJOINED_BATCHES, io.BytesIO()
+    held = [worded(f"{number // coalescing._MAX_UNJOINED_BATCHES}-{number % 100}") for number in range(count)]
     with bs.CoalescingWriter(bs.new_stream(sink, held[0].schema)) as writer:
         for batch in held:
             writer.write(batch)
     found = list(bs.open_stream(sink.getvalue()))
-    assert [batch.num_rows for batch in found] == [coalescing._MOST_APART] * 2
+    assert [batch.num_rows for batch in found] == [coalescing._MAX_UNJOINED_BATCHES] * 2
     assert bs.Table.from_batches(found).to_pydict() == bs.Table.from_batches(held).to_pydict()
 
 

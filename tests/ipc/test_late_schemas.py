@@ -34,7 +34,7 @@ _MANY = 300
 
 @pytest.fixture(autouse=True)
 def _nothing_met() -> None:
-    schema_cache._known.clear()
+    schema_cache._cache.clear()
 
 
 def pickled(schema: bs.Schema) -> object:
@@ -240,7 +240,7 @@ def test_a_long_name_that_many_fields_share_is_refused_in_bounded_time() -> None
 def test_threads_that_ask_at_the_same_time_get_the_same() -> None:
     raw, schema = bytes(written(made(2000))), made(2000)
     for _ in range(5):
-        schema_cache._known.clear()
+        schema_cache._cache.clear()
         wrong: list[object] = []
         begin = threading.Barrier(4)
         with bs.open_file(raw) as reader:

@@ -37,7 +37,7 @@ def assembled(kind: Any, schema: bs.Schema, messages: list[EncodedMessage], **op
     writer = kind(sink, Encoder(schema, options=bs.IpcWriteOptions(**options)))
     writer._begin()
     for message in messages:
-        writer._put(message)
+        writer._write_message(message)
     writer.close()
     return bytes(sink.held)
 

@@ -177,7 +177,7 @@ def test_wide_batches_made_in_memory_go_out_as_a_walk_over_their_columns_gives_t
     for batch in (made, as_made(made), bowstring.RecordBatch.from_arrays(arrays, schema=made.schema)):
         sink = io.BytesIO()
         with bowstring.new_file(sink, batch.schema) as writer:
-            writer._encoder._relay = None
+            writer._encoder._passthrough = None
             writer.write(batch)
         assert written(batch) == sink.getvalue()
     assert not passes(made.slice(1))

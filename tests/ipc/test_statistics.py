@@ -285,7 +285,9 @@ def test_rows_that_are_not_those_of_the_header_are_an_error_when_the_batch_is_re
 def test_counts_that_can_t_be_are_an_error(rows: list[int]) -> None:
     raw = with_statistics(file_of(*NUMBERS), lambda table: replaced(table, "rows", rows))
     reader = bs.open_file(raw)
-    with pytest.raises(errors.InvalidDataError, match=r"bowstring:statistics: (rows is negative|bounds of no values)"):
+    with pytest.raises(
+        errors.InvalidDataError, match=r"bowstring:statistics: (rows is negative|bounds without values)"
+    ):
         _ = reader.statistics
     assert sum(map(len, reader)) == 100, "the batches can be read all the same"
 

@@ -61,7 +61,7 @@ class _ResilientReader(StreamReader):
     @property
     def nodes(self) -> list[DictionaryId]:
         """The dictionaries of the schema."""
-        schema = self._decoder._known
+        schema = self._decoder._cached_schema
         return [] if schema is None else list(schema.wire.by_id.values())
 
     def dictionary(self, node: DictionaryId) -> Array | None:
@@ -156,10 +156,10 @@ class Validator:
         self._report(reader.num_record_batches)
         yield from self._footer(reader)
         try:
-            dictionaries = list(reader.known.wire.by_id.values())
+            dictionaries = list(reader.cached_schema.wire.by_id.values())
             for header, _body, where in reader.read_dictionary_messages():
                 if not dictionaries:  # else they are checked below
-                    reading.find_dictionary(reader.known.wire, header, where)
+                    reading.find_dictionary(reader.cached_schema.wire, header, where)
         except InvalidDataError as error:
             yield _make_fault(error)
             dictionaries = []

@@ -1,1 +1,1 @@
-"""Where bytes come from and go to: files, memory, sockets, stores."""
+"""Sources and sinks of bytes: files, memory, sockets and object stores."""

@@ -1,4 +1,4 @@
-"""Stretches of a file that are here, or are asked for."""
+"""Byte ranges of a file: requested (spans), or fetched into memory."""
 
 from __future__ import annotations
 
@@ -10,65 +10,65 @@ from bowstring.errors import LimitError
 from bowstring.memory.buffer import ALIGNMENT_BYTES, EMPTY, Buffer, allocate
 
 GAP_BYTES = 1 << 16
-"""Two ranges are fetched as one where no more bytes than these lie between them."""
+"""Two ranges with a gap of at most this size are fetched as one."""
 
 Span: TypeAlias = tuple[int, int]
-"""A stretch of a file: its first byte and its length in bytes."""
+"""A byte range: offset and length in bytes."""
 
 
 def merge_spans(spans: Iterable[Span], gap_bytes: int = GAP_BYTES) -> list[Span]:
-    """Spans in order, neighbours in one where the gap between them is small or they overlap; empty ones are left out.
+    """Sort spans and merge those that overlap or have a gap of at most `gap_bytes`; drop empty ones.
 
     >>> merged([(100, 10), (0, 8), (8, 2)], gap_bytes=16)
     [(0, 10), (100, 10)]
     """
-    out: list[Span] = []
+    merged: list[Span] = []
     for start, size_bytes in sorted(spans):
         if size_bytes <= 0:
             continue
-        if out and start - (out[-1][0] + out[-1][1]) <= gap_bytes:
-            first, held = out[-1]
-            out[-1] = first, max(held, start + size_bytes - first)
+        if merged and start - (merged[-1][0] + merged[-1][1]) <= gap_bytes:
+            first, length = merged[-1]
+            merged[-1] = first, max(length, start + size_bytes - first)
         else:
-            out.append((start, size_bytes))
-    return out
+            merged.append((start, size_bytes))
+    return merged
 
 
 class FetchedRanges:
-    """Stretches of a file that are here; they do not overlap."""
+    """Byte ranges of a file in memory; they do not overlap."""
 
     __slots__ = ("_buffers", "_starts")
 
-    def __init__(self, held: Iterable[tuple[int, Buffer]] = ()) -> None:
-        ordered = sorted(held, key=lambda piece: piece[0])
+    def __init__(self, ranges: Iterable[tuple[int, Buffer]] = ()) -> None:
+        ordered = sorted(ranges, key=lambda piece: piece[0])
         self._starts = [start for start, _ in ordered]
         self._buffers = [buffer for _, buffer in ordered]
 
     def find(self, offset: int, size_bytes: int) -> Buffer | None:
-        """The bytes from byte `offset` of the file on, not copied; None where they are not here."""
+        """The bytes at `offset` of the file, not copied; None if they were not fetched."""
         if not size_bytes:
             return EMPTY
-        at = bisect_right(self._starts, offset) - 1
-        if at < 0:
+        index = bisect_right(self._starts, offset) - 1
+        if index < 0:
             return None
-        buffer, skip = self._buffers[at], offset - self._starts[at]
+        buffer, skip = self._buffers[index], offset - self._starts[index]
         return Buffer(buffer.memory, buffer.offset + skip, size_bytes) if skip + size_bytes <= buffer.size else None
 
     def read(self, offset: int, size_bytes: int) -> bytes:
-        """The bytes from byte `offset` of the file on, which are here."""
-        found = self.find(offset, size_bytes)
-        assert found is not None
-        return found.to_bytes()
+        """The bytes at `offset` of the file, which must have been fetched."""
+        buffer = self.find(offset, size_bytes)
+        assert buffer is not None
+        return buffer.to_bytes()
 
-    def at(self, offset: int, size_bytes: int) -> Buffer | None:
-        """What is here from byte `offset` of the file on, not copied, if that is at least `size_bytes`."""
+    def find_at_least(self, offset: int, size_bytes: int) -> Buffer | None:
+        """All contiguous bytes from `offset` on, not copied; None if they are fewer than `size_bytes`."""
         reach = self.reach(offset)
         return self.find(offset, reach) if reach and reach >= size_bytes else None
 
     def reach(self, offset: int) -> int:
-        """How many bytes are here from byte `offset` of the file on."""
-        at = bisect_right(self._starts, offset) - 1
-        return max(self._starts[at] + self._buffers[at].size - offset, 0) if at >= 0 else 0
+        """The number of contiguous bytes in memory from `offset` of the file on."""
+        index = bisect_right(self._starts, offset) - 1
+        return max(self._starts[index] + self._buffers[index].size - offset, 0) if index >= 0 else 0
 
     def __iter__(self) -> Iterator[tuple[int, Buffer]]:
         return zip(self._starts, self._buffers, strict=True)
@@ -77,27 +77,27 @@ class FetchedRanges:
         return len(self._starts)
 
 
-def join_buffers(held: Iterable[tuple[int, Buffer]]) -> list[tuple[int, Buffer]]:
-    """Pieces that touch or overlap as one; those that lie apart as they are."""
-    out: list[tuple[int, Buffer]] = []
-    for start, buffer in sorted(held, key=lambda piece: piece[0]):
-        if out and start <= out[-1][0] + out[-1][1].size:
-            first, before = out[-1]
-            more = start + buffer.size - (first + before.size)
-            if more > 0:
-                whole = allocate_for_range(first, before.size + more, "memory")
-                whole[: before.size] = before.bytes
-                whole[before.size :] = buffer.bytes[buffer.size - more :]
-                out[-1] = first, Buffer.of(whole)
+def join_buffers(ranges: Iterable[tuple[int, Buffer]]) -> list[tuple[int, Buffer]]:
+    """Concatenate ranges that touch or overlap, with a copy; leave others as they are."""
+    joined: list[tuple[int, Buffer]] = []
+    for start, buffer in sorted(ranges, key=lambda piece: piece[0]):
+        if joined and start <= joined[-1][0] + joined[-1][1].size:
+            first, previous = joined[-1]
+            extra_bytes = start + buffer.size - (first + previous.size)
+            if extra_bytes > 0:
+                memory = allocate_for_range(first, previous.size + extra_bytes, "memory")
+                memory[: previous.size] = previous.bytes
+                memory[previous.size :] = buffer.bytes[buffer.size - extra_bytes :]
+                joined[-1] = first, Buffer.of(memory)
         else:
-            out.append((start, buffer))
-    return out
+            joined.append((start, buffer))
+    return joined
 
 
 def allocate_for_range(start: int, size_bytes: int, name: str) -> Any:
-    """Writable memory whose first byte lies as byte `start` of a file does, modulo 64."""
-    skip = start % ALIGNMENT_BYTES
+    """Allocate writable memory whose address equals the file offset `start` modulo 64."""
+    padding = start % ALIGNMENT_BYTES
     try:
-        return allocate(size_bytes + skip)[skip:]
+        return allocate(size_bytes + padding)[padding:]
     except (MemoryError, ValueError, OverflowError):
         raise LimitError(f"{name}: no memory for {size_bytes} bytes at byte {start}") from None

@@ -1,4 +1,4 @@
-"""Stores behind a network, and whatever else fsspec knows by a URL. The package is optional, and imported here only."""
+"""Object stores and other file systems that fsspec opens by URL. fsspec is optional and imported only here."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _URL = re.compile(r"[a-z][a-z0-9+.-]+(::[a-z][a-z0-9+.-]+)*://")
 _TAIL_BYTES = 1 << 18
 _HEAD_BYTES = 64
 _TIMEOUT_S = 300.0
-_EDGE_SHARE = 16
+_EDGE_DIVISOR = 16
 
 
 def is_url(source: object) -> bool:
-    """Whether this is text that begins as a URL does, chained ones (`simplecache::s3://…`) included.
+    """Whether `source` is a string that begins like a URL, chained URLs (`simplecache::s3://…`) included.
 
     >>> is_url("s3://bucket/name.arrow"), is_url("C://name.arrow"), is_url("name.arrow")
     (True, False, False)
@@ -31,7 +31,7 @@ def is_url(source: object) -> bool:
 
 
 def resolve_url(url: str) -> tuple[Any, str]:
-    """The file system of a URL, and the path in it. Raises `MissingExtraError` where a package is missing for it."""
+    """The file system of a URL and the path in it. Raises `MissingExtraError` if a package is missing for it."""
     if url.startswith("unix:"):
         raise missing_file_error(url)
     try:
@@ -39,73 +39,73 @@ def resolve_url(url: str) -> tuple[Any, str]:
     except ImportError:
         raise MissingExtraError.of("fsspec", EXTRA) from None
     try:
-        files, path = url_to_fs(url)
+        file_system, path = url_to_fs(url)
     except ValueError as error:
         raise UsageError(f"{url}: {error}") from None
     except Exception as error:
         raise translate_io_error(error, url, "opened", url) from error
-    return files, path
+    return file_system, path
 
 
 def is_fsspec_open_file(source: object) -> bool:
-    """Whether this is what `fsspec.open` gives, which has to be opened before it can be read."""
+    """Whether `source` is a result of `fsspec.open`, which has to be opened before reading."""
     core = sys.modules.get("fsspec.core")
     return core is not None and isinstance(source, core.OpenFile)
 
 
 def find_location(source: object) -> tuple[Any, str] | None:
-    """File system and path of a URL, and of what `fsspec.open` gives; None for anything else.
+    """File system and path of a URL or a result of `fsspec.open`; None for anything else.
 
-    Raises `MissingExtraError` where a package is missing for a URL.
+    Raises `MissingExtraError` if a package is missing for a URL.
     """
     if is_url(source):
         return resolve_url(str(source))
-    held: Any = source
-    return (held.fs, held.path) if is_fsspec_open_file(source) and not held.compression else None
+    file: Any = source
+    return (file.fs, file.path) if is_fsspec_open_file(source) and not file.compression else None
 
 
 def find_location_of_file(source: object) -> tuple[Any, str] | None:
-    """File system and path behind a file object of fsspec's that is open for reading; None for other objects."""
+    """File system and path of an fsspec file object that is open for reading; None for other objects."""
     spec = sys.modules.get("fsspec.spec")
     if spec is not None and isinstance(source, spec.AbstractBufferedFile) and source.readable():
         return source.fs, source.path
     return None
 
 
-def local_path(files: Any, path: str) -> str | None:
-    """The path of a file on this machine; None for others."""
-    protocols = (files.protocol,) if isinstance(files.protocol, str) else files.protocol
-    return path if type(files).__name__ == "LocalFileSystem" and "file" in protocols else None
+def local_path(file_system: Any, path: str) -> str | None:
+    """The path of a local file; None for other file systems."""
+    protocols = (file_system.protocol,) if isinstance(file_system.protocol, str) else file_system.protocol
+    return path if type(file_system).__name__ == "LocalFileSystem" and "file" in protocols else None
 
 
-def opened(files: Any, path: str, mode: str = "rb", **options: Any) -> Any:
-    """A file object of fsspec's."""
+def open_store_file(file_system: Any, path: str, mode: str = "rb", **options: Any) -> Any:
+    """Open an fsspec file object."""
     try:
-        if mode == "rb" and "http" in files.protocol:
+        if mode == "rb" and "http" in file_system.protocol:
             options |= _http_stream_options()
-        return files.open(path, mode, **options)
+        return file_system.open(path, mode, **options)
     except NotImplementedError:
-        raise UsageError(f"{path}: {type(files).__name__} is not for writing") from None
+        raise UsageError(f"{path}: {type(file_system).__name__} does not support writing") from None
     except Exception as error:
         raise translate_io_error(error, path, "opened", path) from error
 
 
-def unpacked(source: Any) -> tuple[Any, Any]:
-    """What `fsspec.open` gives for a file that is decompressed, opened: the file object, and the one that it reads."""
-    packed = opened(source.fs, source.path)
+def open_decompressed(source: Any) -> tuple[Any, Any]:
+    """Open a result of `fsspec.open` with decompression: the decompressing file object and the one it reads."""
+    compressed_file = open_store_file(source.fs, source.path)
     try:
         from fsspec.compression import compr
 
-        return compr[source.compression](packed, mode="r"), packed
+        return compr[source.compression](compressed_file, mode="r"), compressed_file
     except Exception as error:
-        packed.close()
+        compressed_file.close()
         raise translate_io_error(error, source.path, "opened", source.path) from error
 
 
 def _http_stream_options() -> dict[str, Any]:
-    """Options for reading a file of a web server to its end with one request, as not all servers support ranges.
+    """Options for reading a file of a web server with one request, as not all servers support ranges.
 
-    The size is not asked for, and not used. A transfer may take any time, as long as some bytes arrive.
+    The size is not requested. A transfer may take any time as long as bytes arrive.
     """
     from aiohttp import ClientTimeout
 
@@ -113,30 +113,32 @@ def _http_stream_options() -> dict[str, Any]:
 
 
 class Upload:
-    """A file of a store that is being written; `write` is called with bytes in order.
+    """A file of a store that is being written, sequentially.
 
-    It appears when `commit` is called where the store knows uploads that can be dropped, as object stores do. Elsewhere
-    it is there from the beginning.
+    If the store supports uploads that can be aborted, as object stores do, the file appears on `commit`; otherwise it
+    appears at once.
     """
 
-    def __init__(self, files: Any, path: str) -> None:
-        self._files = files
+    def __init__(self, file_system: Any, path: str) -> None:
+        self._file_system = file_system
         self.path = path
-        self._is_memory = "memory" in files.protocol
-        self._file: Any = io.BytesIO() if self._is_memory else opened(files, path, "wb", autocommit=False)
+        self._is_memory = "memory" in file_system.protocol
+        self._file: Any = (
+            io.BytesIO() if self._is_memory else open_store_file(file_system, path, "wb", autocommit=False)
+        )
         self._is_open = True
 
     def write(self, data: Any) -> int:
-        """Take bytes."""
+        """Write bytes."""
         written: int = self._file.write(data)
         return written
 
     def commit(self) -> None:
-        """All is written: let the file appear."""
+        """Finish the upload: the file appears."""
         self._is_open = False
         try:
             if self._is_memory:
-                self._files.pipe_file(self.path, self._file.getvalue())
+                self._file_system.pipe_file(self.path, self._file.getvalue())
             else:
                 self._file.close()
                 self._file.commit()
@@ -144,14 +146,14 @@ class Upload:
             raise translate_io_error(error, self.path, "written", self.path) from error
 
     def discard(self) -> None:
-        """Drop it, where that can be done."""
+        """Abort the upload, if the store supports that."""
         if self._is_open:
             self._is_open = False
             try:
                 self._file.close()
                 if not self._is_memory:
                     self._file.discard()
-            except Exception:  # noqa: BLE001 -- what went wrong before is what has to be told
+            except Exception:  # noqa: BLE001 -- the earlier error is the one to report
                 return
 
 
@@ -162,95 +164,97 @@ class UnknownSizeError(ResourceError):
 class FsspecStore:
     """One file of an fsspec file system."""
 
-    def __init__(self, files: Any, path: str, name: str) -> None:
-        self._files = files
+    def __init__(self, file_system: Any, path: str, name: str) -> None:
+        self._file_system = file_system
         self._path = path
         self._options: dict[str, Any] = {}
         self.name = name
 
     def begin(self) -> tuple[int, list[tuple[int, bytes]]]:
-        """The size and the end of the file, both at once where the store can do two things at a time.
+        """The size, beginning and end of the file, requested in parallel if the store is asynchronous.
 
-        Elsewhere the size comes first, then beginning and end in proportion to it.
+        Otherwise the size first, then beginning and end in proportion to it.
         """
-        is_web = "http" in self._files.protocol
-        if is_web:
-            headers = {**self._files.kwargs.get("headers", {}), "Accept-Encoding": "identity"}
+        is_http = "http" in self._file_system.protocol
+        if is_http:
+            headers = {**self._file_system.kwargs.get("headers", {}), "Accept-Encoding": "identity"}
             self._options = {"headers": headers}
-        info, edges = self._edges() if getattr(self._files, "async_impl", False) else (self._info(), None)
+        info, edges = self._edges() if getattr(self._file_system, "async_impl", False) else (self._info(), None)
         if info.get("type") == "directory":
             raise IsDirectoryError(f"{self.name}: is a directory", filename=self.name)
         size = info.get("size")
         if not isinstance(size, int) or size < 0:
             raise UnknownSizeError(f"{self.name}: its size is not known, so it can't be read by ranges")
-        mark = info.get("ETag")
-        if is_web and isinstance(mark, str) and mark.startswith('"'):
-            self._options["headers"]["If-Match"] = mark  # a file that was replaced since is refused by the server
+        etag = info.get("ETag")
+        if is_http and isinstance(etag, str) and etag.startswith('"'):
+            self._options["headers"]["If-Match"] = etag  # the server rejects the request if the file was replaced
         if edges is None or len(edges[1]) not in (size, min(size, _TAIL_BYTES)):
-            spans = edge_spans(size, _EDGE_SHARE)
-            return size, [(start, held) for (start, _), held in zip(spans, self.get(spans), strict=True)]
+            spans = edge_spans(size, _EDGE_DIVISOR)
+            return size, [(start, edge) for (start, _), edge in zip(spans, self.get(spans), strict=True)]
         head, tail = edges
-        held = [(size - len(tail), tail)]
+        edge = [(size - len(tail), tail)]
         if len(tail) < size:
-            held.append((0, head[: min(len(head), size - len(tail))]))
-        return size, held
+            edge.append((0, head[: min(len(head), size - len(tail))]))
+        return size, edge
 
     def _info(self) -> dict[str, Any]:
         try:
-            return dict(self._files.info(self._path))
+            return dict(self._file_system.info(self._path))
         except Exception as error:
-            raise self._fault(error) from error
+            raise self._translate(error) from error
 
     def _edges(self) -> tuple[dict[str, Any], tuple[bytes, bytes] | None]:
-        """What the store says of the file, and its first and last bytes; None for these where they did not come."""
-        from asyncio import gather  # it takes long to import, and only some stores need it
+        """The store's metadata of the file, and its first and last bytes, or None if these requests failed."""
+        from asyncio import gather  # slow to import, and only asynchronous stores need it
 
         from fsspec.asyn import sync
 
         async def ask() -> Any:
             return await gather(
-                self._files._info(self._path),
-                self._files._cat_file(self._path, start=0, end=_HEAD_BYTES, **self._options),
-                self._files._cat_file(self._path, start=-_TAIL_BYTES, end=None, **self._options),
+                self._file_system._info(self._path),
+                self._file_system._cat_file(self._path, start=0, end=_HEAD_BYTES, **self._options),
+                self._file_system._cat_file(self._path, start=-_TAIL_BYTES, end=None, **self._options),
                 return_exceptions=True,
             )
 
         try:
-            info, *edges = sync(self._files.loop, ask, timeout=_TIMEOUT_S)
+            info, *edges = sync(self._file_system.loop, ask, timeout=_TIMEOUT_S)
         except Exception as error:
-            raise self._fault(error) from error
+            raise self._translate(error) from error
         if isinstance(info, BaseException):
-            raise self._fault(info) from info
+            raise self._translate(info) from info
         head, tail = edges
         if not isinstance(head, bytes) or not isinstance(tail, bytes) or not tail:
             return dict(info), None
         return dict(info), (head, tail)
 
     def get(self, spans: Sequence[Span]) -> Iterable[bytes]:
-        """The bytes of all spans, side by side where the store can do several things at a time."""
-        files = self._files
+        """The bytes of all spans, requested in parallel if the store is asynchronous."""
+        file_system = self._file_system
         paths, starts = [self._path] * len(spans), [start for start, _ in spans]
         ends = [start + size_bytes for start, size_bytes in spans]
         try:
-            if getattr(files, "async_impl", False):
+            if getattr(file_system, "async_impl", False):
                 from fsspec.asyn import sync
 
-                answers = sync(files.loop, files._cat_ranges, paths, starts, ends, timeout=_TIMEOUT_S, **self._options)
+                replies = sync(
+                    file_system.loop, file_system._cat_ranges, paths, starts, ends, timeout=_TIMEOUT_S, **self._options
+                )
             else:
-                answers = files.cat_ranges(paths, starts, ends, on_error="return", **self._options)
+                replies = file_system.cat_ranges(paths, starts, ends, on_error="return", **self._options)
         except Exception as error:
-            raise self._fault(error) from error
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise self._fault(answer) from answer
-            if not isinstance(answer, bytes | bytearray | memoryview):
-                raise ResourceError(f"{self.name}: asked for bytes, found {type(answer).__name__}")
-        return list(answers)
+            raise self._translate(error) from error
+        for reply in replies:
+            if isinstance(reply, BaseException):
+                raise self._translate(reply) from reply
+            if not isinstance(reply, bytes | bytearray | memoryview):
+                raise ResourceError(f"{self.name}: expected bytes, found {type(reply).__name__}")
+        return list(replies)
 
-    def _fault(self, error: BaseException) -> Exception:
+    def _translate(self, error: BaseException) -> Exception:
         status = getattr(error, "status", None)
         if status == 412:
-            return ResourceError(f"{self.name}: the file was replaced after it had been opened")
+            return ResourceError(f"{self.name}: the file was replaced after it was opened")
         if status == 416:
             return TruncatedError(f"{self.name}: the file is shorter than it was when it was opened")
         return (
@@ -260,4 +264,4 @@ class FsspecStore:
         )
 
     def close(self) -> None:
-        """The file system is shared and stays open."""
+        """Do nothing: the file system is shared and stays open."""

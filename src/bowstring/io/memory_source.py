@@ -1,4 +1,4 @@
-"""Sources that are memory: bytes, and files that are mapped."""
+"""Sources in memory: bytes and memory-mapped files."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _HEAD = 512
 
 
 class MemorySource:
-    """A source that is memory: bytes or a mapped file. Both random access and reading in order; buffers are not copied.
+    """Bytes or a memory-mapped file, for random access and sequential reading; buffers are not copied.
 
-    With a `descriptor` of the file behind the mapping small pieces are read through it: cheaper than a page fault. The
-    source owns it.
+    With the `descriptor` of a mapped file, small ranges are read through it, which is cheaper than a page fault. The
+    source owns the descriptor.
     """
 
     __slots__ = ("_descriptor", "_view", "memory", "name", "position", "size")
@@ -34,7 +34,7 @@ class MemorySource:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed; the memory can be read for as long as somebody holds it."""
+        """Whether the source was closed; existing buffers stay valid."""
         return self._view is None
 
     @property
@@ -43,36 +43,36 @@ class MemorySource:
         return self._descriptor
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
-        """The bytes from byte `offset` on; the caller has checked that they are there."""
+        """The bytes at `offset`; the caller has checked the bounds."""
         descriptor = self._descriptor
         if descriptor >= 0:
-            held = self._pread(descriptor, offset, size_bytes)
-            if held is not None:
-                return held
+            chunk = self._pread(descriptor, offset, size_bytes)
+            if chunk is not None:
+                return chunk
         return bytes(self.memory.bytes[offset : offset + size_bytes].data)
 
     def _pread(self, descriptor: int, offset: int, size_bytes: int) -> bytes | None:
-        """The bytes, read through the descriptor; None where another thread closes it, as it may lead elsewhere now."""
+        """The bytes, read through the descriptor; None if another thread closed it, as it may be reused by now."""
         try:
-            held = os.pread(descriptor, size_bytes, offset)
-            now_bytes = self.size if len(held) == size_bytes else os.fstat(descriptor).st_size
+            chunk = os.pread(descriptor, size_bytes, offset)
+            current_size = self.size if len(chunk) == size_bytes else os.fstat(descriptor).st_size
         except OSError as error:
             if self._descriptor < 0:
                 return None
             raise translate_io_error(error, self.name) from None
         if self._descriptor < 0:
             return None
-        if len(held) == size_bytes:
-            return held
-        if now_bytes < offset + size_bytes:  # to touch the mapping there would end the process
+        if len(chunk) == size_bytes:
+            return chunk
+        if current_size < offset + size_bytes:  # reading the mapping there would raise SIGBUS
             raise TruncatedError(
-                f"{self.name}: expected {size_bytes} bytes at byte {offset}, found a file that was cut to {now_bytes} "
-                f"bytes after it had been opened"
+                f"{self.name}: expected {size_bytes} bytes at byte {offset}, but the file was "
+                f"truncated to {current_size} bytes after it was opened"
             )
         return None
 
     def peek(self, offset: int, size_bytes: int) -> bytes | memoryview | LazyBytes:
-        """The bytes from byte `offset` on, read in part if they are many; the caller has checked the bounds."""
+        """The bytes at `offset`; many bytes are read lazily. The caller has checked the bounds."""
         if size_bytes <= _COPY_UP_TO:
             return self.read_at(offset, size_bytes)
         if self._descriptor >= 0:
@@ -81,23 +81,23 @@ class MemorySource:
         return view[offset : offset + size_bytes]
 
     def fetch(self, spans: Sequence[Span], gap_bytes: int = 0) -> FetchedRanges:  # noqa: ARG002 -- a request costs nothing here
-        """The bytes of all spans, copied; the caller has checked that they are there."""
+        """The bytes of all spans, copied; the caller has checked the bounds."""
         return FetchedRanges((start, Buffer.of(self.read_at(start, size))) for start, size in merge_spans(spans, 0))
 
     def expect(self, spans: Sequence[Span]) -> None:
-        """All is here already."""
+        """Do nothing: all bytes are in memory."""
 
     def search(self, pattern: re.Pattern[bytes], start: int) -> int:
-        """Where a pattern is found from byte `start` on; the size where it is not."""
-        found = pattern.search(self.memory.bytes.data, start)
-        return self.size if found is None else found.start()
+        """The offset of the first match of a pattern from `start` on; the source's size if there is none."""
+        match = pattern.search(self.memory.bytes.data, start)
+        return self.size if match is None else match.start()
 
     def read(self, size_bytes: int) -> bytes:
         """The next bytes; fewer only at the end."""
         size_bytes = min(size_bytes, self.size - self.position)
-        held = self.read_at(self.position, size_bytes)
+        chunk = self.read_at(self.position, size_bytes)
         self.position += size_bytes
-        return held
+        return chunk
 
     def read_buffer(self, size_bytes: int) -> Buffer:
         """The next bytes, not copied; fewer only at the end."""
@@ -106,7 +106,7 @@ class MemorySource:
         return Buffer(self.memory, self.position - size_bytes, size_bytes)
 
     def close(self) -> None:
-        """Close the descriptor; the mapping goes with its last holder."""
+        """Close the descriptor; the mapping ends with its last reference."""
         descriptor, self._descriptor, self._view = self._descriptor, -1, None
         if descriptor >= 0:
             os.close(descriptor)
@@ -117,10 +117,7 @@ class MemorySource:
 
 
 class LazyBytes:
-    """The bytes of a large header in a file, of which mostly a few are wanted: read in pieces.
-
-    Slicing gives bytes.
-    """
+    """The bytes of a large header in a file, read lazily, as mostly few are needed. Slicing gives bytes."""
 
     __slots__ = ("_head", "_offset", "_size", "_source")
 

@@ -1,6 +1,4 @@
-"""What goes wrong outside, in our words: errors of file objects, sockets and stores behind a network, and whose they
-are.
-"""
+"""Translation of errors raised by file objects, sockets and object stores into `bowstring.errors`."""
 
 from __future__ import annotations
 
@@ -26,46 +24,50 @@ from bowstring.errors import (
 )
 
 _STANDARD = {0: "standard input", 1: "standard output", 2: "standard error"}
-_LOST = ("Connection", "Disconnect", "Payload", "Transport")
+_CONNECTION_ERRORS = ("Connection", "Disconnect", "Payload", "Transport")
 
 
-def name_of(place: Any) -> str:
-    """What a descriptor or a file object is called: by its own name where it has one, else by its kind."""
-    if isinstance(place, int):
-        return _STANDARD.get(place, f"descriptor {place}")
-    for stream, words in ((sys.stdin, "standard input"), (sys.stdout, "standard output")):
-        if place is getattr(stream, "buffer", stream):
-            return words
-    name = getattr(place, "name", None)
-    return name if isinstance(name, str) and name else type(place).__name__
+def name_of(source: Any) -> str:
+    """The name of a descriptor or file object for error messages: its own name if it has one, else its type."""
+    if isinstance(source, int):
+        return _STANDARD.get(source, f"descriptor {source}")
+    for stream, label in ((sys.stdin, "standard input"), (sys.stdout, "standard output")):
+        if source is getattr(stream, "buffer", stream):
+            return label
+    name = getattr(source, "name", None)
+    return name if isinstance(name, str) and name else type(source).__name__
 
 
 def translate_io_error(error: Exception, name: str, doing: str = "read", path: object = None) -> BowstringError:
-    """The error of ours for one that was raised while `name` was read, or "written", "opened" and so on.
+    """The Bowstring error for an exception raised while `name` was read (`doing` "read"), "written" or "opened".
 
-    An error of the operating system keeps its built-in class, `errno` and `strerror` (`translate_os_error`); `path` is
-    its `filename`, by default that of `error`. Stores raise the errors of whatever library they talk through: an HTTP
-    status and the names of their classes say what they are. An error of ours is raised again.
+    An `OSError` keeps its built-in class, `errno` and `strerror` (`translate_os_error`); `path` is its `filename`, by
+    default that of `error`. Errors of the libraries behind a store are recognised by their HTTP status and class names.
+    A Bowstring error is raised again.
     """
     if isinstance(error, BowstringError):
         raise error  # returned, it would become its own cause
-    error = _origin(error)
+    error = _root_error(error)
     kinds = [kind.__name__ for kind in type(error).__mro__]
     cause = error if isinstance(error, OSError) else None
     is_plain = cause is not None and type(cause).__str__ is OSError.__str__  # its text begins with "[Errno 32]"
     text = (cause.strerror if cause is not None and is_plain else _reason(error)) or str(error) or kinds[0]
     status = getattr(error, "status", None)
     if isinstance(status, int) and status >= 400:
-        return _http_fault(status, str(getattr(error, "message", "")), name, path)
+        return _translate_http_status(status, str(getattr(error, "message", "")), name, path)
     if isinstance(error, BlockingIOError):
-        waited = "nothing is there yet" if doing == "read" else f"no more can be {doing} yet"
-        return WouldBlockError(f"{name}: {waited}, and it does not block", error)
+        state = "no data is available yet" if doing == "read" else f"no more can be {doing} yet"
+        return WouldBlockError(f"{name}: {state}, and the source or sink does not block", error)
     if any("Timeout" in kind for kind in kinds):
-        reason = "nothing came" if doing == "read" else f"could not be {doing}"
+        reason = "no data arrived" if doing == "read" else f"could not be {doing}"
         return DeadlineError(f"{name}: {reason} in time", cause)
-    if isinstance(error, ConnectionError) or any(word in kind for kind in kinds for word in _LOST):
-        lost = None if cause is None else translate_os_error(cause, f"{name}: {text}", path)
-        return lost if isinstance(lost, ConnectionLostError) else ConnectionLostError(f"{name}: {text}", cause, path)
+    if isinstance(error, ConnectionError) or any(word in kind for kind in kinds for word in _CONNECTION_ERRORS):
+        translated = None if cause is None else translate_os_error(cause, f"{name}: {text}", path)
+        return (
+            translated
+            if isinstance(translated, ConnectionLostError)
+            else ConnectionLostError(f"{name}: {text}", cause, path)
+        )
     if isinstance(error, FileNotFoundError):
         return missing_file_error(name, error, path)
     if isinstance(error, IsADirectoryError):
@@ -96,14 +98,14 @@ def missing_file_error(name: str, error: FileNotFoundError | None = None, path: 
     return MissingFileError(f"{name}: there is no such file", error, name if path is None else path)
 
 
-def _http_fault(status: int, reason: str, name: str, path: object) -> BowstringError:
-    answer = f"{name}: the server answers {status} {reason}".rstrip()
+def _translate_http_status(status: int, reason: str, name: str, path: object) -> BowstringError:
+    message = f"{name}: the server responded with {status} {reason}".rstrip()
     if status in (404, 410):
-        return MissingFileError(answer, filename=path)
-    return (AccessDeniedError if status in (401, 403, 407) else ResourceError)(answer, filename=path)
+        return MissingFileError(message, filename=path)
+    return (AccessDeniedError if status in (401, 403, 407) else ResourceError)(message, filename=path)
 
 
-def _origin(error: Exception) -> Exception:
+def _root_error(error: Exception) -> Exception:
     """The error behind a `FileNotFoundError` without a number: fsspec raises one whatever a server answers."""
     while isinstance(error, FileNotFoundError) and error.errno is None and isinstance(error.__cause__, Exception):
         error = error.__cause__

@@ -1,7 +1,7 @@
-"""Sources that are read by ranges: seekable file objects, and stores behind a network.
+"""Sources read by byte ranges: seekable file objects and object stores.
 
-What is asked for at once is fetched at once: neighbours are merged where the gap between them is smaller than what a
-request costs, large stretches are cut into pieces that come side by side, and huge results come in several rounds.
+Ranges requested together are fetched together: ranges with small gaps are merged, large ranges are split into parallel
+requests, and very large amounts are fetched in several rounds.
 """
 
 from __future__ import annotations
@@ -19,43 +19,43 @@ from bowstring.io.readahead import MAX_WINDOW_BYTES, ReadAhead
 from bowstring.memory.buffer import ALIGNMENT_BYTES, EMPTY, Buffer
 
 ROUND_BYTES = 64 << 20
-"""What is fetched in one round at the most; what is larger takes several, so that no answers pile up."""
+"""Maximum size of one round of requests; limits the memory for replies."""
 _REQUEST_BYTES = 8 << 20
 _EDGE_BYTES = 1 << 16
-_MOST_EDGE_BYTES = 4 << 20
-_WHOLE_AT_ONCE_BYTES = 1 << 17
-_LONGEST_MATCH_BYTES = 64
+_MAX_EDGE_BYTES = 4 << 20
+_MAX_WHOLE_HEADER_BYTES = 1 << 17
+_MAX_MATCH_BYTES = 64
 
 
 class Store(Protocol):
-    """Gives stretches of one file's bytes."""
+    """Access to the byte ranges of one file."""
 
     name: str
 
     def begin(self) -> tuple[int, list[tuple[int, bytes]]]:
-        """The file's size in bytes, and the stretches that were read on the way: where each begins, and its bytes."""
+        """The file's size in bytes, and the ranges that were read at the same time: offset and bytes of each."""
 
     def get(self, spans: Sequence[Span]) -> Iterable[bytes]:
-        """The bytes of each span, all in one round trip where that can be; shorter answers are the caller's affair."""
+        """The bytes of each span, in one round trip if possible; the caller checks for short replies."""
 
     def close(self) -> None:
-        """Let go of what belongs to the store."""
+        """Release the store's resources."""
 
 
 class RangeSource:
-    """A file of which stretches are fetched when they are asked for; its beginning and its end are kept.
+    """A file whose byte ranges are fetched on demand; its beginning and end stay in memory.
 
-    `size` is its length in bytes. Errors of the store come as `ResourceError`, `ConnectionLostError` or
-    `DeadlineError`; answers that are too short as `TruncatedError`.
+    `size` is its size in bytes. Errors of the store are raised as `ResourceError`, `ConnectionLostError` or
+    `DeadlineError`, short replies as `TruncatedError`.
     """
 
     __slots__ = (
-        "_begun",
         "_edges",
         "_expected",
+        "_headers",
         "_is_closed",
+        "_readahead",
         "_store",
-        "_windows",
         "name",
         "position",
         "rounds",
@@ -66,164 +66,165 @@ class RangeSource:
         self._store = store
         self.name = store.name
         self.rounds = 1
-        """How many times the store was asked; what was asked for at once counts once."""
+        """The number of round trips to the store."""
         self.size, edges = store.begin()
         self.position = 0
-        self._edges = FetchedRanges((start, Buffer.of(held)) for start, held in edges)
+        self._edges = FetchedRanges((start, Buffer.of(chunk)) for start, chunk in edges)
         self._expected = FetchedRanges()
-        self._windows = ReadAhead()
-        self._begun: dict[int, RangeBytes] = {}
+        self._readahead = ReadAhead()
+        self._headers: dict[int, RangeBytes] = {}
         self._is_closed = False
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed; nothing can be fetched then."""
+        """Whether the source was closed; it can't fetch then."""
         return self._is_closed
 
     @property
     def descriptor(self) -> int:
-        """There is no descriptor: -1."""
+        """Always -1: there is no descriptor."""
         return -1
 
-    def held(self, offset: int, size_bytes: int) -> Buffer | None:
-        """Bytes that need not be fetched; None where they have to be."""
+    def find(self, offset: int, size_bytes: int) -> Buffer | None:
+        """Bytes that are in memory; None if they have to be fetched."""
         return self._edges.find(offset, size_bytes) or self._expected.find(offset, size_bytes)
 
-    def keep(self, spans: Sequence[Span]) -> None:
-        """Fetch stretches now that are asked for later, and keep them until the source goes."""
-        found = self.fetch(spans)
-        parts = [(start, buffer) for start, buffer in (*self._edges, *found) if buffer.size]
+    def prefetch_edges(self, spans: Sequence[Span]) -> None:
+        """Fetch ranges and keep them for the lifetime of the source."""
+        fetched = self.fetch(spans)
+        parts = [(start, buffer) for start, buffer in (*self._edges, *fetched) if buffer.size]
         self._edges = FetchedRanges(join_buffers(parts))
 
     def expect(self, spans: Sequence[Span]) -> None:
-        """Fetch stretches that are asked for next, many at once; those that were expected before are let go."""
+        """Fetch the ranges that will be read next; ranges of the previous call are dropped."""
         self._expected = FetchedRanges()
         self._expected = self.fetch(spans)
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
-        """The bytes from byte `offset` on; the caller has checked that they are there. Small pieces are read ahead."""
+        """The bytes at `offset`, with read-ahead; the caller has checked the bounds."""
         return self._window(offset, size_bytes).slice(0, size_bytes).to_bytes()
 
     def _window(self, offset: int, size_bytes: int) -> Buffer:
-        """From byte `offset` on what is here, at least `size_bytes`: fetched where it is not, as a part of more."""
+        """At least `size_bytes` bytes at `offset`, fetched with read-ahead unless they are in memory."""
         if not size_bytes:
             return EMPTY
-        for here in (self._edges, self._expected, self._windows):
-            found = here.at(offset, size_bytes)
-            if found is not None:
-                return found
-        wanted = min(max(size_bytes, self._windows.worth(offset)), self.size - offset)
-        found = self.fetch([(offset, wanted)]).find(offset, wanted)
-        assert found is not None
-        if wanted <= MAX_WINDOW_BYTES:
-            self._windows.keep(offset, found)
-        return found
+        for ranges in (self._edges, self._expected, self._readahead):
+            buffer = ranges.find_at_least(offset, size_bytes)
+            if buffer is not None:
+                return buffer
+        fetch_bytes = min(max(size_bytes, self._readahead.next_size(offset)), self.size - offset)
+        buffer = self.fetch([(offset, fetch_bytes)]).find(offset, fetch_bytes)
+        assert buffer is not None
+        if fetch_bytes <= MAX_WINDOW_BYTES:
+            self._readahead.add(offset, buffer)
+        return buffer
 
     def search(self, pattern: re.Pattern[bytes], start: int) -> int:
-        """Where a pattern, which takes 64 bytes at the most, is found from byte `start` on; the size where it is not.
-        The bytes on the way are read, and not kept.
+        """The offset of the first match of a pattern, of at most 64 bytes, from `start` on; the source's size if there
+        is none. The bytes searched are not kept.
         """
-        at = start
-        while at < self.size:
-            here = self._window(at, min(_LONGEST_MATCH_BYTES, self.size - at))
-            found = pattern.search(here.bytes.data)
-            if found is not None:
-                return at + found.start()
-            if at + here.size >= self.size:
+        offset = start
+        while offset < self.size:
+            window = self._window(offset, min(_MAX_MATCH_BYTES, self.size - offset))
+            match = pattern.search(window.bytes.data)
+            if match is not None:
+                return offset + match.start()
+            if offset + window.size >= self.size:
                 break
-            at += here.size - _LONGEST_MATCH_BYTES + 1
+            offset += window.size - _MAX_MATCH_BYTES + 1
         return self.size
 
     def peek(self, offset: int, size_bytes: int) -> RangeBytes | bytes:
-        """The bytes from byte `offset` on, fetched in part if they are many; the caller has checked the bounds."""
-        begun = self._begun.pop(offset, None)
-        if begun is None or len(begun) != size_bytes:
-            begun = RangeBytes(self, offset, size_bytes)
-        whole = begun.held(0, size_bytes)
-        return begun if whole is None else whole.to_bytes()
+        """The bytes at `offset`; many bytes are fetched lazily. The caller has checked the bounds."""
+        header = self._headers.pop(offset, None)
+        if header is None or len(header) != size_bytes:
+            header = RangeBytes(self, offset, size_bytes)
+        buffer = header.find(0, size_bytes)
+        return header if buffer is None else buffer.to_bytes()
 
-    def begin(self, offset: int, size_bytes: int, pieces: FetchedRanges) -> None:
-        """Have pieces of a header for when it is asked for."""
-        self._begun[offset] = RangeBytes(self, offset, size_bytes, pieces)
+    def add_header(self, offset: int, size_bytes: int, ranges: FetchedRanges) -> None:
+        """Store fetched ranges of a header for a later `peek`."""
+        self._headers[offset] = RangeBytes(self, offset, size_bytes, ranges)
 
-    def has_begun(self, offset: int) -> bool:
-        """Whether pieces of the header that begins there are here."""
-        return offset in self._begun
+    def has_header(self, offset: int) -> bool:
+        """Whether ranges of the header at `offset` have been fetched."""
+        return offset in self._headers
 
     def read(self, size_bytes: int) -> bytes:
         """The next bytes; fewer only at the end."""
         return self.read_buffer(size_bytes).to_bytes()
 
     def read_buffer(self, size_bytes: int) -> Buffer:
-        """The next bytes; fewer only at the end. Small pieces are read ahead."""
+        """The next bytes, with read-ahead; fewer only at the end."""
         start = self.position
         size_bytes = max(min(size_bytes, self.size - start), 0)
         self.position += size_bytes
         return self._window(start, size_bytes).slice(0, size_bytes)
 
     def fetch(self, spans: Sequence[Span], gap_bytes: int = GAP_BYTES) -> FetchedRanges:
-        """The bytes of all spans, which lie within the file: at once, or in rounds of `ROUND_BYTES` where they are
-        many.
+        """Fetch all spans, which must lie within the file, in rounds of at most `ROUND_BYTES`.
 
-        Each stretch has memory of its own, in which bytes lie as in the file modulo 64.
+        Each range has memory of its own, whose address equals the file offset modulo 64.
         """
         if self._is_closed:
-            raise ClosedError(f"{self.name}: the reader is closed, and what was asked for has not been fetched")
-        held, missing = [], []
+            raise ClosedError(f"{self.name}: the reader is closed and the requested bytes were not fetched before")
+        available, missing = [], []
         for start, length_bytes in merge_spans(spans, ALIGNMENT_BYTES):
             size_bytes = min(length_bytes, self.size - start)
-            found = self._edges.find(start, size_bytes)
-            if found is None:
+            buffer = self._edges.find(start, size_bytes)
+            if buffer is None:
                 missing.append((start, size_bytes))
             else:
-                held.append((start, found))
-        return FetchedRanges([*held, *self._fetch(missing, gap_bytes)])
+                available.append((start, buffer))
+        return FetchedRanges([*available, *self._fetch(missing, gap_bytes)])
 
     def _fetch(self, spans: Sequence[Span], gap_bytes: int) -> list[tuple[int, Buffer]]:
-        """`spans` are in order and lie apart; what is read over between them is not kept."""
+        """Fetch sorted, disjoint spans; bytes in the gaps between them are dropped."""
         if any(start < 0 or size_bytes <= 0 or start + size_bytes > self.size for start, size_bytes in spans):
-            raise InvalidDataError(f"{self.name}: bytes {spans[:4]} … were asked for in a file of {self.size}")
+            raise InvalidDataError(f"{self.name}: bytes {spans[:4]} … are out of range for a file of {self.size} bytes")
         starts = [start for start, _ in spans]
         memories = [allocate_for_range(start, size_bytes, self.name) for start, size_bytes in spans]
         for requests in _rounds(merge_spans(spans, gap_bytes)):
             self.rounds += 1
-            for (at, expected), answer in zip(requests, self._store.get(requests), strict=True):
-                held = memoryview(answer)
-                if held.nbytes != expected:
-                    held = self._fitting(held, at, expected)
-                first = max(bisect_right(starts, at) - 1, 0)
-                for number in range(first, bisect_left(starts, at + expected)):
-                    start, size_bytes = spans[number]
-                    begin, end = max(start, at), min(start + size_bytes, at + expected)
+            for (offset, expected), raw_reply in zip(requests, self._store.get(requests), strict=True):
+                reply = memoryview(raw_reply)
+                if reply.nbytes != expected:
+                    reply = self._trim_reply(reply, offset, expected)
+                first = max(bisect_right(starts, offset) - 1, 0)
+                for index in range(first, bisect_left(starts, offset + expected)):
+                    start, size_bytes = spans[index]
+                    begin, end = max(start, offset), min(start + size_bytes, offset + expected)
                     if begin < end:
-                        memories[number][begin - start : end - start] = held[begin - at : end - at]
+                        memories[index][begin - start : end - start] = reply[begin - offset : end - offset]
         return [(start, Buffer.of(memory)) for start, memory in zip(starts, memories, strict=True)]
 
-    def _fitting(self, answer: memoryview, at: int, expected: int) -> memoryview:
-        if answer.nbytes == self.size:  # a server that does not know ranges gives everything
-            return answer[at : at + expected]
-        if answer.nbytes > expected:
-            raise ResourceError(f"{self.name}: was asked for {expected} bytes at byte {at}, and gave {answer.nbytes}")
+    def _trim_reply(self, reply: memoryview, offset: int, expected: int) -> memoryview:
+        if reply.nbytes == self.size:  # a server without range support returns the whole file
+            return reply[offset : offset + expected]
+        if reply.nbytes > expected:
+            raise ResourceError(
+                f"{self.name}: was asked for {expected} bytes at byte {offset}, and gave {reply.nbytes}"
+            )
         raise TruncatedError(
-            f"{self.name}: expected {expected} bytes at byte {at} of {self.size}, found {answer.nbytes}: the file "
-            f"changed, or the store gives less than was asked for"
+            f"{self.name}: expected {expected} bytes at byte {offset} of {self.size}, found {reply.nbytes}: the file "
+            f"changed, or the store returned a short reply"
         )
 
     def close(self) -> None:
-        """Let go of the store; what was fetched stays."""
+        """Close the store; fetched bytes stay valid."""
         if not self._is_closed:
             self._is_closed = True
             self._store.close()
 
 
 class RangeBytes:
-    """The bytes of a header, of which mostly a few are wanted: fetched when they are asked for. Slicing gives bytes."""
+    """The bytes of a header, fetched lazily, as mostly few are needed. Slicing gives bytes."""
 
-    __slots__ = ("_pieces", "_size", "_source", "offset")
+    __slots__ = ("_ranges", "_size", "_source", "offset")
 
-    def __init__(self, source: RangeSource, offset: int, size_bytes: int, pieces: FetchedRanges | None = None) -> None:
+    def __init__(self, source: RangeSource, offset: int, size_bytes: int, ranges: FetchedRanges | None = None) -> None:
         self._source = source
-        self._pieces = [] if pieces is None else [pieces]
+        self._ranges = [] if ranges is None else [ranges]
         self._size = size_bytes
         self.offset = offset
 
@@ -232,44 +233,46 @@ class RangeBytes:
 
     def __getitem__(self, key: slice) -> bytes:
         start, stop, _ = key.indices(self._size)
-        found = self.held(start, max(stop - start, 0))
-        if found is None:
+        buffer = self.find(start, max(stop - start, 0))
+        if buffer is None:
             self.load(self._missing(start, stop))
-            found = self.held(start, stop - start)
-            assert found is not None
-        return found.to_bytes()
+            buffer = self.find(start, stop - start)
+            assert buffer is not None
+        return buffer.to_bytes()
 
     def _missing(self, start: int, stop: int) -> list[Span]:
-        if self._size <= _WHOLE_AT_ONCE_BYTES:
+        if self._size <= _MAX_WHOLE_HEADER_BYTES:
             return [(self.offset, self._size)]
         return [(self.offset + start, stop - start)]
 
-    def held(self, start: int, size_bytes: int) -> Buffer | None:
-        """Bytes that need not be fetched, from byte `start` of the header on; None where they have to be."""
-        at = self.offset + start
-        for pieces in self._pieces:
-            found = pieces.find(at, size_bytes)
-            if found is not None:
-                return found
-        return self._source.held(at, size_bytes)
+    def find(self, start: int, size_bytes: int) -> Buffer | None:
+        """Bytes at `start` of the header that are in memory; None if they have to be fetched."""
+        file_offset = self.offset + start
+        for ranges in self._ranges:
+            buffer = ranges.find(file_offset, size_bytes)
+            if buffer is not None:
+                return buffer
+        return self._source.find(file_offset, size_bytes)
 
-    def lacks(self, spans: Iterable[Span]) -> list[Span]:
-        """Those of the spans, counted from the header's first byte, that are not here; counted from the file's."""
-        return [(self.offset + at, size_bytes) for at, size_bytes in spans if self.held(at, size_bytes) is None]
+    def missing_spans(self, spans: Iterable[Span]) -> list[Span]:
+        """Those of the spans, relative to the header, that are not in memory, relative to the file."""
+        return [
+            (self.offset + offset, size_bytes) for offset, size_bytes in spans if self.find(offset, size_bytes) is None
+        ]
 
     def load(self, spans: Sequence[Span]) -> None:
-        """Fetch stretches of the file."""
-        self.take(self._source.fetch(spans))
+        """Fetch ranges of the file."""
+        self.add(self._source.fetch(spans))
 
-    def take(self, pieces: FetchedRanges) -> None:
-        """Have pieces that were fetched."""
-        self._pieces.append(pieces)
+    def add(self, ranges: FetchedRanges) -> None:
+        """Add ranges that were fetched."""
+        self._ranges.append(ranges)
 
 
 class FileObjectStore:
-    """A file object that can seek, as a store; it is not closed with it. Its position is where we left it.
+    """A seekable file object as a store. `close` does not close it, and its position is not restored.
 
-    Several threads may ask at once, as long as nobody else moves the position at that time.
+    Several threads may use the store as long as nothing else moves the position at the same time.
     """
 
     def __init__(self, file: Any, name: str) -> None:
@@ -278,67 +281,65 @@ class FileObjectStore:
         self.name = name
 
     def begin(self) -> tuple[int, list[tuple[int, bytes]]]:
-        """The size, by seeking to the end; then the beginning and the end."""
+        """The size, found by seeking to the end; then the beginning and the end of the file."""
         try:
-            at = self._file.seek(0, 2)
-            size = int(self._file.tell() if at is None else at)
+            end = self._file.seek(0, 2)
+            size = int(self._file.tell() if end is None else end)
         except Exception as error:
             raise translate_io_error(error, self.name) from error
         edges = edge_spans(size)
-        return size, [(start, bytes(held)) for (start, _), held in zip(edges, self.get(edges), strict=True)]
+        return size, [(start, bytes(chunk)) for (start, _), chunk in zip(edges, self.get(edges), strict=True)]
 
     def get(self, spans: Sequence[Span]) -> Iterator[bytes]:
-        """One seek and as many reads as it takes for each span."""
+        """Seek and read each span."""
         for start, size_bytes in spans:
             with self._lock:
                 try:
                     self._file.seek(start)
-                    held = self._read(size_bytes)
+                    chunk = self._read(size_bytes)
                 except Exception as error:
                     raise translate_io_error(error, self.name) from error
-            yield held
+            yield chunk
 
     def _read(self, size_bytes: int) -> bytes:
-        parts, left = [], size_bytes
-        while left:
-            part = self._file.read(left)
+        parts, remaining_bytes = [], size_bytes
+        while remaining_bytes:
+            part = self._file.read(remaining_bytes)
             if part is None:
                 raise BlockingIOError
             if not isinstance(part, bytes | bytearray | memoryview):
                 raise UsageError(f"expected a binary file object, but reading gave {type(part).__name__}")
-            if len(part) > left:
-                raise UsageError(f"{self.name}: was asked for up to {left} bytes, and gave {len(part)}")
+            if len(part) > remaining_bytes:
+                raise UsageError(f"{self.name}: was asked for up to {remaining_bytes} bytes, and gave {len(part)}")
             if not part:
                 break
             parts.append(part)
-            left -= len(part)
+            remaining_bytes -= len(part)
         return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
 
     def close(self) -> None:
-        """The file object is the caller's."""
+        """Do nothing: the caller owns the file object."""
 
 
 def edge_spans(size_bytes: int, share: int = 64) -> list[Span]:
-    """What to read of a file before anything is known of it but its size: of its beginning and its end so large a
-    share, within bounds.
-    """
-    edge = min(max(size_bytes // share, _EDGE_BYTES), _MOST_EDGE_BYTES)
+    """The spans at the beginning and end of a file to read first: each 1/`share` of its size, within bounds."""
+    edge = min(max(size_bytes // share, _EDGE_BYTES), _MAX_EDGE_BYTES)
     if size_bytes <= 2 * edge:
         return [(0, size_bytes)] if size_bytes else []
     return [(0, edge), (size_bytes - edge, edge)]
 
 
 def _rounds(spans: Sequence[Span]) -> Iterator[list[Span]]:
-    """The requests for spans, as many at once as `ROUND_BYTES` allow."""
+    """Split spans into requests, and group these into rounds of at most `ROUND_BYTES`."""
     requests: list[Span] = []
-    held = 0
+    total_bytes = 0
     for start, size_bytes in spans:
-        for at in range(start, start + size_bytes, _REQUEST_BYTES):
-            wanted = min(_REQUEST_BYTES, start + size_bytes - at)
-            if requests and held + wanted > ROUND_BYTES:
+        for offset in range(start, start + size_bytes, _REQUEST_BYTES):
+            length = min(_REQUEST_BYTES, start + size_bytes - offset)
+            if requests and total_bytes + length > ROUND_BYTES:
                 yield requests
-                requests, held = [], 0
-            requests.append((at, wanted))
-            held += wanted
+                requests, total_bytes = [], 0
+            requests.append((offset, length))
+            total_bytes += length
     if requests:
         yield requests

@@ -1,4 +1,4 @@
-"""Reading on from some place of a file that is far away: stretches that grow for as long as reading goes on."""
+"""Read-ahead for remote files: windows that grow while reading is sequential."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from bowstring.memory.buffer import Buffer
 
 _FIRST_BYTES = 1 << 18
 MAX_WINDOW_BYTES = 8 << 20
-_KEPT = 4
+_MAX_WINDOWS = 4
 
 
 class ReadAhead:
-    """The last stretches that were read ahead. It fetches nothing itself: it says how much is worth fetching."""
+    """The last windows that were read ahead, and the size of the next one. Does not fetch."""
 
-    __slots__ = ("_kept",)
+    __slots__ = ("_windows",)
 
     def __init__(self) -> None:
-        self._kept: deque[tuple[int, Buffer]] = deque(maxlen=_KEPT)
+        self._windows: deque[tuple[int, Buffer]] = deque(maxlen=_MAX_WINDOWS)
 
-    def worth(self, offset: int) -> int:
-        """How many bytes to fetch from byte `offset` on: twice as many as the last time if that is where it ended."""
-        if not self._kept:
+    def next_size(self, offset: int) -> int:
+        """The bytes to fetch from `offset` on: twice the last window if reading continues at its end."""
+        if not self._windows:
             return _FIRST_BYTES
-        start, last = self._kept[-1]
-        goes_on = start < offset <= start + last.size + GAP_BYTES
-        return min(2 * last.size, MAX_WINDOW_BYTES) if goes_on and last.size >= _FIRST_BYTES else _FIRST_BYTES
+        start, last = self._windows[-1]
+        is_contiguous = start < offset <= start + last.size + GAP_BYTES
+        return min(2 * last.size, MAX_WINDOW_BYTES) if is_contiguous and last.size >= _FIRST_BYTES else _FIRST_BYTES
 
-    def keep(self, start: int, found: Buffer) -> None:
-        """Have a stretch that was fetched; the oldest one is let go."""
-        self._kept.append((start, found))
+    def add(self, start: int, buffer: Buffer) -> None:
+        """Add a window that was fetched; the oldest one is dropped."""
+        self._windows.append((start, buffer))
 
-    def at(self, offset: int, size_bytes: int) -> Buffer | None:
-        """What is here from byte `offset` on, if that is at least `size_bytes`."""
-        for piece in reversed(tuple(self._kept)):  # another thread may add one meanwhile
-            found = FetchedRanges([piece]).at(offset, size_bytes)
-            if found is not None:
-                return found
+    def find_at_least(self, offset: int, size_bytes: int) -> Buffer | None:
+        """All contiguous bytes from `offset` on; None if they are fewer than `size_bytes`."""
+        for window in reversed(tuple(self._windows)):  # another thread may add one
+            buffer = FetchedRanges([window]).find_at_least(offset, size_bytes)
+            if buffer is not None:
+                return buffer
         return None

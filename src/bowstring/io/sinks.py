@@ -1,4 +1,4 @@
-"""Where bytes go: paths (atomically), descriptors and sockets by vectored calls, file objects."""
+"""Sinks: paths (written atomically), descriptors and sockets (vectored writes), file objects and object stores."""
 
 from __future__ import annotations
 
@@ -18,116 +18,116 @@ from bowstring.io.os_errors import name_of, translate_io_error
 from bowstring.memory.descriptors import IOV_MAX, reserve
 from bowstring.memory.iovec import Parts, remaining_vectors, write_vectors
 
-_SMALL = 1 << 15
-_GATHER = 1 << 20
-_WORTH_RESERVING = 1 << 22
-_RESERVED_AT_ONCE = 1 << 25
+_MAX_GATHERED_BYTES = 1 << 15
+_FLUSH_BYTES = 1 << 20
+_MIN_RESERVED_FILE_BYTES = 1 << 22
+_RESERVE_STEP_BYTES = 1 << 25
 
 
 class Sink(Protocol):
-    """Takes bytes in order. `name` is what errors and warnings call it."""
+    """Takes bytes in order. `name` is used in errors and warnings."""
 
     name: str
     position: int
 
     def write(self, parts: Sequence[Any], size_bytes: int) -> None:
-        """Take the parts, `size_bytes` in all. Nothing of the caller's memory is kept."""
+        """Write the parts, `size_bytes` in total. Keeps no reference to the caller's memory."""
 
     def write_message(self, head: bytes, body: Sequence[Any], body_bytes: int) -> None:
-        """Take a message: its head, and the parts of its body, `body_bytes` in all. Nothing of them is kept."""
+        """Write a message: its head and the parts of its body, `body_bytes` in total. Keeps no reference to them."""
 
     def finish(self) -> None:
-        """Everything is written: make it visible."""
+        """Make the written bytes visible."""
 
     def abandon(self) -> None:
-        """Something failed: leave nothing behind where that is possible."""
+        """Discard what was written, if possible."""
 
 
 @runtime_checkable
 class Rewritable(Protocol):
-    """A sink that can go back: a path, as nobody sees the file yet, and memory.
+    """A sink that can overwrite earlier bytes: a path, whose file is not visible yet, or memory.
 
-    A descriptor or a socket may be a pipe; a file object that can seek may be one that is appended to.
+    Others can't: a descriptor may be a pipe, and a seekable file object may be in append mode.
     """
 
-    def overwrite(self, at: int, data: bytes) -> None:
-        """Put other bytes in the place of some that have been written, `at` bytes from where the sink began."""
+    def overwrite(self, offset: int, data: bytes) -> None:
+        """Overwrite bytes at `offset`, relative to the beginning of the sink."""
 
 
 class VectorSink:
-    """Writes by vectored calls; many small pieces are gathered first, as a call costs more than copying them.
+    """Writes by vectored calls; small parts are gathered first, as a call costs more than copying them.
 
-    `send` is os.writev with a descriptor, or a socket's sendmsg. `file` is the descriptor of a regular file: elsewhere
-    somebody waits for what is written, so nothing is gathered.
+    `send` is `os.writev` with a descriptor, or a socket's `sendmsg`. `file` is the descriptor of a regular file; for
+    other sinks nothing is gathered, as a reader may be waiting.
     """
 
-    __slots__ = ("_file", "_held", "_send", "name", "position")
+    __slots__ = ("_file", "_pending", "_send", "name", "position")
 
     def __init__(self, send: Callable[[Sequence[Any]], int], name: str, file: int | None = None) -> None:
         self._send = send
         self.name = name
         self._file = file
-        self._held = bytearray()
+        self._pending = bytearray()
         self.position = 0
 
     def write(self, parts: Sequence[Any], size_bytes: int) -> None:
-        """Take the parts, `size_bytes` in all."""
+        """Write the parts, `size_bytes` in total."""
         self.position += size_bytes
-        if self._file is not None and size_bytes <= _SMALL:
-            self._held += b"".join(parts)
-            if len(self._held) >= _GATHER:
+        if self._file is not None and size_bytes <= _MAX_GATHERED_BYTES:
+            self._pending += b"".join(parts)
+            if len(self._pending) >= _FLUSH_BYTES:
                 self._flush()
             return
-        if self._held:
+        if self._pending:
             self._flush()
-        self._out(parts)
+        self._send_all(parts)
 
     def write_message(self, head: bytes, body: Sequence[Any], body_bytes: int) -> None:
-        """Take a message; the body goes from where it lies to a regular file without an object for each buffer."""
+        """Write a message; to a regular file without creating a Python object for each buffer of the body."""
         file = self._file
-        if file is None or body_bytes <= _SMALL or not isinstance(body, Parts):
+        if file is None or body_bytes <= _MAX_GATHERED_BYTES or not isinstance(body, Parts):
             self.write([head, *body], len(head) + body_bytes)
             return
         self.position += len(head) + body_bytes
-        self._held += head
+        self._pending += head
         self._flush()
         vectors = body.vectors()
         while len(vectors):
-            sent = self._call(lambda some: write_vectors(file, some), vectors[:IOV_MAX])
+            sent = self._write_once(lambda some: write_vectors(file, some), vectors[:IOV_MAX])
             vectors = remaining_vectors(vectors, sent)
 
     def _flush(self) -> None:
-        held, self._held = self._held, bytearray()
-        if held:
-            self._out([held])
+        pending, self._pending = self._pending, bytearray()
+        if pending:
+            self._send_all([pending])
 
-    def _out(self, parts: Sequence[Any]) -> None:
+    def _send_all(self, parts: Sequence[Any]) -> None:
         for start in range(0, len(parts), IOV_MAX):
-            some = parts[start : start + IOV_MAX] if len(parts) > IOV_MAX else parts
-            left = sum(map(len, some))
-            while left:
-                sent = self._call(self._send, some)
-                left -= sent
-                if left:
-                    some = _rest(some, sent)
+            batch = parts[start : start + IOV_MAX] if len(parts) > IOV_MAX else parts
+            remaining_bytes = sum(map(len, batch))
+            while remaining_bytes:
+                sent = self._write_once(self._send, batch)
+                remaining_bytes -= sent
+                if remaining_bytes:
+                    batch = _remaining(batch, sent)
 
-    def _call(self, send: Callable[[Any], int], parts: Any) -> int:
+    def _write_once(self, send: Callable[[Any], int], parts: Any) -> int:
         try:
             return send(parts)
         except OSError as error:
             raise translate_io_error(error, self.name, "written") from None
 
     def finish(self) -> None:
-        """Write what was gathered."""
+        """Write the gathered bytes."""
         self._flush()
 
     def abandon(self) -> None:
-        """Forget what was gathered; what is written stays."""
-        self._held.clear()
+        """Drop the gathered bytes; written bytes stay."""
+        self._pending.clear()
 
 
-def _rest(parts: Sequence[Any], sent: int) -> list[Any]:
-    """What is left of parts after so many bytes."""
+def _remaining(parts: Sequence[Any], sent: int) -> list[Any]:
+    """The rest of parts after `sent` bytes."""
     for index, part in enumerate(parts):
         if sent < len(part):
             return [memoryview(part)[sent:], *parts[index + 1 :]]
@@ -136,100 +136,104 @@ def _rest(parts: Sequence[Any], sent: int) -> list[Any]:
 
 
 class PathSink(VectorSink):
-    """A file that appears under its name when it is complete, and not at all if something fails."""
+    """A file that appears under its path only when it is complete."""
 
-    __slots__ = ("_new", "_path", "_room")
+    __slots__ = ("_atomic_file", "_path", "_reserved_end")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._new = new = AtomicFile(path)
-        self._path = new.path
-        self._room = 0
-        super().__init__(lambda parts: os.writev(new.descriptor, parts), os.fspath(path), new.descriptor)
+        self._atomic_file = atomic_file = AtomicFile(path)
+        self._path = atomic_file.path
+        self._reserved_end = 0
+        super().__init__(
+            lambda parts: os.writev(atomic_file.descriptor, parts), os.fspath(path), atomic_file.descriptor
+        )
 
     def write(self, parts: Sequence[Any], size_bytes: int) -> None:
-        """Take the parts, `size_bytes` in all."""
+        """Write the parts, `size_bytes` in total."""
         self.reserve_space(size_bytes)
         super().write(parts, size_bytes)
 
     def write_message(self, head: bytes, body: Sequence[Any], body_bytes: int) -> None:
-        """Take a message."""
+        """Write a message."""
         self.reserve_space(len(head) + body_bytes)
         super().write_message(head, body, body_bytes)
 
-    def overwrite(self, at: int, data: bytes) -> None:
-        """Put other bytes in the place of some that have been written."""
+    def overwrite(self, offset: int, data: bytes) -> None:
+        """Overwrite bytes at `offset`, relative to the beginning of the sink."""
         self._flush()
         sent = 0
         while sent < len(data):
-            sent += self._call(lambda start: os.pwrite(self._new.descriptor, data[start:], at + start), sent)
+            sent += self._write_once(
+                lambda start: os.pwrite(self._atomic_file.descriptor, data[start:], offset + start), sent
+            )
 
     def skip(self, size_bytes: int) -> tuple[int, int]:
-        """Go on after so many bytes, which the caller writes itself: the file's descriptor, and where they belong."""
+        """Skip bytes that the caller writes itself; return the file's descriptor and their offset."""
         self._flush()
-        at = self.position
+        offset = self.position
         self.position += size_bytes
-        os.lseek(self._new.descriptor, self.position, os.SEEK_SET)
-        return self._new.descriptor, at
+        os.lseek(self._atomic_file.descriptor, self.position, os.SEEK_SET)
+        return self._atomic_file.descriptor, offset
 
     def reserve_space(self, size_bytes: int) -> None:
-        """Have a disk reserve room for what comes next, in large steps, where the file is a large one.
+        """Reserve disk space for the next bytes of a large file, in large steps. `finish` releases the rest.
 
-        `finish` gives back what is left of it. In memory, where device numbers have no major part, it does not pay.
+        File systems in memory, whose device numbers have major number 0, do not benefit.
         """
         end = self.position + size_bytes
-        if end > self._room and end >= _WORTH_RESERVING:
-            length_bytes = size_bytes + _RESERVED_AT_ONCE
-            is_on_disk = os.major(os.fstat(self._new.descriptor).st_dev) != 0
-            is_reserved = is_on_disk and reserve(self._new.descriptor, self.position, length_bytes)
-            self._room = self.position + length_bytes if is_reserved else sys.maxsize
+        if end > self._reserved_end and end >= _MIN_RESERVED_FILE_BYTES:
+            length_bytes = size_bytes + _RESERVE_STEP_BYTES
+            is_on_disk = os.major(os.fstat(self._atomic_file.descriptor).st_dev) != 0
+            is_reserved = is_on_disk and reserve(self._atomic_file.descriptor, self.position, length_bytes)
+            self._reserved_end = self.position + length_bytes if is_reserved else sys.maxsize
 
     def finish(self) -> None:
-        """Write what was gathered and put the file in its place."""
+        """Write the gathered bytes and move the file to its path."""
         super().finish()
         try:
-            self._new.commit(self.position if self._room > self.position else None)
+            self._atomic_file.commit(self.position if self._reserved_end > self.position else None)
         except OSError as error:
-            raise translate_io_error(error, self.name, "put in its place", self.name) from None
+            raise translate_io_error(error, self.name, "moved to its path", self.name) from None
 
     def abandon(self) -> None:
         """Remove the unfinished file."""
         super().abandon()
-        self._new.drop()
+        self._atomic_file.discard()
 
 
 class ObjectSink:
-    """A file object with `write`; large pieces are handed over as they are."""
+    """A file object with `write`; large parts are passed without a copy."""
 
-    __slots__ = ("_file", "_held", "name", "position")
+    __slots__ = ("_file", "_pending", "name", "position")
 
     def __init__(self, file: Any, name: str | None = None) -> None:
         self._file = file
         self.name = name_of(file) if name is None else name
-        self._held = bytearray()
+        self._pending = bytearray()
         self.position = 0
 
     def write(self, parts: Sequence[Any], size_bytes: int) -> None:
-        """Take the parts, `size_bytes` in all."""
+        """Write the parts, `size_bytes` in total."""
         self.position += size_bytes
         for part in parts:
-            if len(part) <= _SMALL:
-                self._held.extend(part)
-                if len(self._held) >= _GATHER:
+            if len(part) <= _MAX_GATHERED_BYTES:
+                self._pending.extend(part)
+                if len(self._pending) >= _FLUSH_BYTES:
                     self._flush()
             else:
                 self._flush()
-                self._out(part)
+                self._send_all(part)
 
     def write_message(self, head: bytes, body: Sequence[Any], body_bytes: int) -> None:
-        """Take a message."""
+        """Write a message."""
         self.write([head, *body], len(head) + body_bytes)
 
     def _flush(self) -> None:
-        held, self._held = self._held, bytearray()
-        if held:
-            self._out(held)
+        pending, self._pending = self._pending, bytearray()
+        if pending:
+            self._send_all(pending)
 
-    def _out(self, part: Any) -> None:
+    def _send_all(self, part: Any) -> None:
         view = memoryview(part)
         while view.nbytes:
             try:
@@ -243,7 +247,7 @@ class ObjectSink:
             view = view[written:]
 
     def finish(self) -> None:
-        """Hand over what was gathered, and flush the file object if it can."""
+        """Write the gathered bytes and flush the file object, if it has `flush`."""
         self._flush()
         if callable(getattr(self._file, "flush", None)):
             try:
@@ -252,26 +256,26 @@ class ObjectSink:
                 raise translate_io_error(error, self.name, "written") from error
 
     def abandon(self) -> None:
-        """Forget what was gathered; what is written stays."""
-        self._held.clear()
+        """Drop the gathered bytes; written bytes stay."""
+        self._pending.clear()
 
 
 class MemorySink(ObjectSink):
-    """Memory, as the standard library has it (`io.BytesIO`); what was in it before stays."""
+    """An `io.BytesIO`; its earlier content stays."""
 
     __slots__ = ()
 
-    def overwrite(self, at: int, data: bytes) -> None:
-        """Put other bytes in the place of some that have been written."""
+    def overwrite(self, offset: int, data: bytes) -> None:
+        """Overwrite bytes at `offset`, relative to the beginning of the sink."""
         self._flush()
         end = self._file.tell()
-        self._file.seek(end - self.position + at)
+        self._file.seek(end - self.position + offset)
         self._file.write(data)
         self._file.seek(end)
 
 
 class StoreSink(ObjectSink):
-    """A file of a store, which appears under its name when it is complete, as far as the store can do that."""
+    """A file of an object store, which appears only when it is complete if the store supports that."""
 
     __slots__ = ("_upload",)
 
@@ -280,35 +284,35 @@ class StoreSink(ObjectSink):
         self._upload = upload
 
     def finish(self) -> None:
-        """Hand over what was gathered and make the file appear."""
+        """Write the gathered bytes and make the file appear."""
         super().finish()
         self._upload.commit()
 
     def abandon(self) -> None:
-        """Drop what was handed over."""
+        """Discard the upload."""
         super().abandon()
         self._upload.discard()
 
 
 def open_sink(sink: Any) -> Sink:
-    """A sink for a path, a URL, a descriptor, a socket or a binary file object. Raises `UsageError` for anything else,
-    `MissingExtraError` for a URL where fsspec is not installed.
+    """Open a sink for a path, a URL, a descriptor, a socket or a binary file object. Raises `UsageError` for other
+    objects, `MissingExtraError` for a URL if fsspec is not installed.
     """
-    found = fsspec_store.find_location(sink)
-    if found is not None:
-        local = fsspec_store.local_path(*found)
+    location = fsspec_store.find_location(sink)
+    if location is not None:
+        local = fsspec_store.local_path(*location)
         if local is None:
-            return StoreSink(fsspec_store.Upload(*found))
+            return StoreSink(fsspec_store.Upload(*location))
         sink = local
     if isinstance(sink, str | os.PathLike):
         path = os.fspath(sink)
         try:
-            special = not stat.S_ISREG(os.stat(path).st_mode)
+            is_special_file = not stat.S_ISREG(os.stat(path).st_mode)
         except OSError:
-            special = False
+            is_special_file = False
         except ValueError as error:
-            raise UsageError(f"{path!r} is no path: {error}") from None
-        if not special:
+            raise UsageError(f"{path!r} is not a valid path: {error}") from None
+        if not is_special_file:
             return PathSink(path)
         if os.path.isdir(path):
             raise IsDirectoryError(f"{path}: is a directory", filename=path)
@@ -317,10 +321,10 @@ def open_sink(sink: Any) -> Sink:
         except OSError as error:
             raise translate_io_error(error, path, "opened") from None
     if isinstance(sink, int) and not isinstance(sink, bool):
-        return VectorSink(_writer(sink), name_of(sink), sink if _is_file(sink) else None)
+        return VectorSink(_descriptor_writer(sink), name_of(sink), sink if _is_file(sink) else None)
     if isinstance(sink, socket.socket):
         return VectorSink(sink.sendmsg, "socket")
-    sink = getattr(sink, "buffer", sink)  # standard output as text has its bytes behind it
+    sink = getattr(sink, "buffer", sink)  # the binary buffer of a text file object such as standard output
     if getattr(sink, "closed", False) is True:
         raise ClosedError(f"{type(sink).__name__}: the file object is closed")
     if callable(getattr(sink, "write", None)):
@@ -370,7 +374,7 @@ class _DescriptorSink(VectorSink):
 
     def __init__(self, descriptor: int, path: str) -> None:
         self._descriptor = descriptor
-        super().__init__(_writer(descriptor), path)
+        super().__init__(_descriptor_writer(descriptor), path)
 
     def finish(self) -> None:
         super().finish()
@@ -389,7 +393,7 @@ def _is_file(descriptor: int) -> bool:
         raise translate_io_error(error, name_of(descriptor), "written") from None
 
 
-def _writer(descriptor: int) -> Callable[[Sequence[Any]], int]:
+def _descriptor_writer(descriptor: int) -> Callable[[Sequence[Any]], int]:
     def write(parts: Sequence[Any]) -> int:
         while True:
             try:

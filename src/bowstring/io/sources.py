@@ -1,4 +1,4 @@
-"""Where bytes come from: mapped files and memory, file objects, descriptors, sockets."""
+"""Opening sources: memory-mapped files, memory, file objects, descriptors, sockets and URLs."""
 
 from __future__ import annotations
 
@@ -25,70 +25,72 @@ from bowstring.memory.buffer import Buffer, Memory
 from bowstring.memory.descriptors import map_file
 
 RandomAccess: TypeAlias = MemorySource | RangeSource
-"""A source whose bytes can be read at any place, here or far away."""
-_AT_ONCE = 1 << 20
+"""A source with random access, local or remote."""
+_MAX_READ_BYTES = 1 << 20
 _DECOMPRESSORS = ("gzip", "bz2", "lzma", "_compression")
 
 
 def open_mapped(source: Any) -> MemorySource | StreamSource:
-    """A source for the file format: a path is mapped, a file object, too, where it is a regular file, anything else
-    taken as memory. What can't be read at random is given to be read in order.
+    """Open a source for the file format: paths and file objects of regular files are mapped, other objects are used as
+    memory. What has no random access becomes a sequential source.
 
-    Raises `NotFoundError` where a path does not exist, `UsageError` for an object that is no source, `ResourceError`
-    where the system refuses.
+    Raises `NotFoundError` if a path does not exist, `UsageError` for an unsupported object, `ResourceError` for errors
+    of the operating system.
     """
     if isinstance(source, MemorySource):
         return source
     if isinstance(source, str | os.PathLike) or fsspec_store.is_fsspec_open_file(source):
         return open_sequential(source)
-    memory = _as_memory(source)
+    memory = _memory_source(source)
     if memory is not None:
         return memory
     descriptor = _descriptor_of(source)
     try:
-        own = os.dup(descriptor) if descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+        descriptor_copy = (
+            os.dup(descriptor) if descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+        )
     except OSError as error:
         raise translate_io_error(error, name_of(source)) from None
-    if own is not None:
-        return mapped_descriptor(own, name_of(source))
+    if descriptor_copy is not None:
+        return map_descriptor(descriptor_copy, name_of(source))
     if callable(getattr(source, "seekable", None)) and source.seekable():
         source.seek(0)
     return open_sequential(source)
 
 
 def open_random_access(source: Any) -> MemorySource | StreamSource | RangeSource:
-    """A source for the file format, as `open_mapped`; but URLs, and file objects that can seek and are no regular
-    files, are read by ranges.
+    """Open a source for the file format as `open_mapped` does, but read URLs and seekable file objects that are not
+    regular files by ranges.
 
-    File objects that decompress are read in order, as they can't go back without beginning anew, and so are URLs of
+    File objects that decompress are read sequentially, as seeking back restarts decompression, and so are URLs of
     unknown size.
     """
     if isinstance(source, RangeSource):
         return source
     if isinstance(source, MemorySource | os.PathLike | int | socket.socket):
         return open_mapped(source)
-    found = fsspec_store.find_location(source)
-    local = fsspec_store.local_path(*found) if found else None
+    location = fsspec_store.find_location(source)
+    local = fsspec_store.local_path(*location) if location else None
     if local:
         return open_mapped(local)
-    found = found or fsspec_store.find_location_of_file(source)
-    if found:
+    location = location or fsspec_store.find_location_of_file(source)
+    if location:
         try:
-            return RangeSource(fsspec_store.FsspecStore(*found, source if isinstance(source, str) else found[1]))
+            return RangeSource(fsspec_store.FsspecStore(*location, source if isinstance(source, str) else location[1]))
         except fsspec_store.UnknownSizeError:
             return open_sequential(source)
-    if isinstance(source, str) or _as_memory(source) is not None or _descriptor_of(source) is not None:
+    if isinstance(source, str) or _memory_source(source) is not None or _descriptor_of(source) is not None:
         return open_mapped(source)
-    held = _binary(source)
-    if _seeks_cheaply(held):
-        return RangeSource(FileObjectStore(held, name_of(held)))
+    file = _binary_file(source)
+    if _is_seekable(file):
+        return RangeSource(FileObjectStore(file, name_of(file)))
     return open_mapped(source)
 
 
-def _seeks_cheaply(source: Any) -> bool:
+def _is_seekable(source: Any) -> bool:
     inner = getattr(source, "raw", source)
-    packing = getattr(inner, "_compress_type", None)  # zipfile's members have it
-    if type(inner).__module__ in _DECOMPRESSORS or packing:
+    compression = getattr(inner, "_compress_type", None)  # members of zipfile archives have it
+    if type(inner).__module__ in _DECOMPRESSORS or compression:
         return False
     if not all(callable(getattr(source, name, None)) for name in ("read", "seek", "seekable")):
         return False
@@ -99,42 +101,46 @@ def _seeks_cheaply(source: Any) -> bool:
 
 
 def open_sequential(source: Any) -> MemorySource | StreamSource:
-    """A source for the streaming format: a path is mapped, memory used as it is, all else read as it comes."""
+    """Open a source for the streaming format: map a path, use memory in place, read others as data arrives."""
     if isinstance(source, MemorySource | StreamSource):
         return source
-    place = fsspec_store.find_location(source)
-    if place is not None or fsspec_store.is_fsspec_open_file(source):
-        local = fsspec_store.local_path(*place) if place is not None else None
+    location = fsspec_store.find_location(source)
+    if location is not None or fsspec_store.is_fsspec_open_file(source):
+        local = fsspec_store.local_path(*location) if location is not None else None
         if local:
-            return _mapped_path(local)
+            return _map_path(local)
         name = source if isinstance(source, str) else source.path
-        files = (fsspec_store.opened(*place),) if place is not None else fsspec_store.unpacked(source)
+        files = (
+            (fsspec_store.open_store_file(*location),)
+            if location is not None
+            else fsspec_store.open_decompressed(source)
+        )
         return StreamSource(
-            _guarded(lambda view: _read_into(files[0], view), name, name), name, lambda: _close_all(files)
+            _translate_errors(lambda view: _read_into(files[0], view), name, name), name, lambda: _close_all(files)
         )
     if isinstance(source, str | os.PathLike):
-        return _mapped_path(source)
-    memory = _as_memory(source)
+        return _map_path(source)
+    memory = _memory_source(source)
     if memory is not None:
         return memory
     if isinstance(source, socket.socket):
-        return StreamSource(_guarded(source.recv_into, "socket"), "socket")
+        return StreamSource(_translate_errors(source.recv_into, "socket"), "socket")
     if _is_descriptor(source):
         return StreamSource(
-            _guarded(lambda view: os.readv(source, [view]), f"descriptor {source}"), f"descriptor {source}"
+            _translate_errors(lambda view: os.readv(source, [view]), f"descriptor {source}"), f"descriptor {source}"
         )
-    name = name_of(_binary(source))
-    if callable(getattr(_binary(source), "readinto", None)):
-        return StreamSource(_guarded(lambda view: _fill(_binary(source), view), name), name)
+    name = name_of(_binary_file(source))
+    if callable(getattr(_binary_file(source), "readinto", None)):
+        return StreamSource(_translate_errors(lambda view: _fill(_binary_file(source), view), name), name)
     if callable(getattr(source, "read", None)):
-        return StreamSource(_guarded(lambda view: _read_into(source, view), name), name)
+        return StreamSource(_translate_errors(lambda view: _read_into(source, view), name), name)
     raise UsageError(
         f"expected a path, bytes, a binary file object, a descriptor or a socket to read, not {type(source).__name__}"
     )
 
 
-def mapped_descriptor(descriptor: int, name: str) -> MemorySource:
-    """A source over the regular file behind a descriptor, which it takes over."""
+def map_descriptor(descriptor: int, name: str) -> MemorySource:
+    """Map the regular file of a descriptor. The source owns the descriptor."""
     try:
         size_bytes = os.fstat(descriptor).st_size
         owner: Any = map_file(descriptor, size_bytes) if size_bytes else b""
@@ -147,31 +153,33 @@ def mapped_descriptor(descriptor: int, name: str) -> MemorySource:
         raise
 
 
-def _mapped_path(path: str | os.PathLike[str]) -> MemorySource | StreamSource:
+def _map_path(path: str | os.PathLike[str]) -> MemorySource | StreamSource:
     name = os.fspath(path)
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     except ValueError as error:
-        raise UsageError(f"{name!r} is no path: {error}") from None
+        raise UsageError(f"{name!r} is not a valid path: {error}") from None
     except OSError as error:
         raise translate_io_error(error, name, "opened") from None
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
-        return mapped_descriptor(descriptor, name)
+        return map_descriptor(descriptor, name)
     if stat.S_ISDIR(mode):
         os.close(descriptor)
         raise IsDirectoryError(f"{name}: is a directory", filename=name)
-    return StreamSource(_guarded(lambda view: os.readv(descriptor, [view]), name), name, lambda: os.close(descriptor))
+    return StreamSource(
+        _translate_errors(lambda view: os.readv(descriptor, [view]), name), name, lambda: os.close(descriptor)
+    )
 
 
-def _as_memory(source: Any) -> MemorySource | None:
+def _memory_source(source: Any) -> MemorySource | None:
     if getattr(source, "closed", False) is True:
         raise ClosedError(f"{name_of(source)}: the file object is closed")
     if isinstance(source, Memory):
         return MemorySource(source, "memory")
     if isinstance(source, Buffer):
-        whole = source.offset == 0 and source.size == source.memory.size
-        return MemorySource(source.memory if whole else Memory(source.bytes), "buffer")
+        is_whole = source.offset == 0 and source.size == source.memory.size
+        return MemorySource(source.memory if is_whole else Memory(source.bytes), "buffer")
     if callable(getattr(source, "getvalue", None)) and isinstance(source.getvalue(), bytes):  # io.BytesIO shares it
         memory = MemorySource(Memory(source.getvalue()), "BytesIO")
         memory.position = source.tell()
@@ -187,15 +195,15 @@ def _as_memory(source: Any) -> MemorySource | None:
     except ValueError as error:
         raise ClosedError(f"{type(source).__name__}: {error}") from None
     if not view.c_contiguous:
-        raise UsageError(f"expected bytes that lie end to end, found a {type(source).__name__} with strides")
+        raise UsageError(f"expected contiguous bytes, found a {type(source).__name__} with strides")
     return MemorySource(Memory(view), type(source).__name__)
 
 
 def _descriptor_of(source: Any) -> int | None:
-    """The descriptor whose bytes are those that `source` gives; a file object that decompresses has none."""
+    """The descriptor of a file object that returns the file's own bytes; None if it decompresses."""
     if _is_descriptor(source):
         return int(source)
-    raw = getattr(_binary(source), "raw", _binary(source))
+    raw = getattr(_binary_file(source), "raw", _binary_file(source))
     return raw.fileno() if isinstance(raw, io.FileIO) else None
 
 
@@ -203,8 +211,8 @@ def _is_descriptor(source: Any) -> bool:
     return isinstance(source, int) and not isinstance(source, bool)
 
 
-def _binary(source: Any) -> Any:
-    """The bytes behind a file object that gives text, such as standard input; any other object as it is."""
+def _binary_file(source: Any) -> Any:
+    """The binary buffer of a text file object such as standard input; any other object unchanged."""
     return getattr(source, "buffer", source)
 
 
@@ -222,21 +230,23 @@ def _fill(source: Any, view: memoryview) -> int:
 
 
 def _read_into(source: Any, view: memoryview) -> int:
-    wanted = min(len(view), _AT_ONCE)
-    held = source.read(wanted)
-    if not isinstance(held, bytes | bytearray | memoryview):
-        raise UsageError(f"expected a binary file object, but reading gave {type(held).__name__}")
-    if len(held) > wanted:
-        raise UsageError(f"{name_of(source)}: was asked for up to {wanted} bytes, and gave {len(held)}")
-    view[: len(held)] = held
-    return len(held)
+    size_bytes = min(len(view), _MAX_READ_BYTES)
+    chunk = source.read(size_bytes)
+    if not isinstance(chunk, bytes | bytearray | memoryview):
+        raise UsageError(f"expected a binary file object, but read() returned {type(chunk).__name__}")
+    if len(chunk) > size_bytes:
+        raise UsageError(f"{name_of(source)}: read({size_bytes}) returned {len(chunk)} bytes")
+    view[: len(chunk)] = chunk
+    return len(chunk)
 
 
-def _guarded(pull: Callable[[memoryview], int], name: str, path: str | None = None) -> Callable[[memoryview], int]:
-    def guarded(view: memoryview) -> int:
+def _translate_errors(
+    read: Callable[[memoryview], int], name: str, path: str | None = None
+) -> Callable[[memoryview], int]:
+    def read_translated(view: memoryview) -> int:
         try:
-            return pull(view)
-        except Exception as error:  # whatever a file object of the caller's raises, a decompressor's own errors too
+            return read(view)
+        except Exception as error:  # a caller's file object may raise any exception, as decompressors do
             raise translate_io_error(error, name, path=path) from error
 
-    return guarded
+    return read_translated

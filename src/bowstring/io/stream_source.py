@@ -1,4 +1,4 @@
-"""Sources that are read in order and once: pipes, sockets, file objects that can't go back."""
+"""Sources that are read once, sequentially: pipes, sockets and file objects that can't seek."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from bowstring.memory.buffer import EMPTY, Buffer, allocate
 
 
 class StreamSource:
-    """A source that has to be read in order, into fresh memory: a pipe, a file object, a socket.
+    """A source that is read sequentially into new memory: a pipe, a file object or a socket.
 
-    `pull` fills a part of the memory that it is given, and says how much; 0 is the end. Memory grows with what has
-    come, not with what was claimed.
+    `read` fills a part of the given memory and returns the number of bytes; 0 is the end. The operating system commits
+    memory as bytes arrive, not for the claimed size.
     """
 
-    __slots__ = ("_close", "_pull", "name", "position")
+    __slots__ = ("_close", "_read_into", "name", "position")
 
-    def __init__(self, pull: Callable[[memoryview], int], name: str, close: Callable[[], None] | None = None) -> None:
-        self._pull = pull
+    def __init__(self, read: Callable[[memoryview], int], name: str, close: Callable[[], None] | None = None) -> None:
+        self._read_into = read
         self._close = close
         self.name = name
         self.position = 0
@@ -28,37 +28,37 @@ class StreamSource:
         return self.read_buffer(size_bytes).to_bytes() if size_bytes else b""
 
     def read_some(self, target: memoryview) -> int:
-        """Fill a part of `target` with the next bytes; how many there were, 0 at the end."""
-        size_bytes = self._pull(target) if target.nbytes else 0
+        """Fill a part of `target` with the next bytes; return their number, 0 at the end."""
+        size_bytes = self._read_into(target) if target.nbytes else 0
         self.position += size_bytes
         return size_bytes
 
     def read_buffer(self, size_bytes: int) -> Buffer:
-        """The next bytes in fresh memory, aligned to 64 bytes; fewer only at the end."""
+        """The next bytes in new memory, aligned to 64 bytes; fewer only at the end."""
         if size_bytes == 0:
             return EMPTY
         try:
-            held = allocate(size_bytes)  # the system gives pages when they are written
+            memory = allocate(size_bytes)  # pages are committed when they are written
         except (MemoryError, ValueError, OverflowError):
             raise LimitError(f"{self.name}: no memory for {size_bytes} bytes at byte {self.position}") from None
-        view, filled = held.data, 0
+        view, filled = memory.data, 0
         while filled < size_bytes:
-            got = self._pull(view[filled:])
-            if got == 0:
+            count = self._read_into(view[filled:])
+            if count == 0:
                 break
-            filled += got
+            filled += count
         self.position += filled
-        return Buffer.of(held[:filled])
+        return Buffer.of(memory[:filled])
 
     def close(self) -> None:
-        """Close what belongs to the source; once more does nothing."""
+        """Close the underlying file, if the source owns it. Closing again has no effect."""
         close, self._close = self._close, None
         if close is not None:
             close()
 
 
 class PeekedSource:
-    """A source that can't be rewound, with the bytes that were taken from its beginning put back."""
+    """A sequential source with the bytes that were peeked from its beginning put back."""
 
     __slots__ = ("_head", "_source", "name", "position")
 
@@ -70,19 +70,19 @@ class PeekedSource:
 
     def read(self, size_bytes: int) -> bytes:
         """The next bytes; fewer only at the end."""
-        taken, self._head = self._head[:size_bytes], self._head[size_bytes:]
-        if len(taken) < size_bytes:
-            taken += self._source.read(size_bytes - len(taken))
-        self.position += len(taken)
-        return taken
+        chunk, self._head = self._head[:size_bytes], self._head[size_bytes:]
+        if len(chunk) < size_bytes:
+            chunk += self._source.read(size_bytes - len(chunk))
+        self.position += len(chunk)
+        return chunk
 
     def read_buffer(self, size_bytes: int) -> Buffer:
-        """The next bytes in fresh memory; fewer only at the end."""
+        """The next bytes in new memory; fewer only at the end."""
         if self._head:
             return Buffer.of(self.read(size_bytes))
-        held = self._source.read_buffer(size_bytes)
-        self.position += held.size
-        return held
+        buffer = self._source.read_buffer(size_bytes)
+        self.position += buffer.size
+        return buffer
 
     def close(self) -> None:
         """Close the source."""

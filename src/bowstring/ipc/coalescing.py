@@ -21,8 +21,8 @@ from bowstring.layouts.base import error_context
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.closable import warn_unclosed
 
-_MOST_WAITING_ROWS = 2048
-_MOST_APART = 2048
+_MAX_PENDING_ROWS = 2048
+_MAX_UNJOINED_BATCHES = 2048
 """So many batches whose dictionaries are united, or that cannot be packed, are joined at once."""
 
 
@@ -45,21 +45,21 @@ class CoalescingWriter(BatchWriter):
         self._max_bytes = max_bytes
         self._schema = writer.schema
         self._layouts = [layout_of(field.type) for field in self._schema]
-        self._encoded = [at for at, layout in enumerate(self._layouts) if layout.dictionary is not None]
-        self._held: list[RecordBatch] = []
+        self._dictionary_columns = [at for at, layout in enumerate(self._layouts) if layout.dictionary is not None]
+        self._batches: list[RecordBatch] = []
         """Batches of many rows, made of many, but for those that had to stay apart."""
-        self._whole = 0  # so many of the held batches, the first ones, are joined
+        self._joined_count = 0  # so many of the held batches, the first ones, are joined
         self._packed: list[ArrayBatcher] = []
         """The columns of the batches behind these."""
-        self._loose: list[RecordBatch] = []
-        """The batches behind these, of which only the rows are counted; at most `_most_loose`."""
-        self._most_packed = _MOST_APART if self._encoded else self._min_rows
-        self._most_loose = 1
-        self._met: dict[int, Array] = {}
+        self._unpacked: list[RecordBatch] = []
+        """The batches behind these, of which only the rows are counted; at most `_max_unpacked`."""
+        self._max_packed = _MAX_UNJOINED_BATCHES if self._dictionary_columns else self._min_rows
+        self._max_unpacked = 1
+        self._dictionaries: dict[int, Array] = {}
         self._rows = self._bytes = 0
         self._names = self._schema.names
-        self._waiting: list[list[Any]] = [[] for _ in self._names]
-        self._waiting_rows = 0
+        self._pending: list[list[Any]] = [[] for _ in self._names]
+        self._pending_rows = 0
         self._ends: list[int] = []
         self._lock = RLock()
         self._closed = False
@@ -77,8 +77,8 @@ class CoalescingWriter(BatchWriter):
             batch = as_batch(batch)
             if batch.schema is not self._schema and batch.schema != self._schema:
                 raise UsageError(f"a batch of another schema: expected {self._schema!r}, found {batch.schema!r}")
-            if self._waiting_rows:
-                self._make()
+            if self._pending_rows:
+                self._flush_pending()
             rows = batch.num_rows
             if batch.pairs or rows >= self._min_rows:
                 self.flush()
@@ -87,9 +87,9 @@ class CoalescingWriter(BatchWriter):
             columns = batch.source
             if len(columns) != len(self._layouts):
                 raise UsageError(f"a batch of {len(columns)} columns, where the schema has {len(self._layouts)}")
-            self._loose.append(batch)
+            self._unpacked.append(batch)
             self._rows += rows
-            if len(self._loose) >= self._most_loose:
+            if len(self._unpacked) >= self._max_unpacked:
                 self._pack()
             if self._rows >= self._min_rows or self._bytes >= self._max_bytes:
                 self.flush()
@@ -107,87 +107,94 @@ class CoalescingWriter(BatchWriter):
         with self._lock:
             if self._closed:
                 raise ClosedError("the writer is closed")
-            taken: list[Any] = [columns.get(name) for name in self._names] if columns.__class__ is dict else []
-            if not _PLAIN.issuperset(map(type, taken)) or len(set(map(len, taken))) != 1:
+            values_of_columns: list[Any] = (
+                [columns.get(name) for name in self._names] if columns.__class__ is dict else []
+            )
+            if (
+                not _SEQUENCE_TYPES.issuperset(map(type, values_of_columns))
+                or len(set(map(len, values_of_columns))) != 1
+            ):
                 self.write_batch(record_batch(columns, self._schema))
                 return
-            for waiting, values in zip(self._waiting, taken, strict=True):
+            for waiting, values in zip(self._pending, values_of_columns, strict=True):
                 waiting.extend(values)
-            self._waiting_rows = rows = len(self._waiting[0])
+            self._pending_rows = rows = len(self._pending[0])
             self._ends.append(rows)
-            if rows >= _MOST_WAITING_ROWS or self._rows + rows >= self._min_rows:
-                self._make()
+            if rows >= _MAX_PENDING_ROWS or self._rows + rows >= self._min_rows:
+                self._flush_pending()
 
-    def _make(self) -> None:
+    def _flush_pending(self) -> None:
         """Take the values that wait as a batch; where one does not fit, as a batch of each call but those at fault."""
-        waiting, ends = self._waiting, self._ends
-        self._waiting, self._waiting_rows, self._ends = [[] for _ in self._names], 0, []
+        pending, ends = self._pending, self._ends
+        self._pending, self._pending_rows, self._ends = [[] for _ in self._names], 0, []
         try:
-            batch = self._batch(waiting)
+            batch = self._batch(pending)
         except DataTypeError:
-            faults = []
+            errors = []
             for first, end in pairwise([0, *ends]):
                 try:
-                    self.write_batch(self._batch([values[first:end] for values in waiting]))
+                    self.write_batch(self._batch([values[first:end] for values in pending]))
                 except DataTypeError as error:
-                    faults.append(error)
-            if faults:
-                raise faults[0] from None
+                    errors.append(error)
+            if errors:
+                raise errors[0] from None
             return
         self.write_batch(batch)
 
-    def _batch(self, waiting: Sequence[list[Any]]) -> RecordBatch:
+    def _batch(self, pending: Sequence[list[Any]]) -> RecordBatch:
         columns = []
-        for field, values in zip(self._schema, waiting, strict=True):
+        for field, values in zip(self._schema, pending, strict=True):
             with error_context(f"column {field.name!r}"):
                 columns.append(array(values, field.type))
-        return RecordBatch(self._schema, len(waiting[0]), columns)
+        return RecordBatch(self._schema, len(pending[0]), columns)
 
     def flush(self) -> None:
         """Write what was gathered as one batch."""
         with self._lock:
-            if self._waiting_rows:
-                self._make()
+            if self._pending_rows:
+                self._flush_pending()
             self._pack()
             self._join_packed()
-            self._met.clear()
-            held = self._held
-            self._held, self._whole, self._rows, self._bytes = [], 0, 0, 0
-            for batch in self._as_one(held):
+            self._dictionaries.clear()
+            batches = self._batches
+            self._batches, self._joined_count, self._rows, self._bytes = [], 0, 0, 0
+            for batch in self._join_batches(batches):
                 self._writer.write_batch(batch)
 
     def _pack(self) -> None:
         """Take the loose batches apart, so that nothing of them is needed any more; what cannot be packed is held."""
-        loose, self._loose = self._loose, []
-        if not loose:
+        batches, self._unpacked = self._unpacked, []
+        if not batches:
             return
-        columns = self._columns(loose)
+        columns = self._columns(batches)
         if not self._packed:
             self._packed = list(map(ArrayBatcher, self._layouts))
         size_bytes = append_arrays(self._packed, columns) if columns else None
         if size_bytes is None:
-            size_bytes = self._kept_bytes(columns)
+            size_bytes = self._retained_bytes(columns)
             self._join_packed()
-            self._held += loose
-            if len(self._held) - self._whole >= _MOST_APART:
-                self._held[self._whole :] = self._as_one(self._held[self._whole :])
-                self._whole = len(self._held)
-        elif len(self._packed[0]) >= self._most_packed:
+            self._batches += batches
+            if len(self._batches) - self._joined_count >= _MAX_UNJOINED_BATCHES:
+                self._batches[self._joined_count :] = self._join_batches(self._batches[self._joined_count :])
+                self._joined_count = len(self._batches)
+        elif len(self._packed[0]) >= self._max_packed:
             self._join_packed()
         self._bytes += size_bytes
-        room = (self._max_bytes - self._bytes) * len(loose) // max(size_bytes, 1)
-        most = BLOCK_ARRAYS // max(len(self._layouts), 1)
+        max_batches = (self._max_bytes - self._bytes) * len(batches) // max(size_bytes, 1)
+        max_arrays = BLOCK_ARRAYS // max(len(self._layouts), 1)
         if self._packed:
-            most = min(most, self._most_packed - len(self._packed[0]))
-        self._most_loose = max(1, min(room // 2, 2 * len(loose), most))  # too late only where batches suddenly grow
+            max_arrays = min(max_arrays, self._max_packed - len(self._packed[0]))
+        self._max_unpacked = max(
+            1, min(max_batches // 2, 2 * len(batches), max_arrays)
+        )  # too late only where batches suddenly grow
 
-    def _kept_bytes(self, columns: Sequence[Array]) -> int:
+    def _retained_bytes(self, columns: Sequence[Array]) -> int:
         """The bytes that held arrays keep alive, as far as they are not in proportion to the rows."""
         size_bytes = sum(map(_open_ended_bytes, columns))
         for column in columns:
             dictionary = column.dictionary
-            if dictionary is not None and id(dictionary) not in self._met:
-                self._met[id(dictionary)] = dictionary
+            if dictionary is not None and id(dictionary) not in self._dictionaries:
+                self._dictionaries[id(dictionary)] = dictionary
                 size_bytes += _size_bytes(dictionary)
         return size_bytes
 
@@ -204,26 +211,26 @@ class CoalescingWriter(BatchWriter):
                 for column in packed
             ]
         except DataTypeError:
-            self._held += [RecordBatch(self._schema, row[0].length, row) for row in zip(*packed, strict=True)]
+            self._batches += [RecordBatch(self._schema, row[0].length, row) for row in zip(*packed, strict=True)]
         else:
-            self._held.append(RecordBatch(self._schema, columns[0].length, columns))
-        self._whole = len(self._held)
+            self._batches.append(RecordBatch(self._schema, columns[0].length, columns))
+        self._joined_count = len(self._batches)
 
-    def _as_one(self, held: list[RecordBatch]) -> list[RecordBatch]:
+    def _join_batches(self, batches: list[RecordBatch]) -> list[RecordBatch]:
         """Batches joined; as they are where their dictionaries are too many values for one."""
-        if len(held) < 2:
-            return held
+        if len(batches) < 2:
+            return batches
         try:
-            columns = self._joined(held)
+            columns = self._join_columns(batches)
         except DataTypeError:
-            return held
-        return [RecordBatch(self._schema, sum([batch.num_rows for batch in held]), columns)]
+            return batches
+        return [RecordBatch(self._schema, sum([batch.num_rows for batch in batches]), columns)]
 
-    def _joined(self, held: Sequence[RecordBatch]) -> list[Array]:
-        arrays, width = self._columns(held), len(self._layouts)
+    def _join_columns(self, batches: Sequence[RecordBatch]) -> list[Array]:
+        arrays, width = self._columns(batches), len(self._layouts)
         return [
-            concat_unified(arrays[at::width]) if has_dictionary(layout) else layout.concat(arrays[at::width])
-            for at, layout in enumerate(self._layouts)
+            concat_unified(arrays[index::width]) if has_dictionary(layout) else layout.concat(arrays[index::width])
+            for index, layout in enumerate(self._layouts)
         ]
 
     def _columns(self, batches: Sequence[RecordBatch]) -> list[Array]:
@@ -232,8 +239,8 @@ class CoalescingWriter(BatchWriter):
         """
         columns = list(chain.from_iterable([batch.source for batch in batches]))
         rows = [rows for batch in batches for rows in [batch.num_rows] * len(self._layouts)]
-        is_fitting = [column.layout for column in columns] == self._layouts * len(batches)
-        if is_fitting and [column.length for column in columns] == rows:
+        is_valid = [column.layout for column in columns] == self._layouts * len(batches)
+        if is_valid and [column.length for column in columns] == rows:
             return columns
         for field, column, expected in zip(cycle(self._schema), columns, rows, strict=False):
             if column.type != field.type:
@@ -256,29 +263,29 @@ class CoalescingWriter(BatchWriter):
             self._writer.close()
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True) and self._rows + self._waiting_rows:
-            rows = self._rows + self._waiting_rows
+        if not getattr(self, "_closed", True) and self._rows + self._pending_rows:
+            rows = self._rows + self._pending_rows
             warn_unclosed(self, f"{self._writer.name}: unclosed CoalescingWriter: {rows} rows were not written")
 
     def abandon(self) -> None:
         """Stop writing, as the writer's `abandon`."""
         with self._lock:
             self._closed = True
-            self._held.clear()
-            self._loose.clear()
+            self._batches.clear()
+            self._unpacked.clear()
             self._packed.clear()
-            self._waiting_rows = 0
-            self._waiting.clear()
+            self._pending_rows = 0
+            self._pending.clear()
             self._writer.abandon()
 
     def __repr__(self) -> str:
-        rows, batches = self._rows + self._waiting_rows, len(self._held) + len(self._loose)
+        rows, batches = self._rows + self._pending_rows, len(self._batches) + len(self._unpacked)
         batches += len(self._packed[0]) if self._packed else 0
         state = "closed" if self._closed else f"{rows} rows of {batches} batches held"
         return f"<bowstring.CoalescingWriter: {state}>"
 
 
-_PLAIN = {list, tuple}
+_SEQUENCE_TYPES = {list, tuple}
 
 
 def _open_ended_bytes(array: Array) -> int:

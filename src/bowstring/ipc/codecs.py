@@ -34,7 +34,7 @@ _DEFAULT_LEVEL = {"lz4": 0, "zstd": 1}
 _LZ4_MAGIC = (0x184D2204).to_bytes(4, "little")
 _VERSION, _LINKED, _SIZED = 0b0100_0000, 0b0010_0000, 0b0000_1000
 _BLOCK = struct.Struct("<I")
-_AS_IT_IS = 1 << 31
+_UNCOMPRESSED = 1 << 31
 _BLOCK_BYTES = 1 << 20
 _BLOCKS_AT_ONCE = 64
 _WINDOW_BYTES = 1 << 16
@@ -73,20 +73,20 @@ def compressor(codec: str, level: int | None = None) -> Compress:
     """
     if codec not in _LEVELS:
         raise UsageError(f"compression is None, 'lz4' or 'zstd', not {codec!r}")
-    least, most = _LEVELS[codec]
-    chosen = _DEFAULT_LEVEL[codec] if level is None else level
-    if not least <= chosen <= most:
-        raise UsageError(f"compression_level of {codec} is {least} to {most}, not {level!r}")
+    min_level, max_level = _LEVELS[codec]
+    level_or_default = _DEFAULT_LEVEL[codec] if level is None else level
+    if not min_level <= level_or_default <= max_level:
+        raise UsageError(f"compression_level of {codec} is {min_level} to {max_level}, not {level!r}")
     if codec == "lz4":
-        return _lz4_compressor(chosen)
-    module, own = zstandard(), threading.local()
+        return _lz4_compressor(level_or_default)
+    module, thread_local = zstandard(), threading.local()
 
     def compress_zstd(data: memoryview | bytes, out: memoryview | None = None) -> bytes | memoryview:
-        if not hasattr(own, "context"):
-            own.context = module.ZstdCompressor(level=chosen)
+        if not hasattr(thread_local, "context"):
+            thread_local.context = module.ZstdCompressor(level=level_or_default)
         if out is None:
-            return own.context.compress(data)  # type: ignore[no-any-return]
-        with own.context.stream_reader(data, size=len(data)) as reader:
+            return thread_local.context.compress(data)  # type: ignore[no-any-return]
+        with thread_local.context.stream_reader(data, size=len(data)) as reader:
             return out[: reader.readinto(out)]
 
     return compress_zstd
@@ -100,13 +100,13 @@ def _lz4_compressor(level: int) -> Compress:
         if out is None:
             return lz4.compress(data, **options, store_size=False)  # type: ignore[no-any-return]
         context = lz4.create_compression_context()
-        place, at = np.frombuffer(out, np.uint8), 0
+        target, filled = np.frombuffer(out, np.uint8), 0
         for piece in _lz4_frame_pieces(lz4, context, data, options):
-            if at + len(piece) >= len(out):
+            if filled + len(piece) >= len(out):
                 return out
-            place[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
-            at += len(piece)
-        return out[:at]
+            target[filled : filled + len(piece)] = np.frombuffer(piece, np.uint8)
+            filled += len(piece)
+        return out[:filled]
 
     return compress_lz4
 
@@ -132,43 +132,48 @@ def _lz4_blocks(data: memoryview, out: memoryview) -> bool:
     if len(data) < 15 or data[:4] != _LZ4_MAGIC or data[4] & ~(_LINKED | _SIZED) != _VERSION:
         return False
     try:
-        most: int = lz4_frame().get_frame_info(data[:15])["block_size"]
+        max_block_bytes: int = lz4_frame().get_frame_info(data[:15])["block_size"]
     except RuntimeError:
         return False
     decompress, is_linked = _lz4_block().decompress, bool(data[4] & _LINKED)
-    place, at = 15 if data[4] & _SIZED else 7, 0
-    for _ in range(len(out) // most * 2 + 4):
-        if place + _BLOCK.size > len(data):
+    offset, filled = 15 if data[4] & _SIZED else 7, 0
+    for _ in range(len(out) // max_block_bytes * 2 + 4):
+        if offset + _BLOCK.size > len(data):
             return False
-        (word,) = _BLOCK.unpack_from(data, place)
+        (word,) = _BLOCK.unpack_from(data, offset)
         if not word:
-            return at == len(out)
-        first, place = place + _BLOCK.size, place + _BLOCK.size + (word & ~_AS_IT_IS)
-        block, room = data[first:place], min(most, len(out) - at)
-        if place > len(data) or not room:
+            return filled == len(out)
+        first, offset = offset + _BLOCK.size, offset + _BLOCK.size + (word & ~_UNCOMPRESSED)
+        block, capacity = data[first:offset], min(max_block_bytes, len(out) - filled)
+        if offset > len(data) or not capacity:
             return False
-        if word == most | _AS_IT_IS and (count := _copied(data[first - _BLOCK.size :], out[at:], most)):
-            place, at = first + (most + _BLOCK.size) * count - _BLOCK.size, at + most * count
+        if word == max_block_bytes | _UNCOMPRESSED and (
+            count := _copy_uncompressed_blocks(data[first - _BLOCK.size :], out[filled:], max_block_bytes)
+        ):
+            offset, filled = (
+                first + (max_block_bytes + _BLOCK.size) * count - _BLOCK.size,
+                filled + max_block_bytes * count,
+            )
             continue
-        if not word & _AS_IT_IS:
-            window = out[max(at - _WINDOW_BYTES, 0) : at] if is_linked else b""
+        if not word & _UNCOMPRESSED:
+            window = out[max(filled - _WINDOW_BYTES, 0) : filled] if is_linked else b""
             try:
-                block = decompress(block, uncompressed_size=room, dict=window)
+                block = decompress(block, uncompressed_size=capacity, dict=window)
             except (_lz4_block().LZ4BlockError, ValueError):
                 return False
-        if len(block) > room:
+        if len(block) > capacity:
             return False
-        out[at : at + len(block)] = block
-        at += len(block)
+        out[filled : filled + len(block)] = block
+        filled += len(block)
     return False
 
 
-def _copied(data: memoryview, out: memoryview, block_bytes: int) -> int:
+def _copy_uncompressed_blocks(data: memoryview, out: memoryview, block_bytes: int) -> int:
     """Copy the blocks at the beginning of `data` that are whole and as they were, some of them at once; how many."""
     stride = _BLOCK.size + block_bytes
-    most = min(len(data) // stride, len(out) // block_bytes, _BLOCKS_AT_ONCE)
-    is_like_them = np.ndarray(most, "<u4", data, 0, stride) == block_bytes | _AS_IT_IS
-    count = most if is_like_them.all() else int(is_like_them.argmin())
+    max_blocks = min(len(data) // stride, len(out) // block_bytes, _BLOCKS_AT_ONCE)
+    is_uncompressed = np.ndarray(max_blocks, "<u4", data, 0, stride) == block_bytes | _UNCOMPRESSED
+    count = max_blocks if is_uncompressed.all() else int(is_uncompressed.argmin())
     if count:
         blocks = np.ndarray((count, block_bytes), np.uint8, data, _BLOCK.size, (stride, 1))
         np.frombuffer(out, np.uint8, count * block_bytes).reshape(blocks.shape)[:] = blocks
@@ -177,27 +182,27 @@ def _copied(data: memoryview, out: memoryview, block_bytes: int) -> int:
 
 def _lz4_pieces(data: memoryview, out: memoryview) -> None:
     """Fill `out` by the package, with pieces so small that they stay in the processor's cache on the way."""
-    lz4, at, at_end = lz4_frame(), 0, False
+    lz4, filled, at_end = lz4_frame(), 0, False
     try:
         context = lz4.create_decompression_context()
         while not at_end:
-            piece, taken, at_end = lz4.decompress_chunk(
-                context, data, max_length=max(min(_PIECE_BYTES, len(out) - at), 1)
+            piece, consumed_bytes, at_end = lz4.decompress_chunk(
+                context, data, max_length=max(min(_PIECE_BYTES, len(out) - filled), 1)
             )
-            if not (piece or taken):
+            if not (piece or consumed_bytes):
                 break
-            at, data = at + len(piece), data[taken:]
-            if at > len(out):
+            filled, data = filled + len(piece), data[consumed_bytes:]
+            if filled > len(out):
                 break
-            out[at - len(piece) : at] = piece
+            out[filled - len(piece) : filled] = piece
     except RuntimeError as error:
         raise InvalidDataError(f"a buffer is no LZ4 frame: {error}") from None
-    if not at_end or at != len(out):
+    if not at_end or filled != len(out):
         raise InvalidDataError(f"an LZ4 frame does not end with the {len(out)} bytes that its buffer claims to hold")
 
 
 _contexts = threading.local()
-_CHECKED = 4
+_HAS_CHECKSUM = 4
 """The bit of a Zstandard frame's header that says that a checksum follows."""
 
 
@@ -207,18 +212,20 @@ def decompress_zstd(data: memoryview, out: memoryview) -> None:
     if not hasattr(_contexts, "zstd"):
         _contexts.zstd = module.ZstdDecompressor()
     try:
-        inside = module.frame_content_size(data)
-        if inside not in (-1, len(out)):  # it would be allocated whatever we claim
-            raise InvalidDataError(f"a buffer claims to hold {len(out)} bytes, its Zstandard frame {inside}")
-        if inside < 0 or data[4] & _CHECKED:  # reading stops where the room is full, before a checksum that is cut off
-            held = _contexts.zstd.decompress(data, max_output_size=len(out))
-            at = len(held)
-            if at == len(out):
-                out[:] = held
+        content_bytes = module.frame_content_size(data)
+        if content_bytes not in (-1, len(out)):  # it would be allocated whatever we claim
+            raise InvalidDataError(f"a buffer claims to hold {len(out)} bytes, its Zstandard frame {content_bytes}")
+        if (
+            content_bytes < 0 or data[4] & _HAS_CHECKSUM
+        ):  # reading stops where the room is full, before a checksum that is cut off
+            content = _contexts.zstd.decompress(data, max_output_size=len(out))
+            filled = len(content)
+            if filled == len(out):
+                out[:] = content
         else:  # all there is at once, input and room: so the frame is decompressed and checked as a whole
             with _contexts.zstd.stream_reader(data) as reader:
-                at = reader.readinto(out)
+                filled = reader.readinto(out)
     except module.ZstdError as error:
         raise InvalidDataError(f"a buffer is no Zstandard frame of {len(out)} bytes: {error}") from None
-    if at != len(out):
-        raise InvalidDataError(f"a buffer claims to hold {len(out)} bytes, but its Zstandard frame gives {at}")
+    if filled != len(out):
+        raise InvalidDataError(f"a buffer claims to hold {len(out)} bytes, but its Zstandard frame gives {filled}")

@@ -18,7 +18,7 @@ from bowstring.ipc.record_batch.passthrough import PassthroughPlan
 from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
 
-_MAX_KEPT = 8
+_MAX_CACHED = 8
 DICTIONARY_REPLACEMENT, COMPRESSED_BODY = 1, 2
 """Members of the enumeration Feature."""
 
@@ -37,7 +37,7 @@ class EncodedSchema:
     can_share_dictionaries: bool
 
 
-_kept: dict[tuple[object, ...], EncodedSchema] = {}
+_cache: dict[tuple[object, ...], EncodedSchema] = {}
 
 
 def encode_schema(
@@ -48,22 +48,22 @@ def encode_schema(
 
     Raises `UnsupportedTypeError` naming the column path for a type that the format has no words for.
     """
-    said = _said_of_bodies(options)
-    key = (id(schema), ids, *said)
-    made = _kept.get(key)  # kept with its schema, so that the id belongs to no other object
-    if made is None or made.schema is not schema:
+    properties = _body_properties(options)
+    key = (id(schema), ids, *properties)
+    encoded = _cache.get(key)  # kept with its schema, so that the id belongs to no other object
+    if encoded is None or encoded.schema is not schema:
         record, wire = write_schema(schema, ids)
-        record |= said
+        record |= properties
         layouts = [layout_of(field.type) for field in schema.fields]
         table, plan = serialize_table(SPECS, SCHEMA, record), PassthroughPlan.of(layouts)
-        made = EncodedSchema(schema, table, wire, layouts, plan, can_share_dictionaries(wire))
-        if len(_kept) >= _MAX_KEPT:
-            _kept.clear()
-        _kept[key] = made
-    return made
+        encoded = EncodedSchema(schema, table, wire, layouts, plan, can_share_dictionaries(wire))
+        if len(_cache) >= _MAX_CACHED:
+            _cache.clear()
+        _cache[key] = encoded
+    return encoded
 
 
-def _said_of_bodies(options: IpcWriteOptions) -> dict[str, Any]:
+def _body_properties(options: IpcWriteOptions) -> dict[str, Any]:
     """What a `Schema` table says of bodies: their byte order, and that readers have to decompress."""
-    said: dict[str, Any] = {"endianness": BIG} if options.is_big_endian else {}
-    return said | ({"features": np.array([COMPRESSED_BODY], np.int64)} if options.compression else {})
+    properties: dict[str, Any] = {"endianness": BIG} if options.is_big_endian else {}
+    return properties | ({"features": np.array([COMPRESSED_BODY], np.int64)} if options.compression else {})

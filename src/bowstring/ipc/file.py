@@ -35,7 +35,7 @@ from bowstring.memory.closable import Closable
 
 _BLOCK = struct.Struct("<qi4xq")
 _LENGTH = struct.Struct("<i")
-_READ_AT_ONCE = 256
+_MAX_EAGER_FIELDS = 256
 
 
 class FileReader(Closable):
@@ -55,36 +55,36 @@ class FileReader(Closable):
         limits: ReadLimits = DEFAULT_LIMITS,
     ) -> None:
         self._source = source
-        self._wanted = columns
+        self._column_keys = columns
         self._headers = HeaderReader(limits)
         self._limits = limits
-        self._known_schema: CachedSchema | None = None
-        self._late_schema: Schema | None = None
+        self._cached_schema: CachedSchema | None = None
+        self._lazy_schema: Schema | None = None
         self._selections: dict[int, Any] = {}
-        self._listed = listed = read_footer(source, limits)
-        self._raw, self.footer, self.footer_at = listed.raw, listed.table, listed.at
-        self._batches_at, self.num_record_batches = listed.batches.at, listed.batches.count
-        self._dictionaries_at, self.num_dictionary_batches = listed.dictionaries.at, listed.dictionaries.count
+        self._parsed_footer = footer = read_footer(source, limits)
+        self._raw, self.footer, self.footer_at = footer.raw, footer.table, footer.offset
+        self._batches_at, self.num_record_batches = footer.batches.offset, footer.batches.count
+        self._dictionaries_at, self.num_dictionary_batches = footer.dictionaries.offset, footer.dictionaries.count
         self._dictionaries: FileDictionaries | None = None
         self._statistics: FileStatistics | None = None
         self._has_statistics: bool | None = None
         if columns is not None:
-            _ = self.known  # a wrong name is told at once
+            _ = self.cached_schema  # a wrong name is told at once
 
     # What the footer says
 
     @property
-    def known(self) -> CachedSchema:
+    def cached_schema(self) -> CachedSchema:
         """The schema with what only the wire knows, of all columns."""
-        known = self._known_schema
-        if known is None:
+        cached = self._cached_schema
+        if cached is None:
             table = self.footer["schema"]
             if table is None:
                 raise InvalidDataError(f"{self._source.name}: the footer has no schema")
-            known = load_schema(table, self._limits, self._listed.bytes_around_blocks())
-            self._positions = known.positions(self._wanted)
-            self._known_schema = known  # last: another thread that finds it relies on the positions
-        return known
+            cached = load_schema(table, self._limits, self._parsed_footer.bytes_around_blocks())
+            self._column_indices = cached.column_indices(self._column_keys)
+            self._cached_schema = cached  # last: another thread that finds it relies on the positions
+        return cached
 
     @property
     def schema(self) -> Schema:
@@ -93,16 +93,16 @@ class FileReader(Closable):
         Up to 256 fields are read at once, and what is malformed in them is told here. Of more than that each is read,
         and told, when it is asked for, or something that needs all.
         """
-        schema = self._late()
-        if len(schema) <= _READ_AT_ONCE:
+        schema = self._selected_schema()
+        if len(schema) <= _MAX_EAGER_FIELDS:
             tuple(schema)
         return schema
 
-    def _late(self) -> Schema:
-        late = self._late_schema
-        if late is None:
-            late = self._late_schema = self.known.schema(self._positions)
-        return late
+    def _selected_schema(self) -> Schema:
+        schema = self._lazy_schema
+        if schema is None:
+            schema = self._lazy_schema = self.cached_schema.schema(self._column_indices)
+        return schema
 
     @property
     def metadata(self) -> dict[bytes, bytes]:
@@ -124,12 +124,12 @@ class FileReader(Closable):
     @property
     def blocks(self) -> npt.NDArray[Any]:
         """Where the record batches are: a view of dtype `BLOCK` (offset, metaDataLength, bodyLength, in bytes)."""
-        return self._listed.blocks(self._listed.batches)
+        return self._parsed_footer.blocks(self._parsed_footer.batches)
 
     @property
     def dictionary_blocks(self) -> npt.NDArray[Any]:
         """Where the dictionary batches are, as `blocks`."""
-        return self._listed.blocks(self._listed.dictionaries)
+        return self._parsed_footer.blocks(self._parsed_footer.dictionaries)
 
     # What it says of its batches
 
@@ -141,10 +141,10 @@ class FileReader(Closable):
         trust. Raises `InvalidDataError` where they are malformed or contradict themselves.
         """
         if self._has_statistics is None:
-            found = read_statistics(
-                read_pairs(self.footer), self.known.wire, self.blocks, self._limits, self._source.name
+            statistics = read_statistics(
+                read_pairs(self.footer), self.cached_schema.wire, self.blocks, self._limits, self._source.name
             )
-            self._statistics, self._has_statistics = found, found is not None
+            self._statistics, self._has_statistics = statistics, statistics is not None
         return self._statistics
 
     @property
@@ -152,7 +152,7 @@ class FileReader(Closable):
         """The rows of each record batch, shape (batches,): as the file's statistics say, or else as headers do."""
         if self.statistics is not None:
             return self.statistics.row_counts
-        return np.array([self._located(index)[0].length for index in range(self.num_record_batches)], np.int64)
+        return np.array([self._locate_batch(index)[0].length for index in range(self.num_record_batches)], np.int64)
 
     @property
     def num_rows(self) -> int:
@@ -165,10 +165,10 @@ class FileReader(Closable):
         Raises `InvalidDataError` that names the record batch, and the column by its position, where it is wrong.
         """
         if self.statistics is not None:
-            whole = type(self)(self._source, None, self._limits)
-            whole._statistics = self.statistics
+            reader = type(self)(self._source, None, self._limits)
+            reader._statistics = self.statistics
             for index in range(self.num_record_batches):
-                check_batch(self.statistics, index, whole.get_batch(index).columns)
+                check_batch(self.statistics, index, reader.get_batch(index).columns)
 
     def find_batches(self, column: str | int, low: Any = None, high: Any = None) -> list[int]:
         """The positions of the record batches that may hold a value of a column from `low` to `high`, both included.
@@ -178,10 +178,10 @@ class FileReader(Closable):
         and extension types the plain values count. Raises `NotFoundError` for a column that is not there,
         `DataTypeError` for bounds of another type, `UsageError` for NaN.
         """
-        position = self.known.schema().index(column)
+        index = self.cached_schema.schema().index(column)
         if self.statistics is None:
             return list(range(self.num_record_batches))
-        return self.statistics.find(position, low, high)
+        return self.statistics.find(index, low, high)
 
     # Messages
 
@@ -189,17 +189,17 @@ class FileReader(Closable):
         """The header of each dictionary batch, then of each record batch; the first byte of its body and its length in
         bytes; how errors name it. Nothing of bodies is read.
         """
-        for at, kind, where in self._places():
+        for at, kind, where in self._block_positions():
             yield (*self._message(at, kind, where), where)
 
-    def _places(self) -> Iterator[tuple[int, str, tuple[object, ...]]]:
+    def _block_positions(self) -> Iterator[tuple[int, str, tuple[object, ...]]]:
         """Where the footer says where each batch is, what it has to be, and its name."""
-        for kind, word, first, count in (
+        for kind, label, first, count in (
             (headers.DICTIONARY_BATCH, "dictionary batch", self._dictionaries_at, self.num_dictionary_batches),
             (headers.RECORD_BATCH, "record batch", self._batches_at, self.num_record_batches),
         ):
             for index in range(count):
-                yield first + BLOCK.itemsize * index, kind, (word, index)
+                yield first + BLOCK.itemsize * index, kind, (label, index)
 
     def read_batch_message(self, index: int) -> tuple[BatchHeader, Buffer]:
         """The header of record batch `index`, and where its body is in the file; nothing of the body is read."""
@@ -218,7 +218,7 @@ class FileReader(Closable):
         header, body_at, body_bytes = self._message(at, headers.RECORD_BATCH, ("record batch", index))
         return header, self.body(body_at, body_bytes)
 
-    _located = read_batch_message
+    _locate_batch = read_batch_message  # a remote reader overrides only the public method
 
     def body(self, offset: int, size_bytes: int) -> Any:
         """The bytes of a body; of a file that is read by ranges its place, a `RemoteBody`."""
@@ -248,10 +248,10 @@ class FileReader(Closable):
         skip = 8 if raw[:4] == CONTINUATION else 4
         header = self._headers.match(raw, skip) or self._parse(raw, skip, offset, where)
         if not isinstance(header, BatchHeader) or header.template.kind != kind:
-            found = header.template.kind if isinstance(header, BatchHeader) else headers.SCHEMA
+            actual_kind = header.template.kind if isinstance(header, BatchHeader) else headers.SCHEMA
             raise InvalidDataError(
                 f"{self._source.name}: {where[0]} {where[1]} at byte {offset}: "
-                f"expected a {kind} message, found a {found}"
+                f"expected a {kind} message, found a {actual_kind}"
             )
         return header, body_at, body_bytes
 
@@ -273,7 +273,7 @@ class FileReader(Closable):
 
         Raises `NotFoundError` where there is none, `InvalidDataError` where its header is malformed.
         """
-        return self._batch(index, *self._located(index), self._columns)
+        return self._batch(index, *self._locate_batch(index), self._columns)
 
     def read_whole_batch(self, index: int) -> RecordBatch:
         """Record batch `index`, of which all columns will be asked for; errors as of `get_batch`."""
@@ -285,18 +285,21 @@ class FileReader(Closable):
                 f"{self._source.name}: record batch {index}: has {header.length} rows, but the file's statistics say "
                 f"{self._statistics.row_counts[index]}"
             )
-        known, version = self.known, header.template.version
-        selected = self._selections.get(version)
-        if selected is None:
-            selected = self._selections[version] = (known.plan(version), known.selected(self._positions, version))
-        dictionaries = self._dictionaries or self._all_dictionaries()
+        cached, version = self.cached_schema, header.template.version
+        plans = self._selections.get(version)
+        if plans is None:
+            plans = self._selections[version] = (
+                cached.plan(version),
+                cached.column_plans(self._column_indices, version),
+            )
+        dictionaries = self._dictionaries or self._load_dictionaries()
         where = ("record batch", index)
-        columns = kind(selected[0], header, body, dictionaries, where, selected[1])
-        return make_record_batch(self._late(), header, columns)
+        columns = kind(plans[0], header, body, dictionaries, where, plans[1])
+        return make_record_batch(self._selected_schema(), header, columns)
 
-    def _all_dictionaries(self) -> FileDictionaries:
+    def _load_dictionaries(self) -> FileDictionaries:
         if self._dictionaries is None:
-            self._dictionaries = FileDictionaries(self.known.wire, self.read_dictionary_messages)
+            self._dictionaries = FileDictionaries(self.cached_schema.wire, self.read_dictionary_messages)
         return self._dictionaries
 
     def dictionary(self, node: DictionaryId) -> Array | None:
@@ -304,7 +307,7 @@ class FileReader(Closable):
 
         Raises `InvalidDataError` where one of the dictionary batches is malformed.
         """
-        return self._all_dictionaries()(node)
+        return self._load_dictionaries()(node)
 
     def column(self, key: str | int) -> ChunkedArray:
         """One column of all batches, without copying; raises `NotFoundError` where there is none."""
@@ -315,7 +318,7 @@ class FileReader(Closable):
 
     def _field(self, key: str | int) -> tuple[int, Field]:
         """A chosen column's position among them and its field, without a look at all the others."""
-        schema = self._late()
+        schema = self._selected_schema()
         index = schema.index(key)
         return index, schema.field(index)
 

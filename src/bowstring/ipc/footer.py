@@ -28,27 +28,27 @@ from bowstring.memory.buffer import UINT8, Bytes
 TRAILER = struct.Struct("<i6s")
 """The last bytes of a file: the length of the footer in bytes, and the magic."""
 _LENGTH = struct.Struct("<i")
-_MOST_OVERLAP = 16
+_MAX_OVERLAP_FACTOR = 16
 
 
 @dataclass(frozen=True, slots=True)
 class BlockList:
     """The blocks of one kind that a footer lists: the first byte of the first one in the footer, and their number."""
 
-    at: int
+    offset: int
     count: int
 
     @property
     def stop(self) -> int:
         """The byte of the footer after the last block."""
-        return self.at + self.count * BLOCK.itemsize
+        return self.offset + self.count * BLOCK.itemsize
 
 
 @dataclass(frozen=True, slots=True)
 class Footer:
     """A footer: the byte of the file at which it begins, its bytes, its table, and what it lists."""
 
-    at: int
+    offset: int
     raw: bytes
     table: Table
     batches: BlockList
@@ -56,13 +56,13 @@ class Footer:
 
     def blocks(self, listing: BlockList) -> npt.NDArray[Any]:
         """Where messages are: a view of dtype `BLOCK` (offset, metaDataLength, bodyLength, in bytes)."""
-        return np.frombuffer(self.raw, BLOCK, listing.count, listing.at)
+        return np.frombuffer(self.raw, BLOCK, listing.count, listing.offset)
 
     def bytes_around_blocks(self) -> tuple[Bytes, ...]:
         """The stretches of bytes that files of one schema mostly have in common, without copying."""
         stretches, start, raw = [], 0, np.frombuffer(self.raw, UINT8)
-        for listing in sorted((self.batches, self.dictionaries), key=lambda listing: (listing.at, listing.stop)):
-            stretches.append(raw[start : listing.at])
+        for listing in sorted((self.batches, self.dictionaries), key=lambda listing: (listing.offset, listing.stop)):
+            stretches.append(raw[start : listing.offset])
             start = max(start, listing.stop)
         return (*stretches, raw[start:])
 
@@ -85,14 +85,16 @@ def _check_blocks(footer: Footer, name: str) -> None:
     """Raise `InvalidDataError` where blocks overlap so far that they are many times as long as the file, taken
     together: what reads them all would do so out of proportion.
     """
-    claimed = 0.0
+    total_bytes = 0.0
     for listing in (footer.batches, footer.dictionaries):
         if listing.count:
-            words = np.frombuffer(footer.raw, "<u8", 3 * listing.count, listing.at)
-            words = words.reshape(listing.count, 3)  # what is negative is huge
-            claimed += float(words[:, 2].sum(dtype=np.float64)) + float((words[:, 1] & 0xFFFFFFFF).sum())
-    if claimed > _MOST_OVERLAP * footer.at:
-        raise InvalidDataError(f"{name}: footer: blocks of {claimed:.0f} bytes before byte {footer.at}: they overlap")
+            fields = np.frombuffer(footer.raw, "<u8", 3 * listing.count, listing.offset)
+            fields = fields.reshape(listing.count, 3)  # what is negative is huge
+            total_bytes += float(fields[:, 2].sum(dtype=np.float64)) + float((fields[:, 1] & 0xFFFFFFFF).sum())
+    if total_bytes > _MAX_OVERLAP_FACTOR * footer.offset:
+        raise InvalidDataError(
+            f"{name}: footer: blocks of {total_bytes:.0f} bytes before byte {footer.offset}: they overlap"
+        )
 
 
 def _footer_bytes(source: RandomAccess, limits: ReadLimits) -> tuple[bytes, int]:
@@ -105,9 +107,9 @@ def _footer_bytes(source: RandomAccess, limits: ReadLimits) -> tuple[bytes, int]
         if MAGIC.startswith(start):
             raise TruncatedError(f"{name}: expected an Arrow file, found only {size} bytes")
         raise format_mismatch(name, "an Arrow file", detect_foreign_format(start) or f"other bytes ({start[:8]!r})")
-    least = len(FILE_START) + TRAILER.size
-    if size < least:
-        raise TruncatedError(f"{name}: expected at least {least} bytes of an Arrow file, found {size}")
+    min_bytes = len(FILE_START) + TRAILER.size
+    if size < min_bytes:
+        raise TruncatedError(f"{name}: expected at least {min_bytes} bytes of an Arrow file, found {size}")
     length_bytes, magic = TRAILER.unpack(source.read_at(size - TRAILER.size, TRAILER.size))
     if magic != MAGIC:
         raise TruncatedError(

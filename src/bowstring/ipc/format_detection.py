@@ -11,7 +11,7 @@ from bowstring.errors import FormatMismatchError, LimitError, NoDataError, Trunc
 from bowstring.io import fsspec_store
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
-from bowstring.io.sources import mapped_descriptor, open_random_access, open_sequential
+from bowstring.io.sources import map_descriptor, open_random_access, open_sequential
 from bowstring.io.stream_source import PeekedSource, StreamSource
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
@@ -21,7 +21,7 @@ from bowstring.ipc.stream import StreamReader
 from bowstring.memory.buffer import Memory
 
 MAX_PIPED_BYTES = 1 << 30
-_AT_ONCE = 1 << 20
+_READ_BYTES = 1 << 20
 _HEAD_BYTES = 16
 
 
@@ -37,9 +37,9 @@ def open_from_position(source: Any) -> MemorySource | StreamSource:
         if is_regular:
             name = getattr(source, "name", None)
             label = name if isinstance(name, str) else f"descriptor {descriptor}"
-            mapped = mapped_descriptor(os.dup(descriptor), "standard input" if label == "<stdin>" else label)
-            mapped.position = os.lseek(descriptor, 0, os.SEEK_CUR) if isinstance(source, int) else source.tell()
-            return mapped
+            mapped_source = map_descriptor(os.dup(descriptor), "standard input" if label == "<stdin>" else label)
+            mapped_source.position = os.lseek(descriptor, 0, os.SEEK_CUR) if isinstance(source, int) else source.tell()
+            return mapped_source
     return open_sequential(source)
 
 
@@ -112,30 +112,30 @@ def check_format(name: str, head: bytes) -> None:
     """Raise `FormatMismatchError` unless the first 16 bytes may begin an Arrow file or stream, `TruncatedError` if they
     are too few to decide, `NoDataError` if there are none.
     """
-    if not (is_file_start(head) or is_stream_start(head) or _may_begin_a_stream(head)):
-        raise _no_arrow(name, head)
+    if not (is_file_start(head) or is_stream_start(head) or _is_stream_prefix(head)):
+        raise _format_error(name, head)
 
 
-def _may_begin_a_stream(head: bytes) -> bool:
+def _is_stream_prefix(head: bytes) -> bool:
     """Whether the bytes are a stream that is cut off at once, or only an end marker."""
     return bool(head) and (CONTINUATION.startswith(head) or head == bytes(4))
 
 
-def _no_arrow(name: str, head: bytes) -> FormatMismatchError | TruncatedError:
-    wanted = "an Arrow file or stream"
+def _format_error(name: str, head: bytes) -> FormatMismatchError | TruncatedError:
+    expected = "an Arrow file or stream"
     if not head:
-        return NoDataError(f"{name}: expected {wanted}, but it is empty")
+        return NoDataError(f"{name}: expected {expected}, but it is empty")
     if MAGIC.startswith(head):
-        return TruncatedError(f"{name}: expected {wanted}, found only {len(head)} bytes")
+        return TruncatedError(f"{name}: expected {expected}, found only {len(head)} bytes")
     is_text = (
         head.isascii() and head.decode("ascii").replace("\n", " ").replace("\r", " ").replace("\t", " ").isprintable()
     )
-    found = detect_foreign_format(head) or (
+    actual = detect_foreign_format(head) or (
         ("text, perhaps JSON" if head.lstrip()[:1] in (b"{", b"[") else "text, perhaps CSV")
         if is_text
         else "other bytes"
     )
-    return FormatMismatchError(f"{name}: expected {wanted}, found {found} (it begins with {head[:8]!r})")
+    return FormatMismatchError(f"{name}: expected {expected}, found {actual} (it begins with {head[:8]!r})")
 
 
 def read_whole_file(source: StreamSource, max_bytes: int) -> MemorySource:
@@ -149,13 +149,13 @@ def read_whole(source: StreamSource | PeekedSource, max_bytes: int, head: bytes 
 
     Raises `LimitError` for more than `max_bytes`.
     """
-    held = bytearray(head)
-    while part := source.read(min(_AT_ONCE, max_bytes + 1 - len(held))):
-        held += part
-        if len(held) > max_bytes:
+    content = bytearray(head)
+    while part := source.read(min(_READ_BYTES, max_bytes + 1 - len(content))):
+        content += part
+        if len(content) > max_bytes:
             raise LimitError(
                 f"{source.name}: what comes through a pipe, or from a store, has to be kept in memory here, and this "
                 f"is larger than the limit of {max_bytes} bytes: give the path of a file on this machine, or raise "
                 "max_piped_bytes (--max-piped-bytes)"
             )
-    return MemorySource(Memory(held), source.name)
+    return MemorySource(Memory(content), source.name)

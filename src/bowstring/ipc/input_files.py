@@ -32,14 +32,14 @@ def open_input_file(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> io.B
     object or a descriptor. A source that cannot seek is read into memory: `LimitError` for more than `max_piped_bytes`.
     Closing and errors as in `open_input_stream`.
     """
-    opened = open_random_access(source)
-    if isinstance(opened, StreamSource):
+    opened_source = open_random_access(source)
+    if isinstance(opened_source, StreamSource):
         try:
-            opened = read_whole(opened, max_piped_bytes)
+            opened_source = read_whole(opened_source, max_piped_bytes)
         finally:
-            opened.close()
-    opened.position = 0
-    return io.BufferedReader(_SourceFile(opened), _BUFFER_BYTES)
+            opened_source.close()
+    opened_source.position = 0
+    return io.BufferedReader(_SourceFile(opened_source), _BUFFER_BYTES)
 
 
 class _SourceFile(io.RawIOBase):

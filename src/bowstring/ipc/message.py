@@ -85,7 +85,7 @@ def frame_message(metadata: bytes, position: int = 0, alignment: int = 8, is_leg
 
 def detect_foreign_format(start: bytes) -> str | None:
     """What the first bytes of something that is no Arrow data say it is; None where they say nothing."""
-    return next((what for magic, what in _FOREIGN if start.startswith(magic)), None)
+    return next((name for magic, name in _FOREIGN if start.startswith(magic)), None)
 
 
 def is_file_start(start: bytes) -> bool:

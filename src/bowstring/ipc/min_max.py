@@ -19,7 +19,7 @@ from bowstring.layouts.binary import BinaryLayout
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.sort_keys import differs_from_previous
 
-CUT_BYTES = 64
+MAX_BOUND_BYTES = 64
 MinMax: TypeAlias = tuple[Array, Array]
 """A minimum and a maximum, arrays of one value."""
 
@@ -37,10 +37,10 @@ def decoded_type(type_: DataType) -> DataType:
             return type_
 
 
-def plain(array: Array) -> Array:
+def decode(array: Array) -> Array:
     """The values without encoding and extension, copied where they are encoded."""
-    wanted = decoded_type(array.type)
-    while array.type != wanted:
+    decoded = decoded_type(array.type)
+    while array.type != decoded:
         array = array.storage.dictionary_decode().run_end_decode()
     return array
 
@@ -60,27 +60,27 @@ def min_max(array: Array, cuts: bool = True) -> MinMax | None:
     least, greatest = (_extreme(array, side) for side in (np.min, np.max))
     if least is None or greatest is None:
         return None
-    return (_cut(least, False), _cut(greatest, True)) if cuts else (least, greatest)
+    return (_truncate(least, False), _truncate(greatest, True)) if cuts else (least, greatest)
 
 
 def _extreme(array: Array, pick: Any) -> Array | None:
-    heads = _heads(array)
-    if heads is not None:
-        array = array.layout.take(array, np.flatnonzero(heads == pick(heads)))
+    prefixes = _prefixes(array)
+    if prefixes is not None:
+        array = array.layout.take(array, np.flatnonzero(prefixes == pick(prefixes)))
     parts = array.layout.sort_keys(array)
     assert parts is not None
-    found: Indices = np.arange(array.length)
+    indices: Indices = np.arange(array.length)
     if parts[0].dtype.kind == "f":
-        found = np.flatnonzero(~np.isnan(parts[0]))
-        if not found.size:
+        indices = np.flatnonzero(~np.isnan(parts[0]))
+        if not indices.size:
             return None
     for part in parts:
-        own = part[found]
-        found = found[own == pick(own)]
-    return plain(array.layout.take(array, found[:1]))
+        values = part[indices]
+        indices = indices[values == pick(values)]
+    return decode(array.layout.take(array, indices[:1]))
 
 
-def _heads(array: Array) -> Values | None:
+def _prefixes(array: Array) -> Values | None:
     """The first eight bytes of strings with offsets, as numbers: mostly they tell which few are worth comparing."""
     layout = array.layout
     if not isinstance(layout, BinaryLayout):
@@ -92,28 +92,32 @@ def _heads(array: Array) -> Values | None:
     words = np.ndarray((len(data) + 1,), np.dtype(">u8"), padded.data, 0, (1,))
     lengths = np.minimum(np.diff(offsets), 8)
     shift = ((8 - lengths) * 8).astype(np.uint64) % np.uint64(64)
-    own = words[offsets[:-1]].astype(np.uint64)
-    heads: Values = np.where(lengths > 0, own >> shift << shift, np.uint64(0))
-    return heads
+    first_words = words[offsets[:-1]].astype(np.uint64)
+    prefixes: Values = np.where(lengths > 0, first_words >> shift << shift, np.uint64(0))
+    return prefixes
 
 
-def _cut(array: Array, up: bool) -> Array:
+def _truncate(array: Array, up: bool) -> Array:
     value = array.to_pylist()[0]
     if isinstance(array.layout, PrimitiveLayout) or not isinstance(value, str | bytes):
         return array
     size_bytes = len(value.encode()) if isinstance(value, str) else len(value)
-    if size_bytes <= CUT_BYTES:
+    if size_bytes <= MAX_BOUND_BYTES:
         return array
-    short = value[:CUT_BYTES] if isinstance(value, bytes) else value.encode()[:CUT_BYTES].decode(errors="ignore")
-    made = _raised(short) if up else short
-    return array if made is None else array.layout.build([made])
+    short = (
+        value[:MAX_BOUND_BYTES]
+        if isinstance(value, bytes)
+        else value.encode()[:MAX_BOUND_BYTES].decode(errors="ignore")
+    )
+    truncated = _successor(short) if up else short
+    return array if truncated is None else array.layout.build([truncated])
 
 
-def _raised(short: str | bytes) -> str | bytes | None:
+def _successor(short: str | bytes) -> str | bytes | None:
     """Something greater than all that begins so, of at most that length; None where there is nothing."""
     if isinstance(short, bytes):
-        kept = short.rstrip(b"\xff")
-        return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+        prefix = short.rstrip(b"\xff")
+        return prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None
     text = short.rstrip("\U0010ffff")
     if not text:
         return None
@@ -130,20 +134,20 @@ def distinct_count(array: Array) -> int | None:
         return None
     if not array.length or not parts:  # structs without fields are all alike
         return min(array.length, 1)
-    return int(_numbered(parts)[-1]) + 1
+    return int(_group_numbers(parts)[-1]) + 1
 
 
 def ranks(array: Array) -> Values:
     """Numbers that compare as the values of a plain array without nulls do."""
     parts = array.layout.sort_keys(array)
     assert parts is not None
-    out = np.zeros(array.length, np.int64)
+    ranked = np.zeros(array.length, np.int64)
     if array.length:
-        out[np.lexsort(parts[::-1])] = _numbered(parts)
-    return out
+        ranked[np.lexsort(parts[::-1])] = _group_numbers(parts)
+    return ranked
 
 
-def _numbered(parts: tuple[Values, ...]) -> Values:
+def _group_numbers(parts: tuple[Values, ...]) -> Values:
     """Of values in order, the number of each among those that differ."""
     order = np.lexsort(parts[::-1])
     edges = np.zeros(len(order), np.bool_)

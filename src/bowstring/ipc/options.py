@@ -45,13 +45,13 @@ class IpcWriteOptions:
     unify_dictionaries: bool = False
 
     def __post_init__(self) -> None:
-        for what, value, known in (
+        for name, value, choices in (
             ("byte_order", self.byte_order, get_args(ByteOrder)),
             ("metadata_version", self.metadata_version, get_args(MetadataVersion)),
             ("dictionary_deltas", self.dictionary_deltas, get_args(DictionaryDeltas)),
         ):
-            if value not in known:
-                raise UsageError(f"{what} is {' or '.join(map(repr, known))}, not {value!r}")
+            if value not in choices:
+                raise UsageError(f"{name} is {' or '.join(map(repr, choices))}, not {value!r}")
         if self.compression is not None:
             if self.metadata_version == "V4":
                 raise UsageError("bodies are compressed from metadata version V5 on: others read V4 as not compressed")

@@ -1,4 +1,4 @@
-"""Schemas that were met lately: files of one data set share one, and comparing bytes is cheaper than reading it."""
+"""A cache of decoded schemas: the files of a data set share one, and comparing bytes is cheaper than decoding."""
 
 from __future__ import annotations
 
@@ -18,98 +18,98 @@ from bowstring.ipc.record_batch.plan import ColumnPlan, SchemaPlan
 from bowstring.layouts.equality import bytes_equal
 from bowstring.memory.buffer import UINT8, Bytes
 
-_MAX_KNOWN = 64
+_MAX_CACHED = 64
 _MAX_KEY_BYTES = 4 << 20
-_MAX_KEPT_BYTES = 16 << 20
+_MAX_CACHED_BYTES = 16 << 20
 _EDGE = 48
 
 
 class CachedSchema:
-    """A schema with its compiled plans, one for each metadata version that asks for its own.
+    """A decoded schema with its batch plans, one for each metadata version that needs its own.
 
-    `said` are the bytes that said it, `size_bytes` the length of those that it holds.
+    `key_parts` are the encoded bytes that define it, `size_bytes` the size of the message that it references.
     """
 
-    __slots__ = ("_all", "_plans", "said", "size_bytes", "wire")
+    __slots__ = ("_plans", "_schema", "key_parts", "size_bytes", "wire")
 
-    def __init__(self, wire: LazySchema, size_bytes: int, said: Sequence[Bytes] = ()) -> None:
+    def __init__(self, wire: LazySchema, size_bytes: int, key_parts: Sequence[Bytes] = ()) -> None:
         self.wire = wire
         self.size_bytes = size_bytes
-        self.said = said
-        self._all: Schema | None = None
+        self.key_parts = key_parts
+        self._schema: Schema | None = None
         self._plans: dict[bool, SchemaPlan] = {}
 
     def plan(self, version: int) -> SchemaPlan:
         """The plan for batches of this metadata version."""
-        legacy = version == V4
-        plan = self._plans.get(legacy)
+        is_legacy = version == V4
+        plan = self._plans.get(is_legacy)
         if plan is None:
-            plan = self._plans[legacy] = SchemaPlan(self.wire, legacy)
+            plan = self._plans[is_legacy] = SchemaPlan(self.wire, is_legacy)
         return plan
 
-    def positions(self, columns: Sequence[str | int] | None) -> tuple[int, ...] | None:
-        """Where the wanted columns are in the schema; None for all. Raises `NotFoundError` for an unknown one."""
+    def column_indices(self, columns: Sequence[str | int] | None) -> tuple[int, ...] | None:
+        """The indices of columns given by name or index; None for all. Raises `NotFoundError` for an unknown column."""
         if columns is None:
             return None
         if isinstance(columns, str | int):
-            raise UsageError(f"columns is a list of names or positions, not {columns!r}: write [{columns!r}]")
+            raise UsageError(f"columns is a list of names or indices, not {columns!r}: write [{columns!r}]")
         return tuple(self.schema().indices(columns))
 
-    def schema(self, positions: tuple[int, ...] | None = None) -> Schema:
-        """The schema of the columns at these positions; by default of all, each read when it is asked for."""
-        if positions is not None:
-            return self.wire.select(positions)
-        if self._all is None:
-            self._all = self.wire.late()
-        return self._all
+    def schema(self, indices: tuple[int, ...] | None = None) -> Schema:
+        """The schema of the columns at these indices, by default of all; fields are decoded on access."""
+        if indices is not None:
+            return self.wire.select(indices)
+        if self._schema is None:
+            self._schema = self.wire.late()
+        return self._schema
 
-    def selected(self, positions: tuple[int, ...] | None, version: int) -> Sequence[ColumnPlan]:
-        """The plans of the columns at these positions."""
+    def column_plans(self, indices: tuple[int, ...] | None, version: int) -> Sequence[ColumnPlan]:
+        """The plans of the columns at these indices."""
         plan = self.plan(version)
-        return plan if positions is None else tuple(plan[index] for index in positions)
+        return plan if indices is None else tuple(plan[index] for index in indices)
 
 
-_known: dict[tuple[object, ...], CachedSchema] = {}
+_cache: dict[tuple[object, ...], CachedSchema] = {}
 _lock = Lock()
 
 
-def load_schema(table: Table, limits: ReadLimits, said: Sequence[Bytes] = ()) -> CachedSchema:
-    """The schema of a `Schema` table; `said` are the stretches of bytes that say all about it, by default all of its
-    message.
+def load_schema(table: Table, limits: ReadLimits, key_parts: Sequence[Bytes] = ()) -> CachedSchema:
+    """The schema of a `Schema` table, from the cache or decoded. `key_parts` are the byte ranges that define it, by
+    default its whole message.
 
-    One that names an extension is read anew each time, as its types depend on what is registered now.
+    A schema with extension types is always decoded, as its types depend on the current registry.
     """
     data = table.message.data
-    said = said or (np.frombuffer(data, UINT8),)
-    if len(data) > _MAX_KEPT_BYTES or sum(map(len, said)) > _MAX_KEY_BYTES or NAME_KEY in data:
+    key_parts = key_parts or (np.frombuffer(data, UINT8),)
+    if len(data) > _MAX_CACHED_BYTES or sum(map(len, key_parts)) > _MAX_KEY_BYTES or NAME_KEY in data:
         return CachedSchema(LazySchema(table, limits), 0)
-    key = (*((len(bytes_), bytes_[:_EDGE].tobytes(), bytes_[-_EDGE:].tobytes()) for bytes_ in said), limits)
-    known = _known.get(key)
-    if known is None or not all(map(bytes_equal, known.said, said)):
-        known = CachedSchema(LazySchema(table, limits), len(data), said)
+    key = (*((len(bytes_), bytes_[:_EDGE].tobytes(), bytes_[-_EDGE:].tobytes()) for bytes_ in key_parts), limits)
+    cached = _cache.get(key)
+    if cached is None or not all(map(bytes_equal, cached.key_parts, key_parts)):
+        cached = CachedSchema(LazySchema(table, limits), len(data), key_parts)
         with _lock:
-            kept_bytes = sum(other.size_bytes for other in _known.values())  # as objects, some ten times as much
-            if len(_known) >= _MAX_KNOWN or kept_bytes + len(data) > _MAX_KEPT_BYTES:
-                _known.clear()
-            _known[key] = known
-    return known
+            total_bytes = sum(entry.size_bytes for entry in _cache.values())  # the objects take about ten times as much
+            if len(_cache) >= _MAX_CACHED or total_bytes + len(data) > _MAX_CACHED_BYTES:
+                _cache.clear()
+            _cache[key] = cached
+    return cached
 
 
-def _inside(field: Field) -> list[str]:
-    """The fields inside a field, at all depths."""
-    return [told for child in field.type.fields for told in (str(child), *_inside(child))]
+def _nested_fields(field: Field) -> list[str]:
+    """The nested fields of a field, at all depths, as text."""
+    return [text for child in field.type.fields for text in (str(child), *_nested_fields(child))]
 
 
-def schema_difference(ours: Schema, theirs: Schema, check_metadata: bool = False) -> tuple[str, str] | None:
-    """The first difference between the fields of two schemas: what ours has, and theirs; None where there is none."""
-    if len(ours) != len(theirs):
-        return f"{len(ours)} columns", str(len(theirs))
-    for index, (left, right) in enumerate(zip(ours, theirs, strict=True)):
+def schema_difference(local: Schema, remote: Schema, check_metadata: bool = False) -> tuple[str, str] | None:
+    """The first difference between the fields of two schemas, as the texts of both; None if there is none."""
+    if len(local) != len(remote):
+        return f"{len(local)} columns", str(len(remote))
+    for index, (left, right) in enumerate(zip(local, remote, strict=True)):
         if left != right:
-            told = [str(left), str(right)]
-            if told[0] == told[1]:  # it is in what a type does not show, as the names of a map's fields
-                told = [f"{one} (with {', '.join(_inside(one))})" for one in (left, right)]
-            return f"column {index} as {told[0]!r}", repr(told[1])
+            texts = [str(left), str(right)]
+            if texts[0] == texts[1]:  # a difference that a type's text omits, such as the names of a map's fields
+                texts = [f"{one} (with {', '.join(_nested_fields(one))})" for one in (left, right)]
+            return f"column {index} as {texts[0]!r}", repr(texts[1])
         if check_metadata and not left.equals(right, check_metadata=True):
             return f"column {index} ({left.name!r}) with metadata {left.pairs}", str(right.pairs)
     return None

@@ -1,12 +1,13 @@
-"""What a file says of its batches, in the footer's custom metadata («Custom Application Metadata») under a key of ours.
+"""Statistics of a file's record batches, in the footer's custom metadata («Custom Application Metadata»).
 
-The value is an Arrow stream in base64, as other readers want text there: one record batch with a row for each record
-batch of the file. Its columns are `rows`, `offset` and `length` (the number of rows, and which bytes of the file the
-message takes), and a struct for each column of the file that has statistics, called by its position, "0", "1" and so
-on, of `nulls`, and where they are known `min` and `max`, of the column's own type without encoding, and `distinct`.
+The value of the key `bowstring:statistics` is an Arrow stream in base64, as other readers expect text there. It has one
+record batch with a row for each record batch of the file. Its columns are `rows`, `offset` and `length` (the number of
+rows, and the bytes of the message in the file), and a struct for each column with statistics, named by its index "0",
+"1" and so on, with the fields `nulls` and optionally `min` and `max`, of the column's type without encoding, and
+`distinct`.
 
-Statistics whose bytes are not the footer's are those of another file, and do not count. Whether minima and maxima are
-right can't be seen without looking at the values: `FileReader.check_statistics` does.
+Statistics whose offsets and lengths differ from the footer's belong to another file and are ignored. Minima and maxima
+are not verified on reading; `FileReader.check_statistics` compares them with the values.
 """
 
 from __future__ import annotations
@@ -45,12 +46,11 @@ Counts: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """What is said of one column, batch by batch: shape (batches,).
+    """The statistics of one column, batch by batch: shape (batches,).
 
-    `minima` and `maxima` are bounds of the values that are neither null nor NaN, null where there are none; strings and
-    binary are cut to 64 bytes, a maximum to something that is greater. They are None for a type without order, as
-    `distinct_counts`, of values that are not null, are where they were not counted. `null_counts` includes nulls in
-    dictionaries and runs.
+    `minima` and `maxima` are bounds of the values that are neither null nor NaN, and null if there are none; strings
+    and binary values are truncated to 64 bytes, a maximum to a greater value. They are None for a type without order.
+    `distinct_counts` excludes nulls and is None if not counted. `null_counts` includes nulls in dictionaries and runs.
     """
 
     null_counts: Counts
@@ -61,7 +61,7 @@ class ColumnStatistics:
 
 @dataclass(frozen=True, slots=True)
 class FileStatistics:
-    """What a file says of its record batches: the rows of each, shape (batches,), and columns by their position."""
+    """The statistics of a file: the rows of each record batch, shape (batches,), and columns by index."""
 
     row_counts: Counts
     columns: Mapping[int, ColumnStatistics]
@@ -71,33 +71,35 @@ class FileStatistics:
 
         Raises `DataTypeError` for bounds of another type, `UsageError` for NaN.
         """
-        known = self.columns.get(position)
+        column = self.columns.get(position)
         every = list(range(len(self.row_counts)))
-        if known is None or known.minima is None or known.maxima is None:
+        if column is None or column.minima is None or column.maxima is None:
             return every
-        wanted = [known.minima.layout.build([bound]) for bound in (low, high) if bound is not None]
-        for bound in wanted:
+        bounds_arrays = [column.minima.layout.build([bound]) for bound in (low, high) if bound is not None]
+        for bound in bounds_arrays:
             if min_max(bound) is None:
-                raise UsageError(f"a bound is a value that has a place in the order, not {bound.to_pylist()[0]!r}")
-        there = np.flatnonzero(~_is_null(known.minima))
-        joined = known.minima.layout.concat([known.minima.take(there), known.maxima.take(there), *wanted])
-        order = ranks(joined)
-        lows, highs, bounds = np.split(order, [len(there), 2 * len(there)])
-        may = np.ones(len(there), np.bool_)
+                raise UsageError(f"a bound must be a value with an order, found {bound.to_pylist()[0]!r}")
+        batch_indices = np.flatnonzero(~_is_null(column.minima))
+        values = column.minima.layout.concat(
+            [column.minima.take(batch_indices), column.maxima.take(batch_indices), *bounds_arrays]
+        )
+        order = ranks(values)
+        lows, highs, bounds = np.split(order, [len(batch_indices), 2 * len(batch_indices)])
+        is_candidate = np.ones(len(batch_indices), np.bool_)
         if low is not None:
-            may &= highs >= bounds[0]
+            is_candidate &= highs >= bounds[0]
         if high is not None:
-            may &= lows <= bounds[-1]
-        found: list[int] = there[may].tolist()
-        return found
+            is_candidate &= lows <= bounds[-1]
+        candidates: list[int] = batch_indices[is_candidate].tolist()
+        return candidates
 
 
 def read_statistics(
     pairs: Metadata, schema: ReadSchema, blocks: npt.NDArray[Any], limits: ReadLimits, where: str
 ) -> FileStatistics | None:
-    """The statistics among a footer's custom metadata; None where there are none, or those of other blocks.
+    """Read the statistics in a footer's custom metadata; None if there are none, or if they belong to other blocks.
 
-    Raises `InvalidDataError` where they are malformed or say what can't be.
+    Raises `InvalidDataError` if they are malformed or contradictory.
     """
     raw = next((value for key, value in pairs if key == KEY), None)
     if raw is None:
@@ -106,7 +108,7 @@ def read_statistics(
         try:
             stream = base64.b64decode(raw, validate=True)
         except (binascii.Error, ValueError) as error:
-            raise InvalidDataError(f"no base64: {error}") from None
+            raise InvalidDataError(f"not valid base64: {error}") from None
         batches = list(StreamReader(MemorySource(Memory(stream), "stream"), None, limits))
         if len(batches) != 1:
             raise InvalidDataError(f"expected one record batch, found {len(batches)}")
@@ -119,7 +121,7 @@ def read_statistics(
 def _read(batch: RecordBatch, schema: ReadSchema, blocks: npt.NDArray[Any]) -> FileStatistics | None:
     names = batch.schema.names
     if tuple(names[:3]) != _COUNTS or len(set(names)) < len(names):
-        raise InvalidDataError(f"expected columns {', '.join(_COUNTS)} and one for each position, found {names[:5]}")
+        raise InvalidDataError(f"expected columns {', '.join(_COUNTS)} and one for each column, found {names[:5]}")
     rows, offsets, lengths = (_counts(batch.column(index), _COUNTS[index]) for index in range(3))
     ends = blocks["metaDataLength"].astype(np.int64) + blocks["bodyLength"]
     if not (np.array_equal(offsets, blocks["offset"]) and np.array_equal(lengths, ends)):
@@ -133,12 +135,12 @@ def _read(batch: RecordBatch, schema: ReadSchema, blocks: npt.NDArray[Any]) -> F
     return FileStatistics(rows, columns)
 
 
-def _counts(array: Array, what: str, most: Counts | None = None) -> Counts:
+def _counts(array: Array, name: str, max_counts: Counts | None = None) -> Counts:
     if array.type != _INT64 or array.null_count:
-        raise InvalidDataError(f"{what} is {array.type} with {array.null_count} nulls, not int64 with none")
+        raise InvalidDataError(f"{name} is {array.type} with {array.null_count} nulls, not int64 with none")
     counts: Counts = array.values(1).astype(np.int64)
-    if (counts < 0).any() or (most is not None and (counts > most).any()):
-        raise InvalidDataError(f"{what} is negative, or more than there are rows")
+    if (counts < 0).any() or (max_counts is not None and (counts > max_counts).any()):
+        raise InvalidDataError(f"{name} is negative or exceeds the number of rows")
     return counts
 
 
@@ -158,42 +160,49 @@ def _read_column(array: Array, type_: DataType, rows: Counts) -> ColumnStatistic
     minima, maxima = parts["min"], parts["max"]
     if minima.type != decoded_type(type_) or maxima.type != minima.type or not has_order(minima.layout):
         raise InvalidDataError(f"bounds of type {minima.type} and {maxima.type} for a column of type {type_}")
-    missing = _is_null(minima)
-    if not np.array_equal(missing, _is_null(maxima)) or (~missing & (nulls == rows)).any():
-        raise InvalidDataError("bounds of no values, or only one of two")
-    there = np.flatnonzero(~missing)
-    bounds = minima.layout.concat([minima.take(there), maxima.take(there)])
+    is_missing = _is_null(minima)
+    if not np.array_equal(is_missing, _is_null(maxima)) or (~is_missing & (nulls == rows)).any():
+        raise InvalidDataError("bounds without values, or only one of the two bounds")
+    batch_indices = np.flatnonzero(~is_missing)
+    bounds = minima.layout.concat([minima.take(batch_indices), maxima.take(batch_indices)])
     if has_nan(bounds):
-        raise InvalidDataError("NaN is no bound")
+        raise InvalidDataError("NaN is not a valid bound")
     order = ranks(bounds)
-    if (order[: len(there)] > order[len(there) :]).any():
+    if (order[: len(batch_indices)] > order[len(batch_indices) :]).any():
         raise InvalidDataError("a minimum is greater than the maximum")
     return ColumnStatistics(nulls, minima, maxima, distinct)
 
 
 def check_batch(statistics: FileStatistics, index: int, columns: Sequence[Array]) -> None:
-    """Compare what is said of a record batch with its columns, all of the file's; raises `InvalidDataError`."""
-    for position, known in statistics.columns.items():
+    """Compare the statistics of a record batch with all its columns. Raises `InvalidDataError` if they differ."""
+    for position, column in statistics.columns.items():
         array = columns[position]
         array.validate(full=True)
-        kept = _without_nulls(array)
+        valid_values = _without_nulls(array)
         where = f"record batch {index}, column {position}: the statistics say"
-        claimed = int(known.null_counts[index])
-        if claimed != array.length - kept.length:
-            raise InvalidDataError(f"{where} {claimed} nulls, and there are {array.length - kept.length}")
-        if known.distinct_counts is not None and distinct_count(kept) not in (None, known.distinct_counts[index]):
+        claimed_nulls = int(column.null_counts[index])
+        if claimed_nulls != array.length - valid_values.length:
+            raise InvalidDataError(f"{where} {claimed_nulls} nulls, but there are {array.length - valid_values.length}")
+        if column.distinct_counts is not None and distinct_count(valid_values) not in (
+            None,
+            column.distinct_counts[index],
+        ):
             raise InvalidDataError(
-                f"{where} {known.distinct_counts[index]} distinct values, and there are {distinct_count(kept)}"
+                f"{where} {column.distinct_counts[index]} distinct values, but there are {distinct_count(valid_values)}"
             )
-        found = min_max(kept, cuts=False)
-        if known.minima is None or known.maxima is None or found is None:
+        actual = min_max(valid_values, cuts=False)
+        if column.minima is None or column.maxima is None or actual is None:
             continue
-        low, high = (bounds.slice(index, 1) for bounds in (known.minima, known.maxima))
-        order = None if _is_null(low)[0] else ranks(low.layout.concat([low, *found, high]))
+        low, high = (bounds.slice(index, 1) for bounds in (column.minima, column.maxima))
+        order = None if _is_null(low)[0] else ranks(low.layout.concat([low, *actual, high]))
         if order is None or (np.diff(order) < 0).any():
-            said, there = [one.to_pylist()[0] for one in (low, high)], [one.to_pylist()[0] for one in found]
+            claimed_values, actual_values = (
+                [bound.to_pylist()[0] for bound in (low, high)],
+                [bound.to_pylist()[0] for bound in actual],
+            )
             raise InvalidDataError(
-                f"{where} values from {said[0]!r} to {said[1]!r}, and there are {there[0]!r} to {there[1]!r}"
+                f"{where} values from {claimed_values[0]!r} to {claimed_values[1]!r}, "
+                f"but they are {actual_values[0]!r} to {actual_values[1]!r}"
             )
 
 
@@ -208,127 +217,127 @@ def _is_null(array: Array) -> npt.NDArray[np.bool_]:
     return np.zeros(array.length, np.bool_) if valid is None else ~valid
 
 
-# Making them
+# Collecting
 
 
 @dataclass(frozen=True, slots=True)
 class BatchStatistics:
-    """What one batch is like: its rows, and for each column that is looked at its nulls, bounds and distinct values."""
+    """Statistics of one batch: its rows, and the nulls, bounds and distinct values of each selected column."""
 
     rows: int
     columns: tuple[tuple[int, MinMax | None, int | None], ...]
 
 
 class StatisticsCollector:
-    """Gathers the statistics of batches as they are written: of the columns at these positions, and with `distinct` how
-    many values differ. `before` are those of batches that are there already.
+    """Collects the statistics of batches as they are written, for the columns at `positions`, with `distinct` also the
+    number of distinct values. `earlier` are the statistics of existing batches.
     """
 
     def __init__(
-        self, schema: Schema, positions: Sequence[int], distinct: bool, before: FileStatistics | None = None
+        self, schema: Schema, positions: Sequence[int], distinct: bool, earlier: FileStatistics | None = None
     ) -> None:
         self._schema = schema
         self._positions = list(dict.fromkeys(positions))
         self._distinct = distinct
-        self._before = before
-        self._seen: list[BatchStatistics] = []
+        self._earlier = earlier
+        self._batches: list[BatchStatistics] = []
 
-    def look(self, batch: RecordBatch) -> BatchStatistics:
-        """What a batch is like; raises `InvalidDataError` for values that are not valid."""
+    def compute(self, batch: RecordBatch) -> BatchStatistics:
+        """Compute the statistics of a batch. Raises `InvalidDataError` for invalid values."""
         return compute_batch_statistics(batch.columns, batch.num_rows, self._positions, self._distinct)
 
-    def take(self, seen: BatchStatistics) -> None:
-        """The batch has been written."""
-        self._seen.append(seen)
+    def add(self, batch: BatchStatistics) -> None:
+        """Add the statistics of a batch after it was written."""
+        self._batches.append(batch)
 
     def statistics(self) -> FileStatistics:
-        """All that was gathered."""
-        made = collect_file_statistics(self._schema, self._positions, self._distinct, self._seen)
-        return made if self._before is None else merged(self._schema, [self._before, made])
+        """The statistics of all batches."""
+        collected = collect_file_statistics(self._schema, self._positions, self._distinct, self._batches)
+        return collected if self._earlier is None else concat_statistics(self._schema, [self._earlier, collected])
 
 
 def compute_batch_statistics(
     columns: Sequence[Array], rows: int, positions: Sequence[int], distinct: bool
 ) -> BatchStatistics:
-    """What the columns of a batch at these positions are like."""
-    out = []
+    """Compute the statistics of the columns of a batch at these positions."""
+    columns_statistics = []
     for position in positions:
         array = columns[position]
         array.validate(full=True)
-        kept = _without_nulls(array)
-        count = distinct_count(kept) if distinct else None
-        out.append((array.length - kept.length, min_max(kept), count))
-    return BatchStatistics(rows, tuple(out))
+        valid_values = _without_nulls(array)
+        count = distinct_count(valid_values) if distinct else None
+        columns_statistics.append((array.length - valid_values.length, min_max(valid_values), count))
+    return BatchStatistics(rows, tuple(columns_statistics))
 
 
 def collect_file_statistics(
-    schema: Schema, positions: Sequence[int], distinct: bool, seen: Sequence[BatchStatistics]
+    schema: Schema, positions: Sequence[int], distinct: bool, batches: Sequence[BatchStatistics]
 ) -> FileStatistics:
-    """Statistics of what was seen, batch by batch."""
+    """Combine the statistics of batches."""
     columns = {}
-    for number, position in enumerate(positions):
-        own = [batch.columns[number] for batch in seen]
-        made = ColumnStatistics(np.array([nulls for nulls, _, _ in own], np.int64))
+    for index, position in enumerate(positions):
+        column_batches = [batch.columns[index] for batch in batches]
+        statistics = ColumnStatistics(np.array([nulls for nulls, _, _ in column_batches], np.int64))
         layout = layout_of(decoded_type(schema.fields[position].type))
         if has_order(layout):
             null = layout.build([None])
-            sides = [[null if bounds is None else bounds[side] for _, bounds, _ in own] for side in (0, 1)]
+            sides = [[null if bounds is None else bounds[side] for _, bounds, _ in column_batches] for side in (0, 1)]
             minima, maxima = (layout.concat(side) if side else layout.build([]) for side in sides)
-            made = replace(made, minima=minima, maxima=maxima)
-        counts = [count for _, _, count in own if count is not None]
-        if distinct and len(counts) == len(own):
-            made = replace(made, distinct_counts=np.array(counts, np.int64))
-        columns[position] = made
-    return FileStatistics(np.array([batch.rows for batch in seen], np.int64), columns)
+            statistics = replace(statistics, minima=minima, maxima=maxima)
+        counts = [count for _, _, count in column_batches if count is not None]
+        if distinct and len(counts) == len(column_batches):
+            statistics = replace(statistics, distinct_counts=np.array(counts, np.int64))
+        columns[position] = statistics
+    return FileStatistics(np.array([batch.rows for batch in batches], np.int64), columns)
 
 
-def merged(schema: Schema, parts: Sequence[FileStatistics]) -> FileStatistics:
-    """Statistics of files, one after the other, as far as all of them have them; at least one."""
+def concat_statistics(schema: Schema, parts: Sequence[FileStatistics]) -> FileStatistics:
+    """Concatenate the statistics of one or more files, for the columns that all of them have."""
     columns = {}
     for position in sorted(set.intersection(*(set(part.columns) for part in parts))):
-        own = [part.columns[position] for part in parts]
-        made = ColumnStatistics(np.concatenate([one.null_counts for one in own]))
-        minima = [one.minima for one in own if one.minima is not None]
-        maxima = [one.maxima for one in own if one.maxima is not None]
-        if len(minima) == len(maxima) == len(own):
+        column_parts = [part.columns[position] for part in parts]
+        statistics = ColumnStatistics(np.concatenate([one.null_counts for one in column_parts]))
+        minima = [one.minima for one in column_parts if one.minima is not None]
+        maxima = [one.maxima for one in column_parts if one.maxima is not None]
+        if len(minima) == len(maxima) == len(column_parts):
             layout = layout_of(decoded_type(schema.fields[position].type))
-            made = replace(made, minima=layout.concat(minima), maxima=layout.concat(maxima))
-        counts = [one.distinct_counts for one in own if one.distinct_counts is not None]
-        if len(counts) == len(own):
-            made = replace(made, distinct_counts=np.concatenate(counts))
-        columns[position] = made
+            statistics = replace(statistics, minima=layout.concat(minima), maxima=layout.concat(maxima))
+        counts = [one.distinct_counts for one in column_parts if one.distinct_counts is not None]
+        if len(counts) == len(column_parts):
+            statistics = replace(statistics, distinct_counts=np.concatenate(counts))
+        columns[position] = statistics
     return FileStatistics(np.concatenate([part.row_counts for part in parts]), columns)
 
 
 def with_statistics(
     pairs: Metadata, statistics: FileStatistics | None, blocks: Iterable[tuple[int, int, int, int]]
 ) -> Metadata:
-    """A footer's custom metadata with these statistics of the blocks, and no others."""
+    """A footer's custom metadata with its statistics replaced by these, or removed."""
     others = tuple(pair for pair in pairs if pair[0] != KEY)
     if statistics is None:
         return others
-    return (*others, (KEY, base64.b64encode(_encoded(statistics, np.array(list(blocks), np.int64).reshape(-1, 4)))))
+    return (*others, (KEY, base64.b64encode(_encode(statistics, np.array(list(blocks), np.int64).reshape(-1, 4)))))
 
 
-def _encoded(statistics: FileStatistics, blocks: Counts) -> bytes:
+def _encode(statistics: FileStatistics, blocks: Counts) -> bytes:
     integers = primitive_layout(_INT64)
     rows = statistics.row_counts
     columns = [integers.of(values) for values in (rows, blocks[:, 0], blocks[:, 1] + blocks[:, 3])]
     fields = [Field(name, _INT64, False) for name in _COUNTS]
-    for position, known in statistics.columns.items():
-        parts = {"nulls": integers.of(known.null_counts)}
-        if known.minima is not None and known.maxima is not None:
-            parts |= {"min": known.minima, "max": known.maxima}
-        if known.distinct_counts is not None:
-            parts["distinct"] = integers.of(known.distinct_counts)
-        made = Struct(tuple(Field(name, array.type) for name, array in parts.items()))
-        fields.append(Field(str(position), made, False))
-        columns.append(Array.from_buffers(made, len(rows), [None], list(parts.values())))
+    for position, column in statistics.columns.items():
+        parts = {"nulls": integers.of(column.null_counts)}
+        if column.minima is not None and column.maxima is not None:
+            parts |= {"min": column.minima, "max": column.maxima}
+        if column.distinct_counts is not None:
+            parts["distinct"] = integers.of(column.distinct_counts)
+        type_ = Struct(tuple(Field(name, array.type) for name, array in parts.items()))
+        fields.append(Field(str(position), type_, False))
+        columns.append(Array.from_buffers(type_, len(rows), [None], list(parts.values())))
     batch = RecordBatch(Schema(tuple(fields)), len(rows), columns)
     encoder = Encoder(batch.schema, 8)
-    out = bytearray()
+    stream = bytearray()
     for message in (encoder.schema_message(), *encoder.encode_batch(batch)):
-        out += frame_message(message.metadata, len(out))
+        stream += frame_message(message.metadata, len(stream))
         for part in message.parts:
-            out += bytes(part)
-    return bytes(out + END_OF_STREAM)
+            stream += bytes(part)
+    return bytes(stream + END_OF_STREAM)

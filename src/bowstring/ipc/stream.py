@@ -78,12 +78,12 @@ class Encoder:
         self.alignment = alignment
         self.options = options
         self._may_replace = may_replace
-        written = encode_schema(schema, options)
-        self._use(written)
-        self._layouts = written.layouts
-        self._relay = None if options.compression or options.is_big_endian else written.relay
+        encoded = encode_schema(schema, options)
+        self._set_schema(encoded)
+        self._layouts = encoded.layouts
+        self._passthrough = None if options.compression or options.is_big_endian else encoded.relay
         self.may_share_dictionaries = (
-            options.share_dictionaries and not options.unify_dictionaries and written.can_share_dictionaries
+            options.share_dictionaries and not options.unify_dictionaries and encoded.can_share_dictionaries
         )
         """Whether the first batch can say that fields share a dictionary."""
         self._headers = HeaderWriter(options.version, options.compression)
@@ -91,8 +91,8 @@ class Encoder:
             None if options.compression is None else compressor(options.compression, options.compression_level)
         )
 
-    def _use(self, written: EncodedSchema) -> None:
-        self.wire, self.schema_table = written.wire, written.table
+    def _set_schema(self, encoded: EncodedSchema) -> None:
+        self.wire, self.schema_table = encoded.wire, encoded.table
         self._dictionaries = DictionaryWriter(self.wire, self.options, self._may_replace) if self.wire.by_id else None
 
     def share_dictionaries(self, batch: RecordBatch) -> None:
@@ -101,16 +101,16 @@ class Encoder:
         Only before that message is taken. Raises `UsageError` for a batch of another schema.
         """
         if batch.schema != self.schema:
-            raise self._misfit(batch)
+            raise self._schema_mismatch(batch)
         if self.may_share_dictionaries:
             ids = tuple(assign_shared_ids(self.wire, batch.columns))
-            self._use(encode_schema(self.schema, self.options, ids if len(set(ids)) < len(ids) else None))
+            self._set_schema(encode_schema(self.schema, self.options, ids if len(set(ids)) < len(ids) else None))
 
-    def resume(self, written: EncodedSchema, dictionaries: Mapping[int, Array]) -> None:
+    def resume(self, encoded: EncodedSchema, dictionaries: Mapping[int, Array]) -> None:
         """Go on where another encoder ended: with its schema's table and ids, and what it has written of each
         dictionary, by id.
         """
-        self._use(written)
+        self._set_schema(encoded)
         self.may_share_dictionaries = False
         if self._dictionaries is not None:
             self._dictionaries.mark_written(dictionaries)
@@ -122,10 +122,10 @@ class Encoder:
     def encode_batch(self, batch: RecordBatch) -> list[EncodedMessage]:
         """The messages of a batch: dictionaries that are due, then the batch. `UsageError` for another schema."""
         if batch.schema is not self.schema and batch.schema != self.schema:
-            raise self._misfit(batch)
-        passed = None if self._relay is None else self._relay.body(batch.source, self.alignment)
-        if passed is not None and passed.numbers.length == batch.num_rows:
-            return [self._framed(passed, batch.pairs, None)]
+            raise self._schema_mismatch(batch)
+        body = None if self._passthrough is None else self._passthrough.body(batch.source, self.alignment)
+        if body is not None and body.numbers.length == batch.num_rows:
+            return [self._framed(body, batch.pairs, None)]
         columns = batch.columns
         for field, layout, column in zip(self.schema.fields, self._layouts, columns, strict=True):
             if column.layout is not layout and column.type != field.type:
@@ -142,7 +142,7 @@ class Encoder:
         self._dictionaries.commit(plan)
         return messages
 
-    def _misfit(self, batch: RecordBatch) -> UsageError:
+    def _schema_mismatch(self, batch: RecordBatch) -> UsageError:
         return UsageError(f"a batch of another schema: expected {self.schema!r}, found {batch.schema!r}")
 
     def _message(
@@ -167,10 +167,10 @@ class Decoder:
         self.limits = limits
         self.messages = 0
         self.batches = 0
-        self._wanted = columns
+        self._column_keys = columns
         self._headers = HeaderReader(limits)
-        self._known: CachedSchema | None = None
-        self._positions: tuple[int, ...] | None = None
+        self._cached_schema: CachedSchema | None = None
+        self._column_indices: tuple[int, ...] | None = None
         self._schema: Schema | None = None
         self._dictionaries = StreamDictionaries()
 
@@ -192,36 +192,36 @@ class Decoder:
 
         Raises `InvalidDataError` for malformed bytes, or where a schema does not come first and once.
         """
-        read = self._headers.read(raw, skip, ("message", self.messages))
-        if isinstance(read, BatchHeader):
-            if self._known is None:
+        header = self._headers.read(raw, skip, ("message", self.messages))
+        if isinstance(header, BatchHeader):
+            if self._cached_schema is None:
                 raise InvalidDataError(
-                    f"message {self.messages}: expected a schema first, found a {read.template.kind}"
+                    f"message {self.messages}: expected a schema first, found a {header.template.kind}"
                 )
-            return read
-        if self._known is not None:
+            return header
+        if self._cached_schema is not None:
             raise InvalidDataError(f"message {self.messages}: a second schema")
-        known = load_schema(read, self.limits)
-        self._positions = known.positions(self._wanted)
-        self._known = known
-        self._schema = known.schema(self._positions)
+        cached = load_schema(header, self.limits)
+        self._column_indices = cached.column_indices(self._column_keys)
+        self._cached_schema = cached
+        self._schema = cached.schema(self._column_indices)
         tuple(self._schema)  # what is malformed is told here
         self.messages += 1
         return None
 
     def finish(self, header: BatchHeader, body: Buffer) -> RecordBatch | None:
         """Take the body of the header that `begin` gave: a batch over it, without copying, or None for a dictionary."""
-        known, version = self._known, header.template.version
-        assert known is not None
+        cached, version = self._cached_schema, header.template.version
+        assert cached is not None
         self.messages += 1
         if header.template.kind == headers.DICTIONARY_BATCH:
             where: tuple[object, ...] = ("message", self.messages - 1, "(dictionary)")
-            self._dictionaries = self._dictionaries.with_batch(known.wire, header, body, where)
+            self._dictionaries = self._dictionaries.with_batch(cached.wire, header, body, where)
             return None
         where = ("record batch", self.batches)
         self.batches += 1
-        dictionaries, selected = self._dictionaries.held(), known.selected(self._positions, version)
-        columns = BatchColumns(known.plan(version), header, body, dictionaries, where, selected)
+        dictionaries, plans = self._dictionaries.held(), cached.column_plans(self._column_indices, version)
+        columns = BatchColumns(cached.plan(version), header, body, dictionaries, where, plans)
         return make_record_batch(self.schema, header, columns)
 
     def decode(self, metadata: bytes, body: Buffer = EMPTY) -> RecordBatch | None:
@@ -265,7 +265,7 @@ class StreamReader(Closable):
         self._source = source
         self._decoder = Decoder(columns, limits)
         self._lock = RLock()
-        self._ended = False
+        self._is_at_end = False
         self._closed = False
         try:
             while not self._decoder.has_schema:
@@ -285,13 +285,13 @@ class StreamReader(Closable):
         with self._lock:
             if self._closed:
                 raise ClosedError(f"{self._source.name}: the reader is closed")
-            if self._ended:
+            if self._is_at_end:
                 raise StopIteration
             try:
                 while True:
                     batch = self._message()
                     if batch is _END:
-                        self._ended = True
+                        self._is_at_end = True
                         raise StopIteration
                     if batch is not None:
                         assert isinstance(batch, RecordBatch)
@@ -310,26 +310,28 @@ class StreamReader(Closable):
             return _END
         if len(prefix) == 4 and prefix == CONTINUATION:
             prefix += source.read(PREFIX_BYTES - LEGACY_PREFIX_BYTES)
-            wanted = PREFIX_BYTES
+            prefix_bytes = PREFIX_BYTES
         else:
-            wanted = LEGACY_PREFIX_BYTES
-        if len(prefix) < wanted:
-            raise self._truncated(start, "a message's length", wanted, len(prefix))
+            prefix_bytes = LEGACY_PREFIX_BYTES
+        if len(prefix) < prefix_bytes:
+            raise self._truncated(start, "a message's length", prefix_bytes, len(prefix))
         where = f"{source.name}: message {decoder.messages} at byte {start}"
-        if start == 0 and (found := detect_foreign_format(prefix) or (MAGIC.startswith(prefix) and "an Arrow file")):
-            hint = ": use open_file" if "Arrow" in found else ""
-            raise format_mismatch(source.name, "an Arrow stream", found + hint)
+        if start == 0 and (
+            foreign_format := detect_foreign_format(prefix) or (MAGIC.startswith(prefix) and "an Arrow file")
+        ):
+            hint = ": use open_file" if "Arrow" in foreign_format else ""
+            raise format_mismatch(source.name, "an Arrow stream", foreign_format + hint)
         try:
             length_bytes, _ = parse_prefix(prefix, where, decoder.limits.max_metadata_bytes)
         except InvalidDataError as error:
-            if start or wanted == PREFIX_BYTES:
+            if start or prefix_bytes == PREFIX_BYTES:
                 raise
             raise format_mismatch(source.name, "an Arrow stream", f"other bytes ({prefix!r}): {error}") from None
         if length_bytes == 0:
             return _END
         metadata = source.read(length_bytes)
         if len(metadata) < length_bytes:
-            if start == 0 and wanted == LEGACY_PREFIX_BYTES and not is_stream_start(prefix + metadata):
+            if start == 0 and prefix_bytes == LEGACY_PREFIX_BYTES and not is_stream_start(prefix + metadata):
                 raise format_mismatch(source.name, "an Arrow stream", f"other bytes ({prefix!r})")
             raise self._truncated(source.position - len(metadata), "metadata", length_bytes, len(metadata))
         header = decoder.begin(metadata)
@@ -345,10 +347,10 @@ class StreamReader(Closable):
             raise self._truncated(source.position - body.size, "a body", header.body_bytes, body.size)
         return decoder.finish(header, body)
 
-    def _truncated(self, at: int, what: str, expected: int, found: int) -> TruncatedError:
+    def _truncated(self, offset: int, what: str, expected: int, actual: int) -> TruncatedError:
         return TruncatedError(
-            f"{self._source.name}: message {self._decoder.messages}: expected {expected} bytes of {what} at byte {at}, "
-            f"found {found}: the stream is cut off"
+            f"{self._source.name}: message {self._decoder.messages}: expected {expected} bytes of {what} at byte "
+            f"{offset}, found {actual}: the stream is cut off"
         )
 
     def read_all(self) -> Table:

@@ -83,14 +83,14 @@ class _Writer(BatchWriter):
         self._encoder = encoder
         self._lock = RLock()
         self._closed = False
-        self._has_begun = False
+        self._is_schema_written = False
         self._rows = -1  # until the writer is ready
 
     def _begin(self) -> None:
         """Write the schema, if it is not out: where fields may share dictionaries, it waits for the first batch."""
-        if not self._has_begun:
-            self._has_begun = True
-            self._put(self._encoder.schema_message())
+        if not self._is_schema_written:
+            self._is_schema_written = True
+            self._write_message(self._encoder.schema_message())
 
     @property
     def schema(self) -> Schema:
@@ -121,15 +121,15 @@ class _Writer(BatchWriter):
         with self._lock:
             if self._closed:
                 raise ClosedError("the writer is closed")
-            if not self._has_begun:
+            if not self._is_schema_written:
                 self._encoder.share_dictionaries(batch)
             messages = self._encoder.encode_batch(batch)
             self._begin()
             for message in messages:
-                self._put(message)
+                self._write_message(message)
             self._rows += batch.num_rows
 
-    def _put(self, message: EncodedMessage) -> tuple[int, int]:
+    def _write_message(self, message: EncodedMessage) -> tuple[int, int]:
         """Write a message; where it begins, and the length of its framed metadata."""
         start = self._sink.position
         framed = frame_message(
@@ -215,10 +215,10 @@ class FileWriter(_Writer):
             self._begin()
         self._rows = 0
 
-    def _go_on(self, sink: Sink, encoder: Encoder, pairs: Metadata, blocks: dict[str, list[Block]]) -> None:
+    def _resume(self, sink: Sink, encoder: Encoder, pairs: Metadata, blocks: dict[str, list[Block]]) -> None:
         """Begin behind the messages of a file that has these blocks."""
         super().__init__(sink, encoder)
-        self._has_begun = True
+        self._is_schema_written = True
         self._pairs, self._blocks = pairs, blocks
         self._rows = 0
 
@@ -234,24 +234,24 @@ class FileWriter(_Writer):
             raise UsageError("statistics are collected from the first batch on, and there are batches already")
         if isinstance(columns, str | int):
             raise UsageError(f"columns is a list of names or positions, not {columns!r}: write [{columns!r}]")
-        positions = range(len(self.schema)) if columns is None else [self.schema.index(key) for key in columns]
-        self._collector = StatisticsCollector(self.schema, positions, distinct)
+        indices = range(len(self.schema)) if columns is None else [self.schema.index(key) for key in columns]
+        self._collector = StatisticsCollector(self.schema, indices, distinct)
 
     def write_batch(self, batch: RecordBatch) -> None:
         """As `StreamWriter.write_batch`; raises `InvalidDataError` where statistics are collected of invalid values."""
-        collector, seen = self._collector, None
+        collector, statistics = self._collector, None
         if collector is None:
             super().write_batch(batch)
             return
         with self._lock:
             if getattr(batch, "schema", None) == self.schema:
-                seen = collector.look(batch)
+                statistics = collector.compute(batch)
             super().write_batch(batch)
-            if seen is not None:
-                collector.take(seen)
+            if statistics is not None:
+                collector.add(statistics)
 
-    def _put(self, message: EncodedMessage) -> tuple[int, int]:
-        start, framed_bytes = super()._put(message)
+    def _write_message(self, message: EncodedMessage) -> tuple[int, int]:
+        start, framed_bytes = super()._write_message(message)
         self._blocks[message.kind].append((start, framed_bytes, 0, message.body_bytes))
         return start, framed_bytes
 

@@ -235,14 +235,14 @@ def fetch_header_entries(source: RangeSource, every: Sequence[RemoteColumns], wa
     for columns in every:
         raw = columns.header.raw
         if isinstance(raw, RangeBytes):
-            missing = raw.lacks(span for column in wanted for span in columns.entries(column))
+            missing = raw.missing_spans(span for column in wanted for span in columns.entries(column))
             if missing:
                 lacking += missing
                 takers.append(raw)
     if lacking:
         found = source.fetch(lacking)
         for raw in takers:
-            raw.take(found)
+            raw.add(found)
 
 
 def link_remote_batches(batches: Iterable[RecordBatch]) -> None:

@@ -78,7 +78,7 @@ def append_file(
         encoded_schema = replace(
             encode_schema(existing.reader.schema, options),
             table=copy_schema_table(existing.reader.footer["schema"]),
-            wire=existing.reader.known.wire.whole,
+            wire=existing.reader.cached_schema.wire.whole,
         )
         encoder.resume(encoded_schema, existing.dictionaries())
         existing_pairs = with_statistics(read_pairs(existing.reader.footer), None, ())
@@ -138,7 +138,7 @@ class _ExistingFile:
     def __init__(self, source: MemorySource, limits: ReadLimits) -> None:
         self.reader = reader = FileReader(source, None, limits)
         self._source = source
-        _ = reader.known.wire.whole
+        _ = reader.cached_schema.wire.whole
         version = reader.footer["version"]
         if version not in (V4, V5):
             raise UnsupportedError(f"{source.name}: unsupported metadata version {version}")
@@ -170,7 +170,7 @@ class _ExistingFile:
             if reader.num_record_batches and reader.footer["version"] != V4:
                 compression = reader.read_batch_message(reader.num_record_batches - 1)[0].template.compression
         return IpcWriteOptions(
-            "big" if reader.known.wire.is_big_endian else "little",
+            "big" if reader.cached_schema.wire.is_big_endian else "little",
             "V4" if reader.footer["version"] == V4 else "V5",
             self._is_legacy,
             compression,
@@ -218,7 +218,7 @@ class _ExistingFile:
 
     def dictionaries(self) -> dict[int, Array]:
         """Return the file's dictionaries by id, checked."""
-        wire = self.reader.known.wire.whole
+        wire = self.reader.cached_schema.wire.whole
         lookup = FileDictionaries(wire, self.reader.read_dictionary_messages)
         dictionaries = {}
         for id_, node in wire.by_id.items():
@@ -276,7 +276,7 @@ class AppendWriter(FileWriter):
         self._collector = collector
         self._existing = existing
         self._has_appended = False
-        self._go_on(sink, encoder, pairs, {**existing.blocks, headers.SCHEMA: []})
+        self._resume(sink, encoder, pairs, {**existing.blocks, headers.SCHEMA: []})
 
     def write_batch(self, batch: RecordBatch) -> None:
         """Write a batch; raises `UsageError` with the difference if its schema is not the file's."""
@@ -286,9 +286,9 @@ class AppendWriter(FileWriter):
                 raise UsageError(f"the batch's schema is not the file's: expected {mismatch[0]}, found {mismatch[1]}")
         super().write_batch(batch)
 
-    def _put(self, message: EncodedMessage) -> tuple[int, int]:
+    def _write_message(self, message: EncodedMessage) -> tuple[int, int]:
         self._has_appended = True
-        return super()._put(message)
+        return super()._write_message(message)
 
     def _end(self) -> None:
         encoder, sink, features = self._encoder, self._sink, self._existing.reader.footer["schema"]["features"]

@@ -26,7 +26,7 @@ from bowstring.ipc.metadata.header import DictionaryHeader, HeaderWriter
 from bowstring.ipc.metadata.schema import DictionaryId, WireSchema
 from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
 from bowstring.ipc.record_batch.remote import RemoteBody, fetch_body, open_columns
-from bowstring.ipc.statistics import FileStatistics, merged as merged_statistics, with_statistics
+from bowstring.ipc.statistics import FileStatistics, concat_statistics, with_statistics
 from bowstring.ipc.tools.compatibility import FirstSource
 from bowstring.ipc.tools.concat_source import ConcatSource, open_concat_source
 from bowstring.ipc.tools.merge_dictionaries import DictionaryBatch, DictionaryMerger, dictionaries_inside_out
@@ -204,7 +204,7 @@ class _Concatenator:
             raise UsageError("nothing to concatenate: give at least one file or stream")
         output, parts = self._output, [part for part in self._statistics if part is not None]
         statistics = (
-            merged_statistics(output.first.wire.schema, parts)
+            concat_statistics(output.first.wire.schema, parts)
             if parts and len(parts) == len(self._statistics)
             else None
         )

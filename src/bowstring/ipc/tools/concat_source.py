@@ -47,7 +47,7 @@ def open_concat_source(source: Any, limits: ReadLimits, max_piped_bytes: int) ->
         if is_file:
             assert isinstance(readable, MemorySource | RangeSource)
             scan = FileScan(readable, limits, keeps_bodies=True)
-            yield ConcatSource(readable.name, scan, scan.reader.known, memory, is_pipe)
+            yield ConcatSource(readable.name, scan, scan.reader.cached_schema, memory, is_pipe)
         else:
             stream = StreamScan(readable, limits, keeps_bodies=True)
             cached_schema = load_schema(stream.schema, limits)

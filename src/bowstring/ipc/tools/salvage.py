@@ -118,7 +118,7 @@ class MessageSalvager:
     def _read_footer(self) -> Footer | None:
         try:
             reader = make_file_reader(self.source, None, self.limits)
-            cached_schema = reader.known
+            cached_schema = reader.cached_schema
             _ = cached_schema.wire.whole
             if reader.footer["version"] not in (V4, V5):
                 raise InvalidDataError(f"metadata version {reader.footer['version']}")
