@@ -1,1 +1,1 @@
-"""Record batches and tables: ordered collections of arrays with a schema, and how to make them."""
+"""Record batches, tables and chunked arrays, and their construction from Python and NumPy."""

@@ -52,7 +52,7 @@ class ChunkedArray:
 
     @property
     def num_chunks(self) -> int:
-        """How many arrays there are."""
+        """The number of chunks."""
         return len(self.chunks)
 
     @property
@@ -62,7 +62,7 @@ class ChunkedArray:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that the values take up, as `Array.nbytes`."""
+        """The size of the values in bytes, like `Array.nbytes`."""
         return sum(chunk.nbytes for chunk in self.chunks)
 
     def chunk(self, index: int) -> Array:
@@ -70,7 +70,7 @@ class ChunkedArray:
         return self.chunks[index]
 
     def to_pylist(self) -> list[Any]:
-        """The values as Python objects, as `Array.to_pylist`."""
+        """The values as Python objects, like `Array.to_pylist`."""
         return list(chain.from_iterable(chunk.to_pylist() for chunk in self.chunks))
 
     def to_numpy(self, zero_copy_only: bool = False) -> Values:
@@ -82,26 +82,26 @@ class ChunkedArray:
         return combine_chunks_widened(self).to_numpy(zero_copy_only=False)
 
     def to_pandas(self, **options: Unpack[ToPandasOptions]) -> Any:
-        """The values as a pandas series, as `Array.to_pandas`; several chunks are joined."""
+        """The values as a pandas series, like `Array.to_pandas`; several chunks are joined."""
         from bowstring.interop.pandas.to_pandas import to_series
 
         return to_series(self, options)
 
     @classmethod
     def from_pandas(cls, values: Any, type: TypeLike | None = None) -> ChunkedArray:
-        """The column of a pandas series, as `Array.from_pandas`, in as many chunks as pandas has it."""
+        """The column of a pandas series, like `Array.from_pandas`, in as many chunks as pandas has it."""
         from bowstring.interop.pandas.from_pandas import column_from_series
 
         return column_from_series(values, type)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
-        """The values as one NumPy array, as `Array.__array__`; several chunks have to be copied."""
+        """The values as one NumPy array, like `Array.__array__`; several chunks have to be copied."""
         return convert_dtype(self.to_numpy(zero_copy_only=copy is False), self, dtype, copy)
 
     def combine_chunks(self) -> Array:
         """All values in one array; copies, unless there is exactly one chunk.
 
-        Raises `DataTypeError` where the union of the chunks' dictionaries is too large for the indices.
+        Raises `DataTypeError` if the union of the chunks' dictionaries is too large for the indices.
         """
         if len(self.chunks) == 1:
             return self.chunks[0]
@@ -114,7 +114,7 @@ class ChunkedArray:
         return ChunkedArray(chunks or [chunk.slice(0, 0) for chunk in self.chunks[:1]], self.type)
 
     def take(self, indices: Sequence[int] | Values | Array) -> ChunkedArray:
-        """The values at `indices`, copied into one chunk, as `Array.take`."""
+        """The values at `indices`, copied into one chunk, like `Array.take`."""
         checked_indices = check_indices(combine_if_chunked(indices), len(self))
         return ChunkedArray([self._interleave(*resolve_chunks(self._starts, checked_indices))], self.type)
 
@@ -137,7 +137,7 @@ class ChunkedArray:
         return layout.take(array, inverse)
 
     def filter(self, mask: MaskLike | ChunkedArray) -> ChunkedArray:
-        """The values at which `mask` is true, copied chunk by chunk, as `Array.filter`."""
+        """The values at which `mask` is true, copied chunk by chunk, like `Array.filter`."""
         indices = mask_to_indices(combine_if_chunked(mask), len(self))
         offsets = np.searchsorted(indices, self._starts).tolist()
         chunks = [
@@ -147,7 +147,7 @@ class ChunkedArray:
         return ChunkedArray(chunks, self.type)
 
     def is_null(self, nan_is_null: bool = False) -> ChunkedArray:
-        """Which slots hold no value, as `Array.is_null`."""
+        """Which slots hold no value, like `Array.is_null`."""
         return ChunkedArray([chunk.is_null(nan_is_null) for chunk in self.chunks], bool_())
 
     def is_valid(self) -> ChunkedArray:
@@ -155,25 +155,25 @@ class ChunkedArray:
         return ChunkedArray([chunk.is_valid() for chunk in self.chunks], bool_())
 
     def drop_null(self) -> ChunkedArray:
-        """The slots that hold a value, as `Array.drop_null`."""
+        """The slots that hold a value, like `Array.drop_null`."""
         return ChunkedArray([chunk.drop_null() for chunk in self.chunks], self.type)
 
     def fill_null(self, fill_value: Any) -> ChunkedArray:
-        """With `fill_value` in the place of nulls, as `Array.fill_null`."""
+        """With `fill_value` in the place of nulls, like `Array.fill_null`."""
         return ChunkedArray([chunk.fill_null(fill_value) for chunk in self.chunks], self.type)
 
     def unique(self) -> Array:
-        """The distinct values in one array, as `Array.unique`; with wider indices where the union of the chunks'
+        """The distinct values in one array, like `Array.unique`; with wider indices where the union of the chunks'
         dictionaries is too large for theirs.
         """
         return combine_chunks_widened(self).unique()
 
     def unify_dictionaries(self) -> ChunkedArray:
-        """The chunks over one dictionary, the union of theirs; raises `DataTypeError` where it is too large."""
+        """The chunks over one dictionary, the union of theirs; raises `DataTypeError` if it is too large."""
         return ChunkedArray(unify_dictionaries(self.chunks), self.type)
 
     def cast(self, target_type: TypeLike, safe: bool = True) -> ChunkedArray:
-        """The values as those of another type, as `Array.cast`."""
+        """The values as those of another type, like `Array.cast`."""
         target_type = as_type(target_type, "cast")
         chunks = []
         for number, chunk in enumerate(self.chunks):
@@ -182,7 +182,7 @@ class ChunkedArray:
         return ChunkedArray(chunks, target_type)
 
     def sort_indices(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> Array:
-        """The uint64 indices that put the column in order, as `Array.sort_indices`; several chunks are joined first."""
+        """Return the uint64 indices that sort the column, like `Array.sort_indices`; joins several chunks first."""
         return combine_chunks_widened(self).sort_indices(order, null_placement)
 
     def sort(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> ChunkedArray:
@@ -190,19 +190,19 @@ class ChunkedArray:
         return self.take(self.sort_indices(order, null_placement))
 
     def dictionary_encode(self, index_type: TypeLike | None = None) -> ChunkedArray:
-        """Each chunk as indices into one dictionary of all, as `Array.dictionary_encode`."""
+        """Each chunk as indices into one dictionary of all, like `Array.dictionary_encode`."""
         return self._map_chunks(lambda chunk: chunk.dictionary_encode(index_type)).unify_dictionaries()
 
     def dictionary_decode(self) -> ChunkedArray:
-        """Each chunk as plain values, as `Array.dictionary_decode`."""
+        """Each chunk as plain values, like `Array.dictionary_decode`."""
         return self._map_chunks(Array.dictionary_decode)
 
     def run_end_encode(self, run_end_type: TypeLike | None = None) -> ChunkedArray:
-        """Each chunk as runs of the same value, as `Array.run_end_encode`; no run goes over chunks."""
+        """Each chunk as runs of the same value, like `Array.run_end_encode`; no run goes over chunks."""
         return self._map_chunks(lambda chunk: chunk.run_end_encode(run_end_type))
 
     def run_end_decode(self) -> ChunkedArray:
-        """Each chunk as plain values, as `Array.run_end_decode`."""
+        """Each chunk as plain values, like `Array.run_end_decode`."""
         return self._map_chunks(Array.run_end_decode)
 
     def _map_chunks(self, function: Callable[[Array], Array]) -> ChunkedArray:
@@ -256,7 +256,7 @@ class ChunkedArray:
     __hash__ = None  # type: ignore[assignment]
 
     def validate(self, full: bool = False) -> None:
-        """Check every chunk, as `Array.validate`."""
+        """Check every chunk, like `Array.validate`."""
         for chunk in self.chunks:
             chunk.validate(full)
 

@@ -1,4 +1,4 @@
-"""Changing which columns there are and what they are called: batches and tables do it alike, and copy nothing."""
+"""The methods shared by record batches and tables: adding, removing and renaming columns, without copying."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ColumnContainer(ABC):
 
     @abstractmethod
     def select(self, keys: str | int | Iterable[str | int]) -> Self:
-        """Some of the columns, in the order given; nothing is copied."""
+        """Select columns by name or index, in this order; nothing is copied."""
 
     @property
     @abstractmethod
@@ -53,7 +53,7 @@ class ColumnContainer(ABC):
 
         Index, labels and dtypes are restored where the schema's metadata describes them. The frame has memory of its
         own and can be edited; with `copy=False` or `zero_copy_only=True` it shares memory column by column, as by
-        `Array.to_pandas`. Raises `MissingExtraError` where pandas is not installed,
+        `Array.to_pandas`. Raises `MissingExtraError` if pandas is not installed,
         `InvalidDataError` for metadata that is not as it should be.
         """
         from bowstring.interop.pandas.to_pandas import to_frame
@@ -95,9 +95,9 @@ class ColumnContainer(ABC):
         """The columns with `column` before column `index`, and without the `num_dropped` ones from there on."""
 
     def rename_columns(self, names: Sequence[str] | Mapping[str, str]) -> Self:
-        """The same columns under other names: a name for each, or a mapping from old names to new ones.
+        """Rename all columns by a sequence of names, or some by a mapping from old to new names.
 
-        Raises `UsageError` where there are not as many names as columns, `NotFoundError` for an old name that no
+        Raises `UsageError` if there are not as many names as columns, `NotFoundError` for an old name that no
         column or more than one has.
         """
         fields = list(self.schema)
@@ -117,7 +117,7 @@ class ColumnContainer(ABC):
         """With `column` before column `i`. It is an array, a chunked array, or values as `bowstring.array` takes them;
         the field may be another library's.
 
-        Raises `UsageError` where its length or its type does not fit, `NotFoundError` where there is no place `i`.
+        Raises `UsageError` if its length or its type does not fit, `NotFoundError` where there is no place `i`.
         """
         count = len(self.schema)
         i = operator.index(i)
@@ -126,20 +126,20 @@ class ColumnContainer(ABC):
         return self._add_or_replace(i + count if i < 0 else i, 0, field_, column)
 
     def append_column(self, field_: str | Field, column: Any) -> Self:
-        """With `column` behind the last one, as `add_column`."""
+        """Append `column`, like `add_column`."""
         return self._add_or_replace(len(self.schema), 0, field_, column)
 
     def set_column(self, i: int | str, field_: str | Field, column: Any) -> Self:
-        """With `column` in the place of column `i`, as `add_column`."""
+        """Replace column `i`, like `add_column`."""
         return self._add_or_replace(self.schema.index(i), 1, field_, column)
 
     def remove_column(self, i: int | str) -> Self:
-        """Without one column, given by its index or its name; raises `NotFoundError`."""
+        """Remove a column by index or name. Raises `NotFoundError`."""
         index = self.schema.index(i)
         return self.select([other for other in range(len(self.schema)) if other != index])
 
     def drop_columns(self, columns: str | Sequence[str]) -> Self:
-        """Without the columns of these names; raises `NotFoundError`."""
+        """Remove columns by name. Raises `NotFoundError`."""
         dropped = set(self.schema.indices(columns))
         return self.select([index for index in range(len(self.schema)) if index not in dropped])
 

@@ -195,7 +195,7 @@ def record_batch(
     """A record batch from columns by name, a sequence of columns with `names` or a `schema`, or another library's
     batch.
 
-    Columns are as `array` takes them. Raises `UsageError` where lengths or types do not agree.
+    Columns are as `array` takes them. Raises `UsageError` if lengths or types do not agree.
     """
     if isinstance(data, RecordBatch):
         return data
@@ -219,7 +219,7 @@ def table(
     """A table from columns by name, a sequence of columns with `names` or a `schema`, rows as dictionaries, or another
     library's table.
 
-    Columns are as `array` takes them, or chunked. Raises `UsageError` where lengths or types do not agree.
+    Columns are as `array` takes them, or chunked. Raises `UsageError` if lengths or types do not agree.
     """
     if isinstance(data, Table):
         return data

@@ -45,16 +45,16 @@ class RecordBatch(ColumnContainer):
         self.schema = schema
         self.num_rows = num_rows
         self.source = columns
-        """The columns as they were handed in: a reader's are made when they are asked for."""
+        """The sequence of columns; that of a reader creates arrays on first access."""
         self.pairs = pairs
 
     @classmethod
     def from_arrays(
         cls, arrays: Sequence[Array], names: Sequence[str] | None = None, schema: SchemaLike | None = None
     ) -> RecordBatch:
-        """A batch of arrays, with names or a schema for them; nothing is copied.
+        """Create a batch of arrays with names or a schema; nothing is copied.
 
-        Raises `UsageError` where lengths, number or types do not agree.
+        Raises `UsageError` if lengths, number or types do not agree.
         """
         arrays = [as_array(array) for array in arrays]
         schema = resolve_schema(arrays, names, schema)
@@ -62,11 +62,11 @@ class RecordBatch(ColumnContainer):
 
     @classmethod
     def from_pandas(cls, df: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None) -> RecordBatch:
-        """A batch of a pandas frame, whose schema describes index, labels and dtypes.
+        """Convert a pandas DataFrame. The schema's metadata describes index, labels and dtypes.
 
-        The index becomes columns behind the others, or where it is a mere range a description (`preserve_index=True`
-        makes that a column, too; False leaves the index out). A `schema` chooses columns and their types. Shares the
-        memory of numbers and moments. Raises `DataTypeError`, naming the column, for values that do not fit one type,
+        The index becomes the last columns; a RangeIndex is stored as metadata only (`preserve_index=True` stores it as
+        a column, False drops the index). A `schema` selects columns and their types. Shares the memory of numbers and
+        timestamps. Raises `DataTypeError`, naming the column, for values that do not fit one type,
         `UsageError` where the schema wants other columns.
         """
         from bowstring.interop.pandas.from_pandas import batch_from_frame
@@ -75,7 +75,7 @@ class RecordBatch(ColumnContainer):
 
     @property
     def num_columns(self) -> int:
-        """How many columns there are."""
+        """The number of columns."""
         return len(self.source)
 
     @property
@@ -100,22 +100,22 @@ class RecordBatch(ColumnContainer):
 
     @property
     def nbytes(self) -> int:
-        """The bytes that the values take up, as `Array.nbytes`."""
+        """The size of the values in bytes, like `Array.nbytes`."""
         return sum(column.nbytes for column in self.source)
 
     def column(self, key: int | str) -> Array:
-        """A column, by index or name; raises `NotFoundError`."""
+        """Return a column by index or name. Raises `NotFoundError`."""
         return self.source[self.schema.index(key)]
 
     def with_metadata(self, metadata: MetadataLike) -> RecordBatch:
-        """The same batch with other custom metadata for its message: a mapping or pairs of strings or bytes.
+        """Replace the custom metadata of the batch's message: a mapping or pairs of strings or bytes.
 
         Raises `UsageError` for anything else.
         """
         return RecordBatch(self.schema, self.num_rows, self.source, as_metadata(metadata))
 
     def select(self, keys: str | int | Iterable[str | int]) -> RecordBatch:
-        """The batch of some of the columns, in the order given; nothing is copied."""
+        """Select columns by name or index, in this order; nothing is copied."""
         indices = self.schema.indices(keys)
         return self._select_columns(self.schema.select(indices), indices)
 
@@ -123,22 +123,22 @@ class RecordBatch(ColumnContainer):
         return RecordBatch(schema, self.num_rows, _SelectedColumns(self.source, indices), self.pairs)
 
     def slice(self, offset: int = 0, length: int | None = None) -> RecordBatch:
-        """The `length` rows from row `offset` on (to the end by default); nothing is copied."""
+        """Select `length` rows from row `offset` (default: to the end); nothing is copied."""
         offset, length = clip_slice(offset, length, self.num_rows)
         return RecordBatch(self.schema, length, _SlicedColumns(self.source, offset, length), self.pairs)
 
     def take(self, indices: Sequence[int] | Values | Array) -> RecordBatch:
-        """The rows at `indices`, copied, as `Array.take`."""
+        """The rows at `indices`, copied, like `Array.take`."""
         return self._take_rows(check_indices(indices, self.num_rows))
 
     def filter(self, mask: MaskLike | ChunkedArray) -> RecordBatch:
-        """The rows at which `mask` is true, copied, as `Array.filter`."""
+        """The rows at which `mask` is true, copied, like `Array.filter`."""
         return self._take_rows(mask_to_indices(combine_if_chunked(mask), self.num_rows))
 
     def sort_by(
         self, sorting: str | Sequence[tuple[str, Order]], null_placement: NullPlacement = "at_end"
     ) -> RecordBatch:
-        """The rows in the order of one column, or of several with "ascending" or "descending" for each, copied; stable.
+        """Sort rows by one column, or by (name, "ascending" or "descending") pairs; stable. Copies.
 
         Raises `NotFoundError` for an unknown column, `DataTypeError` for one whose type has no order.
         """
@@ -146,9 +146,9 @@ class RecordBatch(ColumnContainer):
         return self._take_rows(sort_rows(keys, null_placement))
 
     def cast(self, target_schema: SchemaLike, safe: bool = True) -> RecordBatch:
-        """The columns as those of another schema with the same names, as `Array.cast`; the error names the column.
+        """The columns as those of another schema with the same names, like `Array.cast`; the error names the column.
 
-        Raises `UsageError` where the names differ.
+        Raises `UsageError` if the names differ.
         """
         target_schema = check_target_schema(self.schema, target_schema)
         columns = []
@@ -171,12 +171,12 @@ class RecordBatch(ColumnContainer):
         return RecordBatch(schema, len(column), columns, self.pairs)
 
     def to_pydict(self) -> dict[str, list[Any]]:
-        """The columns as lists of Python values, by name. Raises `UsageError` where two columns share a name."""
+        """Convert to lists of Python values by column name. Raises `UsageError` if two columns share a name."""
         names = distinct_names(self.schema)
         return {name: column.to_pylist() for name, column in zip(names, self.source, strict=True)}
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """The rows as dictionaries of Python values. Raises `UsageError` where two columns share a name."""
+        """Convert to rows, as dictionaries of Python values. Raises `UsageError` if two columns share a name."""
         names = distinct_names(self.schema)
         return columns_to_rows(names, [column.to_pylist() for column in self.source], self.num_rows)
 
@@ -197,7 +197,7 @@ class RecordBatch(ColumnContainer):
     __hash__ = None  # type: ignore[assignment]
 
     def validate(self, full: bool = False) -> None:
-        """Check every column, as `Array.validate`; the message of the `InvalidDataError` names the column."""
+        """Check every column, like `Array.validate`; the message of the `InvalidDataError` names the column."""
         for index, field in enumerate(self.schema):
             with error_context(f"column {field.name!r}"):
                 column = self.source[index]
@@ -249,14 +249,14 @@ class RecordBatch(ColumnContainer):
 
 
 def combine_if_chunked(values: Any) -> Any:
-    """A chunked array as one array; anything else as it is."""
+    """Combine a chunked array into one array; return anything else unchanged."""
     from bowstring.arrays.chunked_array import ChunkedArray
 
     return values.combine_chunks() if isinstance(values, ChunkedArray) else values
 
 
 def parse_sorting(sorting: str | Sequence[tuple[str, Order]]) -> Sequence[tuple[str, Order]]:
-    """Columns with their orders; the one column of a name rises. Raises `UsageError` for what is neither."""
+    """Return (name, order) pairs; a single name sorts ascending. Raises `UsageError` for anything else."""
     try:
         return [(sorting, "ascending")] if isinstance(sorting, str) else [(name, order) for name, order in sorting]
     except (TypeError, ValueError):
@@ -264,7 +264,7 @@ def parse_sorting(sorting: str | Sequence[tuple[str, Order]]) -> Sequence[tuple[
 
 
 def check_target_schema(schema: Schema, target: SchemaLike) -> Schema:
-    """The schema that columns are cast to; raises `UsageError` where their names differ, or it is none."""
+    """The schema that columns are cast to; raises `UsageError` if their names differ, or it is none."""
     target = as_schema(target, "cast")
     if schema.names != target.names:
         raise UsageError(f"cast: the columns are {schema.names}, the schema has {target.names}")
@@ -272,7 +272,7 @@ def check_target_schema(schema: Schema, target: SchemaLike) -> Schema:
 
 
 def distinct_names(schema: Schema) -> list[str]:
-    """The names of the columns, for dictionaries; raises `UsageError` where one would hide another."""
+    """Return the column names. Raises `UsageError` if two columns have the same name."""
     names = schema.names
     if len(set(names)) < len(names):
         duplicate = next(name for name in names if names.count(name) > 1)
@@ -283,7 +283,7 @@ def distinct_names(schema: Schema) -> list[str]:
 def resolve_schema(
     columns: Sequence[Array | ChunkedArray], names: Sequence[str] | None, schema: SchemaLike | None
 ) -> Schema:
-    """The schema for columns, which is given or made of names; raises `UsageError` where it does not fit them, or they
+    """The schema for columns, which is given or made of names; raises `UsageError` if it does not fit them, or they
     are not of one length.
     """
     if schema is None:
@@ -306,7 +306,7 @@ def resolve_schema(
 
 
 class _LazyColumns(Sequence["Array"]):
-    """Columns that are made from other columns when they are asked for."""
+    """Columns derived from other columns on access."""
 
     __slots__ = ("_base",)
 

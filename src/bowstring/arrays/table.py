@@ -1,4 +1,4 @@
-"""Tables: record batches of one schema, seen as one."""
+"""Tables: record batches of one schema."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class Table(ColumnContainer):
 
     @classmethod
     def from_batches(cls, batches: Iterable[RecordBatch], schema: SchemaLike | None = None) -> Table:
-        """A table of batches, which must all have the schema (the first one's by default); nothing is copied.
+        """Create a table of batches with the same schema (default: that of the first); nothing is copied.
 
-        They may be another library's (PyCapsule interface).
+        Batches of other libraries are imported (PyCapsule interface).
         """
         from bowstring.arrays.construction import as_batch
 
@@ -73,8 +73,9 @@ class Table(ColumnContainer):
         names: Sequence[str] | None = None,
         schema: SchemaLike | None = None,
     ) -> Table:
-        """A table of columns, with names or a schema for them, cut into batches wherever one of them is; nothing is
-        copied.
+        """Create a table of columns with names or a schema; nothing is copied.
+
+        Each chunk boundary of a column starts a new batch.
         """
         chunked = [a if isinstance(a, ChunkedArray) else _column(a) for a in arrays]
         columns = [ChunkedArray([a], a.type) if isinstance(a, Array) else a for a in chunked]
@@ -87,11 +88,11 @@ class Table(ColumnContainer):
 
     @classmethod
     def from_pandas(cls, df: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None) -> Table:
-        """A table of a pandas frame, whose schema describes index, labels and dtypes.
+        """Convert a pandas DataFrame. The schema's metadata describes index, labels and dtypes.
 
-        The index becomes columns behind the others, or where it is a mere range a description (`preserve_index=True`
-        makes that a column, too; False leaves the index out). A `schema` chooses columns and their types. Shares the
-        memory of numbers and moments. Raises `DataTypeError`, naming the column, for values that do not fit one type,
+        The index becomes the last columns; a RangeIndex is stored as metadata only (`preserve_index=True` stores it as
+        a column, False drops the index). A `schema` selects columns and their types. Shares the memory of numbers and
+        timestamps. Raises `DataTypeError`, naming the column, for values that do not fit one type,
         `UsageError` where the schema wants other columns.
         """
         from bowstring.interop.pandas.from_pandas import table_from_frame
@@ -100,7 +101,7 @@ class Table(ColumnContainer):
 
     @property
     def num_columns(self) -> int:
-        """How many columns there are."""
+        """The number of columns."""
         return len(self.schema)
 
     @property
@@ -120,11 +121,11 @@ class Table(ColumnContainer):
 
     @property
     def nbytes(self) -> int:
-        """The bytes that the values take up, as `Array.nbytes`."""
+        """The size of the values in bytes, like `Array.nbytes`."""
         return sum(batch.nbytes for batch in self._batches)
 
     def column(self, key: int | str) -> ChunkedArray:
-        """A column, by index or name, made when it is first asked for; raises `NotFoundError`."""
+        """A column, by index or name, made on first access; raises `NotFoundError`."""
         index = self.schema.index(key)
         column = self._columns.get(index)
         if column is None:
@@ -137,14 +138,14 @@ class Table(ColumnContainer):
         return list(self._batches)
 
     def combine_chunks(self) -> Table:
-        """The same table as one batch; copies, unless there is exactly one. Errors as `ChunkedArray.combine_chunks`."""
+        """Combine all batches into one; copies unless there is one. Raises like `ChunkedArray.combine_chunks`."""
         if len(self._batches) == 1:
             return self
         columns = [column.combine_chunks() for column in self.columns]
         return Table(self.schema, [RecordBatch(self.schema, self.num_rows, columns)])
 
     def unify_dictionaries(self) -> Table:
-        """The same table, in which each column has the same dictionaries in all batches, inner ones too.
+        """Give each column the same dictionaries in all batches, at every depth.
 
         Columns whose dictionaries differ are copied. Raises `UsageError`, naming the column, where the union is too
         large for its indices.
@@ -152,28 +153,28 @@ class Table(ColumnContainer):
         return Table(self.schema, list(unify_batches(self.schema, self._batches)))
 
     def select(self, keys: str | int | Iterable[str | int]) -> Table:
-        """The table of some of the columns, in the order given; nothing is copied."""
+        """Select columns by name or index, in this order; nothing is copied."""
         indices = self.schema.indices(keys)
         schema = self.schema.select(indices)
         return Table(schema, [batch._select_columns(schema, indices) for batch in self._batches])
 
     def slice(self, offset: int = 0, length: int | None = None) -> Table:
-        """The `length` rows from row `offset` on (to the end by default); nothing is copied."""
+        """Select `length` rows from row `offset` (default: to the end); nothing is copied."""
         spans = split_slice(self._starts, *clip_slice(offset, length, self.num_rows))
         batches = [self._batches[number].slice(first, count) for number, first, count in spans]
         return Table(self.schema, batches or self._empty_batches())
 
     def take(self, indices: Sequence[int] | Values | Array | ChunkedArray) -> Table:
-        """The rows at `indices`, copied into one batch, as `Array.take`."""
+        """The rows at `indices`, copied into one batch, like `Array.take`."""
         return self._take_rows(check_indices(combine_if_chunked(indices), self.num_rows))
 
     def sort_by(self, sorting: str | Sequence[tuple[str, Order]], null_placement: NullPlacement = "at_end") -> Table:
-        """The rows in the order of some columns, copied into one batch, as `RecordBatch.sort_by`."""
+        """The rows in the order of some columns, copied into one batch, like `RecordBatch.sort_by`."""
         keys = [(combine_chunks_widened(self.column(name)), order) for name, order in parse_sorting(sorting)]
         return self._take_rows(sort_rows(keys, null_placement))
 
     def cast(self, target_schema: SchemaLike, safe: bool = True) -> Table:
-        """The columns as those of another schema with the same names, as `RecordBatch.cast`."""
+        """The columns as those of another schema with the same names, like `RecordBatch.cast`."""
         target_schema = check_target_schema(self.schema, target_schema)
         batches = []
         for number, batch in enumerate(self._batches):
@@ -187,7 +188,7 @@ class Table(ColumnContainer):
         return Table(self.schema, [RecordBatch(self.schema, len(indices), columns)])
 
     def filter(self, mask: MaskLike | ChunkedArray) -> Table:
-        """The rows at which `mask` is true, copied batch by batch, as `Array.filter`; batches without any are left
+        """The rows at which `mask` is true, copied batch by batch, like `Array.filter`; batches without any are left
         out, but for an empty one where all are.
         """
         indices = mask_to_indices(combine_if_chunked(mask), self.num_rows)
@@ -201,7 +202,7 @@ class Table(ColumnContainer):
         return Table(self.schema, batches or self._empty_batches())
 
     def _empty_batches(self) -> list[RecordBatch]:
-        """What stays of the batches where no row does: an empty one, which has the dictionaries."""
+        """Return an empty batch, which keeps the dictionaries."""
         return [batch.slice(0, 0) for batch in self._batches[:1]]
 
     def _with_schema(self, schema: Schema) -> Table:
@@ -228,11 +229,11 @@ class Table(ColumnContainer):
         return Table(schema, [RecordBatch(schema, b.num_rows, b.source, b.pairs) for b in self._batches])
 
     def to_pydict(self) -> dict[str, list[Any]]:
-        """The columns as lists of Python values, by name. Raises `UsageError` where two columns share a name."""
+        """Convert to lists of Python values by column name. Raises `UsageError` if two columns share a name."""
         return {name: self.column(index).to_pylist() for index, name in enumerate(distinct_names(self.schema))}
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """The rows as dictionaries of Python values. Raises `UsageError` where two columns share a name."""
+        """Convert to rows, as dictionaries of Python values. Raises `UsageError` if two columns share a name."""
         return list(chain.from_iterable(batch.to_pylist() for batch in self._batches))
 
     def equals(self, other: Any, check_metadata: bool = False, nans_equal: bool = False) -> bool:
@@ -257,7 +258,7 @@ class Table(ColumnContainer):
     __hash__ = None  # type: ignore[assignment]
 
     def validate(self, full: bool = False) -> None:
-        """Check every batch, as `RecordBatch.validate`; the message of the error names batch and column."""
+        """Check every batch, like `RecordBatch.validate`; the message of the error names batch and column."""
         for number, batch in enumerate(self._batches):
             with error_context(f"record batch {number}"):
                 batch.validate(full)
@@ -295,7 +296,7 @@ class Table(ColumnContainer):
 
 
 def schema_has_dictionaries(schema: Schema) -> bool:
-    """Whether there is a dictionary-encoded type anywhere in the columns of a schema."""
+    """Whether a schema has a dictionary-encoded type at any depth."""
     return any(has_dictionary(layout_of(field.type)) for field in schema.fields)
 
 
@@ -325,7 +326,7 @@ def _column(values: Any) -> Array | ChunkedArray:
 
 
 def concat_tables(tables: Iterable[Table]) -> Table:
-    """Tables of one schema, end to end; nothing is copied. They may be other libraries' (PyCapsule interface).
+    """Concatenate tables of one schema; nothing is copied. Imports tables of other libraries (PyCapsule interface).
 
     Raises `UsageError` for another schema, with the table.
     """
@@ -341,9 +342,9 @@ def concat_tables(tables: Iterable[Table]) -> Table:
 
 
 def concat_arrays(arrays: Iterable[Array]) -> Array:
-    """Arrays of one data type, end to end in one array; copies.
+    """Concatenate arrays of one data type; copies.
 
-    Of dictionaries the array has the union. Raises `DataTypeError` where that is too large for the indices.
+    Of dictionaries the array has the union. Raises `DataTypeError` if that is too large for the indices.
     """
     checked = [as_array(array) for array in arrays]
     if not checked:

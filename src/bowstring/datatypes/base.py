@@ -57,7 +57,7 @@ class DataType:
 
 
 def check_one_of(what: str, value: object, allowed: Sequence[object]) -> None:
-    """Raise `UsageError` where a type's parameter is none of these values, which are of one Python type."""
+    """Raise `UsageError` if a type's parameter is none of these values, which are of one Python type."""
     if not isinstance(value, type(allowed[0])) or value not in allowed:
         raise UsageError(f"{what} is one of {', '.join(map(str, allowed))}, not {value!r}")
 
@@ -68,13 +68,13 @@ def is_within(number: object, low: int, high: int) -> bool:
 
 
 def check_size(what: str, value: object) -> None:
-    """Raise `UsageError` where a type's parameter is no size of 31 bits."""
+    """Raise `UsageError` if a type's parameter is no size of 31 bits."""
     if not is_within(value, 0, (1 << 31) - 1):
         raise UsageError(f"{what} is an integer from 0 to 2147483647, not {value!r}")
 
 
 def check_text(what: str, value: object) -> None:
-    """Raise `UsageError` where a type's parameter is no string, or one that UTF-8 does not encode."""
+    """Raise `UsageError` if a type's parameter is no string, or one that UTF-8 does not encode."""
     if not isinstance(value, str):
         raise UsageError(f"{what} is a string, not {value!r}")
     if not value.isascii():
@@ -114,6 +114,6 @@ def as_type(value: object, what: str = "a data type") -> DataType:
 
 
 def check_type(what: str, value: object) -> None:
-    """Raise `UsageError` where a type's parameter is no data type itself."""
+    """Raise `UsageError` if a type's parameter is no data type itself."""
     if not isinstance(value, DataType):
         raise UsageError(f"{what}: {value!r} is no data type")

@@ -23,8 +23,7 @@ METADATA_KEY = b"ARROW:extension:metadata"
 class ExtensionType(DataType):
     """The base of extension types: subclass it as a frozen dataclass, set `EXTENSION_NAME`, and register the class.
 
-    `decode` and `encode` say how a value of the storage type is seen from Python; by default it is the storage's own
-    value.
+    `decode` and `encode` convert between values of the storage type and Python values; by default they are the same.
     """
 
     EXTENSION_NAME: ClassVar[str] = ""
@@ -33,7 +32,7 @@ class ExtensionType(DataType):
 
     @property
     def extension_name(self) -> str:
-        """The name that travels in the field's custom metadata."""
+        """The name in the field's custom metadata."""
         return self.EXTENSION_NAME
 
     @property
@@ -46,25 +45,25 @@ class ExtensionType(DataType):
         return self.storage_type.nested_metadata()
 
     def serialize(self) -> bytes:
-        """The type's parameters, as they travel in the field's custom metadata."""
+        """Serialize the type's parameters for the field's custom metadata."""
         return b""
 
     @classmethod
     def deserialize(cls, storage_type: DataType, serialized: bytes) -> Self:
-        """The type for this storage type and these parameters.
+        """Create the type from its storage type and parameters.
 
-        Raises `InvalidDataError` where they do not fit (the parameters come from outside).
+        Raises `InvalidDataError` if they do not fit (the parameters come from outside).
         """
         if serialized:
             raise InvalidDataError(f"{cls.__name__} takes no parameters, its metadata is {serialized[:40]!r}")
         return cls(storage_type)
 
     def decode(self, value: Any) -> Any:
-        """The Python value for a value of the storage type (never called with None)."""
+        """Convert a value of the storage type to a Python value (never called with None)."""
         return value
 
     def encode(self, value: Any) -> Any:
-        """The storage type's value for a Python value (never called with None)."""
+        """Convert a Python value to a value of the storage type (never called with None)."""
         return value
 
     def check_value(self, value: Any) -> None:
@@ -109,7 +108,7 @@ def _load(name: str) -> None:
 
 
 def register_extension_type(extension: _AnyExtension) -> _AnyExtension:
-    """Make an extension type known, so that fields that carry its name get it; usable as a class decorator.
+    """Register an extension type, so that fields with its name get it; usable as a class decorator.
 
     Raises `UsageError` if the name is empty or taken.
     """
@@ -127,7 +126,7 @@ def register_extension_type(extension: _AnyExtension) -> _AnyExtension:
 
 
 def unregister_extension_type(name: str) -> None:
-    """Forget a registered extension type; its fields are then read as their storage type."""
+    """Remove an extension type from the registry; its fields are then read as their storage type."""
     _load(name)
     if _REGISTRY.pop(name, None) is None:
         raise UsageError(f"no extension type is called {name!r}")
@@ -136,7 +135,7 @@ def unregister_extension_type(name: str) -> None:
 def resolve(field: Field) -> Field:
     """The field with its registered extension type, if its custom metadata names one; else the field itself.
 
-    Raises `InvalidDataError` where storage type or parameters do not fit the extension that is named.
+    Raises `InvalidDataError` if storage type or parameters do not fit the extension that is named.
     """
     pairs = dict(field.pairs)
     name = pairs.get(NAME_KEY, b"").decode("utf-8", "replace")

@@ -55,7 +55,7 @@ class Field:
         return dict(self.pairs)
 
     def with_name(self, name: str) -> Field:
-        """The same field under another name. Raises `UsageError` where it is no string."""
+        """The same field under another name. Raises `UsageError` if it is no string."""
         check_name(name)
         return replace(self, name=name)
 
@@ -110,7 +110,7 @@ _SETTERS = [Field.__dict__[name].__set__ for name in ("name", "type", "nullable"
 def make_fields(
     names: Sequence[str], types: Sequence[DataType], nullable: Sequence[bool], pairs: Sequence[Metadata]
 ) -> list[Field]:
-    """As many fields as there are names; several times quicker than one after the other."""
+    """Create many fields at once, several times faster than one at a time."""
     fields = list(map(Field.__new__, repeat(Field, len(names))))
     for set_attribute, values in zip(_SETTERS, (names, types, nullable, pairs), strict=True):
         deque(map(set_attribute, fields, values), 0)
@@ -118,7 +118,7 @@ def make_fields(
 
 
 def check_name(name: str) -> None:
-    """Raise `UsageError` where a field cannot be called so: the name is no string, or has no form in UTF-8."""
+    """Raise `UsageError` if a field cannot be called so: the name is no string, or has no form in UTF-8."""
     if not isinstance(name, str):
         raise UsageError(f"a field's name is a string, not {name!r}")
     try:
@@ -130,7 +130,7 @@ def check_name(name: str) -> None:
 def field(name: str, type: TypeLike, nullable: bool = True, metadata: MetadataLike = None) -> Field:
     """A named, typed column or child.
 
-    The type is one of ours or of another library, or the name of one, such as "int64". Raises `UsageError` where the
+    The type is one of ours or of another library, or the name of one, such as "int64". Raises `UsageError` if the
     name is not a string, or the type is none of these.
     """
     from bowstring.datatypes.base import as_type
@@ -145,7 +145,7 @@ FieldsLike: TypeAlias = (
 
 
 def coerce_field(value: Any) -> Any:
-    """A field of another library as one of ours; anything else as it is."""
+    """Import a field of another library; return anything else unchanged."""
     if isinstance(value, Field) or not hasattr(value, "__arrow_c_schema__"):
         return value
     from bowstring.interop import c_data
@@ -172,7 +172,7 @@ def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
 
 
 class LazyFields(ABC):
-    """The fields of a schema that are made when they are asked for, one by one or all at once.
+    """The fields of a schema that are made on first access, one by one or all at once.
 
     What is wrong with a field is told where it is asked for, or all are.
     """
@@ -190,11 +190,11 @@ class LazyFields(ABC):
 
     @abstractmethod
     def named(self, name: str) -> list[int]:
-        """The positions of the fields of this name."""
+        """Return the indices of the fields with this name."""
 
     @abstractmethod
     def one(self, index: int) -> Field:
-        """The field at a position, which is there."""
+        """Return the field at a valid index."""
 
     @abstractmethod
     def all(self) -> tuple[Field, ...]:
@@ -209,7 +209,7 @@ class Schema:
     """
 
     source: tuple[Field, ...] | LazyFields
-    """The fields as they were handed in: a reader's are made when they are asked for."""
+    """The fields as they were handed in: a reader's are made on first access."""
     pairs: Metadata = ()
     _indices: dict[str, int] = _slot(default_factory=dict, init=False)
     """The position of each name that was looked up."""
@@ -237,9 +237,9 @@ class Schema:
         return dict(self.pairs)
 
     def index(self, key: str | int) -> int:
-        """The position of a field, by its name or its (possibly negative) index.
+        """Return the index of a field by its name or its (possibly negative) index.
 
-        Raises `NotFoundError` where there is no such field or several have that name.
+        Raises `NotFoundError` if there is no such field or several have that name.
         """
         if isinstance(key, str):
             index = self._indices.get(key)
@@ -270,12 +270,12 @@ class Schema:
         return source.one(index) if isinstance(source, LazyFields) else source[index]
 
     def indices(self, keys: str | int | Iterable[str | int]) -> list[int]:
-        """The positions of several fields, or of the one whose name or index is given; errors as `index`."""
+        """The positions of several fields, or of the one whose name or index is given; raises like `index`."""
         several = [keys] if isinstance(keys, str) or not isinstance(keys, Iterable) else keys
         return list(map(self.index, several))
 
     def field(self, key: str | int) -> Field:
-        """A field, by its name or index; errors as `index`."""
+        """A field, by its name or index; raises like `index`."""
         return self._at(self.index(key))
 
     def select(self, keys: str | int | Iterable[str | int]) -> Schema:

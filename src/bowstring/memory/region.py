@@ -107,7 +107,7 @@ class Region(Closable):
     def create(size_bytes: int, name: str = "region") -> RegionBuilder:
         """Memory of exactly `size_bytes`, all of it reserved now, to be written in place and then sealed.
 
-        Raises `ResourceError` where memory or descriptors are short.
+        Raises `ResourceError` if memory or descriptors are short.
         """
         return RegionBuilder(size_bytes, name)
 
@@ -127,7 +127,7 @@ class Region(Closable):
     def from_file(cls, source: str | os.PathLike[str] | int) -> Region:
         """A read-only region of an ordinary file, by path or by descriptor (which is duplicated, not taken).
 
-        Raises `NotFoundError` where there is none, `UsageError` for anything that is not a regular file, and
+        Raises `NotFoundError` if there is none, `UsageError` for anything that is not a regular file, and
         `ResourceError` where it can't be opened.
         """
         try:
@@ -161,7 +161,7 @@ class Region(Closable):
     ) -> Region:
         """A region of a descriptor that came from another process; takes the descriptor, and closes it on any error.
 
-        `size_bytes` is what was promised. Raises `InvalidDataError` where the descriptor is not a sealed memfd (or,
+        `size_bytes` is what was promised. Raises `InvalidDataError` if the descriptor is not a sealed memfd (or,
         with `accept_files`, a regular file), and `TruncatedError` where its size is another one.
         """
         try:
@@ -173,7 +173,7 @@ class Region(Closable):
 
     @property
     def descriptor(self) -> int:
-        """The descriptor, to be passed on. Raises `ClosedError` where it was let go."""
+        """The descriptor, to be passed on. Raises `ClosedError` if it was let go."""
         if self._descriptor < 0:
             raise ClosedError(f"region {self.name!r}: its descriptor is closed")
         return self._descriptor
@@ -201,7 +201,7 @@ class Region(Closable):
         return self.memory[offset_bytes : offset_bytes + length_bytes]
 
     def check(self) -> None:
-        """Raise `TruncatedError` where an ordinary file became shorter than it was; a sealed region can't.
+        """Raise `TruncatedError` if an ordinary file became shorter than it was; a sealed region can't.
 
         Without a descriptor, raise `InvalidDataError` if another file has its path now, and `MissingFileError` if
         none has.
@@ -298,7 +298,7 @@ class RegionWriter(Closable):
         return self._descriptor
 
     def write(self, data: BytesLike) -> int:
-        """Append all of `data`; its length. Raises `ResourceError` where memory is short."""
+        """Append all of `data`; its length. Raises `ResourceError` if memory is short."""
         return self.writelines((data,))
 
     def writelines(self, parts: Iterable[BytesLike]) -> int:
