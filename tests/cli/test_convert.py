@@ -151,7 +151,7 @@ UNSOUND = {
         int32s(0, 1, 1 << 28, 3),
         "column 'lists': offsets[3] = 3 is less than offsets[2]",
     ),
-    "no UTF-8": (b"def", b"d\xfff", "column 'words': values[1] is no UTF-8: b'd\\xfff'"),
+    "no UTF-8": (b"def", b"d\xfff", "column 'words': values[1] is not valid UTF-8: b'd\\xfff'"),
     "indices beyond the dictionary": (int32s(1, 1, 0), int32s(1, 9, 0), "column 'codes': indices[1] = 9"),
     "a date amid a day": (
         int64s(86_400_000),

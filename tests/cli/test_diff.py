@@ -101,12 +101,12 @@ def test_a_value_that_is_malformed_is_told_with_its_file_batch_column_and_slot(t
     malformed(right, b"xxyyzz", b"xx\xffyzz")
     done = run_command("diff", left, right)
     assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
-    told = f"bowstring: {right}: record batch 0, column 'word': values[2] is no UTF-8"
+    told = f"bowstring: {right}: record batch 0, column 'word': values[2] is not valid UTF-8"
     assert done.stderr.decode().startswith(told)
     assert b"--quick" in done.stderr
     done = run_command("diff", "--quick", left, right)
     assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
-    assert b"on the right, from row 2 on, column 'word': values[0] is no UTF-8" in done.stderr
+    assert b"on the right, from row 2 on, column 'word': values[0] is not valid UTF-8" in done.stderr
 
 
 def test_files_that_are_malformed_alike_are_not_called_the_same(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_files_that_are_malformed_alike_are_not_called_the_same(tmp_path: Path) 
         malformed(path, b"xxyyzz", b"xx\xffyzz")
     done = run_command("diff", "--json", *both)
     assert (done.returncode, done.stdout) == (1, b"")
-    assert f"{both[0]}: record batch 0, column 'word': values[1] is no UTF-8" in done.stderr.decode()
+    assert f"{both[0]}: record batch 0, column 'word': values[1] is not valid UTF-8" in done.stderr.decode()
     assert run_command("diff", "--quick", *both).returncode == 0
 
 

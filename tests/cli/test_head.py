@@ -167,7 +167,7 @@ def test_a_value_that_is_malformed_is_told_with_its_batch_and_column(tmp_path: P
     for command in (["head"], ["cat"], ["cat", "--format", "csv"]):
         done = run_command(*command, path)
         assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
-        assert b"x.arrow: record batch 1, column 'word': values[0] is no UTF-8" in done.stderr
+        assert b"x.arrow: record batch 1, column 'word': values[0] is not valid UTF-8" in done.stderr
 
 
 def test_every_golden_case_can_be_shown(shared_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

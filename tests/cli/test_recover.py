@@ -47,7 +47,7 @@ def test_what_is_dropped_is_told_with_its_bytes_rows_and_reason(
     assert main(["recover", str(path), str(target)]) == 1
     first, last = capsys.readouterr().out.splitlines()
     assert first.startswith(f"{path}: dropped bytes ")
-    assert ": record batch of 3 rows: column 'text': values[0] is no UTF-8" in first
+    assert ": record batch of 3 rows: column 'text': values[0] is not valid UTF-8" in first
     assert last.endswith(f"a damaged file; 6 rows in 2 record batches are in {target}")
     assert bs.open_file(target).read_all().num_rows == 6
     assert main(["recover", "--quick", str(path), str(target)]) == 0

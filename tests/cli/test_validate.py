@@ -85,11 +85,11 @@ def test_all_faults_inside_a_nested_column_are_told_with_their_way_in(
     told = [line.removeprefix(f"{tmp_path / name}: ") for line in capsys.readouterr().out.splitlines()]
     way = "record batch {}, column 0 ('a')"
     once = [
-        f"{way} → item → field 't': values[0] is no UTF-8: byte 0 of 1",
+        f"{way} → item → field 't': values[0] is not valid UTF-8: byte 0 of 1",
         f"{way} → item → field 'w': values[1]: 90000 is not a time of day",
         f"{way}: offsets[2] = 2 is less than offsets[1] = 3",
     ]
-    dictionary = "values[1] is no UTF-8"
+    dictionary = "values[1] is not valid UTF-8"
     if name.endswith("s"):
         at = f"{way} → item → field 'd' → dictionary: {dictionary}".format(0)
     else:
@@ -106,7 +106,7 @@ def test_a_dictionary_that_no_batch_uses_is_looked_at(tmp_path: Path, capsys: py
     with bs.new_file(tmp_path / "data.arrow", batch.schema) as writer:
         writer.write(batch)
     assert main(["validate", str(tmp_path / "data.arrow")]) == 1
-    assert "dictionary 0: values[0] is no UTF-8" in capsys.readouterr().out
+    assert "dictionary 0: values[0] is not valid UTF-8" in capsys.readouterr().out
 
 
 def test_dictionaries_of_a_long_stream_are_not_all_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,7 +108,7 @@ def test_a_cast_to_the_own_type_is_the_array_itself(case: Case) -> None:
         (["2020-02-30"], bs.string(), bs.date32(), "can't parse '2020-02-30' as date32"),
         (["2020-01-01 00:00:00.5"], bs.string(), bs.timestamp("s"), "as timestamp"),
         (["2020-01-01 00:00:00Z"], bs.string(), bs.timestamp("s"), "as timestamp"),
-        ([b"a", b"\xff"], bs.binary(), bs.string(), r"values\[1\] is no UTF-8"),
+        ([b"a", b"\xff"], bs.binary(), bs.string(), r"values\[1\] is not valid UTF-8"),
         ([b"abc", b"ab"], bs.binary(), bs.binary(3), r"value 1: b'ab' has 2 bytes"),
         ([datetime(2020, 1, 1, 0, 0, 0, 5)], bs.timestamp("us"), bs.timestamp("ms"), "is finer than timestamp"),
         ([datetime(9999, 1, 1)], bs.timestamp("s"), bs.timestamp("ns"), "does not fit timestamp"),

@@ -110,7 +110,7 @@ def test_what_is_no_mask_is_refused(mask: Any, says: str) -> None:
 
 
 def test_a_filler_of_another_type_is_refused() -> None:
-    with pytest.raises(bs.errors.DataTypeError, match="fill_null: value 0: 'a' is no int64"):
+    with pytest.raises(bs.errors.DataTypeError, match="fill_null: value 0: 'a' cannot be converted to int64"):
         bs.array([1, None]).fill_null("a")
 
 

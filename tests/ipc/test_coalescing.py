@@ -212,7 +212,7 @@ def test_columns_that_are_no_rows_are_refused_and_change_nothing(columns: Any, p
 def test_a_value_that_does_not_fit_is_named_when_the_array_is_made(tmp_path: Path) -> None:
     path = tmp_path / "none.arrow"
     with (
-        pytest.raises(DataTypeError, match="column 'n': value 0: 'three' is no int64"),
+        pytest.raises(DataTypeError, match="column 'n': value 0: 'three' cannot be converted to int64"),
         bs.CoalescingWriter(bs.new_file(path, numbers(1).schema)) as writer,
     ):
         writer.write_pydict({"n": [1, 2]})

@@ -133,13 +133,17 @@ BROKEN = [
         "0 to 1099511627776",
         cheap=True,
     ),
-    Broken("no UTF-8", text([0, 2, 4], b"ab\xff!"), r"values\[1\] is no UTF-8: b'\\xff!'"),
-    Broken("a surrogate", text([0, 3], b"\xed\xa0\x80"), r"values\[0\] is no UTF-8"),
-    Broken("an overlong form", text([0, 2], b"\xc0\x80"), r"values\[0\] is no UTF-8"),
-    Broken("a character split across values", text([0, 2, 3], b"a" + E_ACUTE), r"values\[0\] is no UTF-8: b'a\\xc3'"),
-    Broken("a character cut off at the end", text([0, 1, 2], b"a" + E_ACUTE), r"values\[1\] is no UTF-8"),
-    Broken("a character begun in a null", text([0, 1, 2], E_ACUTE, b"\2"), r"values\[1\] is no UTF-8: b'\\xa9'"),
-    Broken("a character that ends in a null", text([0, 1, 2], E_ACUTE, b"\1"), r"values\[0\] is no UTF-8: b'\\xc3'"),
+    Broken("no UTF-8", text([0, 2, 4], b"ab\xff!"), r"values\[1\] is not valid UTF-8: b'\\xff!'"),
+    Broken("a surrogate", text([0, 3], b"\xed\xa0\x80"), r"values\[0\] is not valid UTF-8"),
+    Broken("an overlong form", text([0, 2], b"\xc0\x80"), r"values\[0\] is not valid UTF-8"),
+    Broken(
+        "a character split across values", text([0, 2, 3], b"a" + E_ACUTE), r"values\[0\] is not valid UTF-8: b'a\\xc3'"
+    ),
+    Broken("a character cut off at the end", text([0, 1, 2], b"a" + E_ACUTE), r"values\[1\] is not valid UTF-8"),
+    Broken("a character begun in a null", text([0, 1, 2], E_ACUTE, b"\2"), r"values\[1\] is not valid UTF-8: b'\\xa9'"),
+    Broken(
+        "a character that ends in a null", text([0, 1, 2], E_ACUTE, b"\1"), r"values\[0\] is not valid UTF-8: b'\\xc3'"
+    ),
     # views
     Broken(
         "views too few", made(bs.binary_view(), 2, [None, view(0, b"\0" * 4, 0, 0)]), "views buffer has 16", cheap=True
@@ -159,9 +163,15 @@ BROKEN = [
     Broken("absent buffer", made(bs.binary_view(), 1, [None, view(16, b"0123", 0, 0), None]), "data buffer of 0 bytes"),
     Broken("stray padding", made(bs.binary_view(), 1, [None, view(1, b"a\0\0\1", 0, 0)]), r"views\[0\] is inline, but"),
     Broken(
-        "no UTF-8 inline", made(bs.string_view(), 1, [None, view(1, b"\xff\0\0\0", 0, 0)]), r"values\[0\] is no UTF-8"
+        "no UTF-8 inline",
+        made(bs.string_view(), 1, [None, view(1, b"\xff\0\0\0", 0, 0)]),
+        r"values\[0\] is not valid UTF-8",
     ),
-    Broken("split inline", made(bs.string_view(), 1, [None, view(1, b"\xc3\0\0\0", 0, 0)]), r"values\[0\] is no UTF-8"),
+    Broken(
+        "split inline",
+        made(bs.string_view(), 1, [None, view(1, b"\xc3\0\0\0", 0, 0)]),
+        r"values\[0\] is not valid UTF-8",
+    ),
     Broken(
         "view ends within a character",
         made(
@@ -169,7 +179,7 @@ BROKEN = [
             2,
             [None, view(15, b"01\xc3\xa9", 0, 0) + view(18, b"01\xc3\xa9", 0, 0), b"01" + E_ACUTE * 8],
         ),
-        r"values\[0\] is no UTF-8",
+        r"values\[0\] is not valid UTF-8",
     ),
     Broken(
         "view begins within a character",
@@ -178,7 +188,7 @@ BROKEN = [
             2,
             [None, view(18, b"01\xc3\xa9", 0, 0) + view(13, b"\xa9\xc3\xa9\xc3", 0, 3), b"01" + E_ACUTE * 8],
         ),
-        r"values\[1\] is no UTF-8",
+        r"values\[1\] is not valid UTF-8",
     ),
     # lists
     Broken(
@@ -199,7 +209,7 @@ BROKEN = [
     Broken(
         "a broken child",
         made(bs.list_(bs.string()), 1, [None, ints(0, 1)], [text([0, 1], b"\xff")]),
-        r"item: values\[0\] is no UTF-8",
+        r"item: values\[0\] is not valid UTF-8",
     ),
     Broken(
         "view beyond the child", made(VIEWS, 1, [None, ints(9), ints(2)], [TEN]), r"offsets\[0\] = 9 and sizes\[0\] = 2"
@@ -375,7 +385,7 @@ def test_batches_name_the_column_and_tables_the_batch() -> None:
     broken = made(schema.types[0], 1, [None, ints(0, 1)], [text([0, 1], b"\xff")])
     batch = bs.RecordBatch(schema, 1, [broken])
     batch.validate()
-    with pytest.raises(bs.errors.InvalidDataError, match=r"^column 'n': item: values\[0\] is no UTF-8"):
+    with pytest.raises(bs.errors.InvalidDataError, match=r"^column 'n': item: values\[0\] is not valid UTF-8"):
         batch.validate(full=True)
     table = bs.Table(schema, [bs.record_batch([[["x"]]], schema), batch])
     with pytest.raises(bs.errors.InvalidDataError, match=r"^record batch 1: column 'n': item: values\[0\]"):

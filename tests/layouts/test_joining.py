@@ -88,7 +88,7 @@ def test_unions_are_joined_member_by_member(make: Any) -> None:
 def test_offsets_that_do_not_fit_are_refused() -> None:
     huge = bs.Array.from_buffers(bs.list_(bs.null()), 1, [None, np.array([0, 1 << 30], np.int32)], [_nulls(1 << 30)])
     assert bs.concat_arrays([huge]).length == 1
-    with pytest.raises(bs.errors.UsageError, match="take its large form"):
+    with pytest.raises(bs.errors.UsageError, match="use the large type"):
         bs.concat_arrays([huge, huge])
 
 

@@ -226,7 +226,7 @@ def test_garbage_that_no_value_covers_costs_nothing(before: bytes, behind: bytes
 def test_text_that_is_all_wrong_fails_at_once() -> None:
     data = b"\xff" * (1 << 24)
     array = made(bs.string(), 1 << 24, [None, np.arange((1 << 24) + 1, dtype=np.int32), data])
-    with pytest.raises(bs.errors.InvalidDataError, match=r"values\[0\] is no UTF-8"):
+    with pytest.raises(bs.errors.InvalidDataError, match=r"values\[0\] is not valid UTF-8"):
         array.validate(full=True)
 
 

@@ -23,7 +23,7 @@ def test_a_character_cut_in_two_is_found_wherever_blocks_meet(at: int) -> None:
     words = [b"\xc3\xa9"] * (2 * BLOCK + 3)
     strings(words).validate(full=True)
     words[at], words[at + 1] = b"\xc3", b"\xa9"
-    with pytest.raises(InvalidDataError, match=rf"values\[{at}\] is no UTF-8: b'\\xc3'"):
+    with pytest.raises(InvalidDataError, match=rf"values\[{at}\] is not valid UTF-8: b'\\xc3'"):
         strings(words).validate(full=True)
 
 
@@ -84,7 +84,7 @@ def test_values_that_hold_every_control_character_come_out_too(is_text: bool) ->
 def test_text_that_is_none_is_named_wherever_blocks_meet(at: int) -> None:
     words = [b"\xc3\xa9"] * (CUT + 3)
     words[at], words[at + 1] = b"\xc3", b"\xa9"
-    with pytest.raises(InvalidDataError, match=rf"values\[{at}\] is no UTF-8"):
+    with pytest.raises(InvalidDataError, match=rf"values\[{at}\] is not valid UTF-8"):
         strings(words).to_pylist()
     valid = ~np.isin(np.arange(len(words)), [at, at + 1])
     assert strings(words, valid).to_pylist() == ["é"] * at + [None, None] + ["é"] * (len(words) - at - 2)

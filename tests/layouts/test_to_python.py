@@ -139,7 +139,7 @@ def test_a_view_that_is_no_text_is_named_by_its_place_among_all() -> None:
         values[bad] = b"\xc3"
         made = bs.array(values, bs.binary_view())
         views = bs.Array.from_buffers(bs.string_view(), len(values), made.buffers)
-        with pytest.raises(InvalidDataError, match=rf"values\[{bad}\] is no UTF-8"):
+        with pytest.raises(InvalidDataError, match=rf"values\[{bad}\] is not valid UTF-8"):
             views.to_pylist()
 
 
@@ -155,7 +155,7 @@ def test_a_value_that_ends_amid_a_character_is_named_however_many_are_null() -> 
     for few in (1, 2, 100):
         valid = np.arange(ROWS) % few == 0
         valid[8000] = True
-        with pytest.raises(InvalidDataError, match=r"values\[8000\] is no UTF-8"):
+        with pytest.raises(InvalidDataError, match=r"values\[8000\] is not valid UTF-8"):
             strings(words, valid).to_pylist()
 
 
@@ -166,7 +166,7 @@ def test_a_value_within_lists_that_are_mostly_null_is_named_by_its_place_among_a
     lists = bs.Array.from_buffers(
         bs.list_(bs.string()), ROWS, [mask, np.arange(ROWS + 1, dtype=np.int32)], [strings(words)]
     )
-    with pytest.raises(InvalidDataError, match=r"values\[8000\] is no UTF-8"):
+    with pytest.raises(InvalidDataError, match=r"values\[8000\] is not valid UTF-8"):
         lists.to_pylist()
 
 
@@ -217,7 +217,7 @@ def test_what_is_wrong_deep_within_lists_is_told_at_once(rows: int) -> None:
         offsets = np.arange(rows + 1, dtype=np.int32)
         array = bs.Array.from_buffers(bs.list_(array.type), rows, [None, offsets], [array])
     start = time.monotonic()
-    with pytest.raises(InvalidDataError, match=rf"values\[{rows - 1}\] is no UTF-8"):
+    with pytest.raises(InvalidDataError, match=rf"values\[{rows - 1}\] is not valid UTF-8"):
         array.to_pylist()
     assert time.monotonic() - start < 60
 
@@ -257,7 +257,7 @@ def test_many_values_are_made_piece_by_piece_where_they_take_much_memory(monkeyp
 def test_what_is_no_text_is_named_among_many_short_strings(bad: bytes, at: int) -> None:
     words = [b"word"] * 40_000
     words[at] = bad
-    with pytest.raises(InvalidDataError, match=rf"values\[{at}\] is no UTF-8"):
+    with pytest.raises(InvalidDataError, match=rf"values\[{at}\] is not valid UTF-8"):
         strings(words).to_pylist()
 
 

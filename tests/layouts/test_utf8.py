@@ -48,5 +48,5 @@ def test_a_fault_in_much_text_is_named_by_its_value(end: bytes) -> None:
     cuts = np.cumsum([0, *(len(word.encode()) for word in words), len(end)], dtype=np.int32)
     array = bs.Array.from_buffers(bs.string(), len(words) + 1, [None, cuts, data])
     array[:-1].validate(full=True)
-    with pytest.raises(InvalidDataError, match=r"values\[15000\] is no UTF-8"):
+    with pytest.raises(InvalidDataError, match=r"values\[15000\] is not valid UTF-8"):
         array.validate(full=True)

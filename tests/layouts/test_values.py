@@ -229,11 +229,11 @@ def test_a_value_of_another_kind_is_refused_by_name(case: Case) -> None:
 
 
 def test_the_error_names_the_first_value_that_does_not_fit_and_where() -> None:
-    with pytest.raises(bs.errors.DataTypeError, match=r"value 2: 'x' is no int8"):
+    with pytest.raises(bs.errors.DataTypeError, match=r"value 2: 'x' cannot be converted to int8"):
         bs.array([1, None, "x", "y"], bs.int8())
-    with pytest.raises(bs.errors.DataTypeError, match=r"value 1: 128 is no int8"):
+    with pytest.raises(bs.errors.DataTypeError, match=r"value 1: 128 cannot be converted to int8"):
         bs.array([127, 128], bs.int8())
-    with pytest.raises(bs.errors.DataTypeError, match=r"field 'b': value 1: 3 is no string"):
+    with pytest.raises(bs.errors.DataTypeError, match=r"field 'b': value 1: 3 cannot be converted to string"):
         bs.array([{"b": "x"}, {"b": 3}], bs.struct({"a": bs.int8(), "b": bs.string()}))
     with pytest.raises(bs.errors.DataTypeError, match="'c'"):
         bs.array([{"c": 1}], bs.struct({"a": bs.int8()}))

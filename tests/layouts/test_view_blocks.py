@@ -49,11 +49,11 @@ def test_sound_views_are_accepted() -> None:
         ((len(DATA), b"gros", 0, 0), "views[{}] has the prefix b'gros'"),
         ((3, b"gros", 0, 0), "views[{}] is inline, but"),
         ((4, b"gros", 0, 7), "views[{}] is inline, but"),
-        ((12, b"gros", 0, 0xFF), "values[{}] is no UTF-8"),
-        ((3, b"gr\xc3\0", 0, 0), "values[{}] is no UTF-8"),
-        ((14, b"\xb6\xc3\x9fe", 0, 3), "values[{}] is no UTF-8"),
+        ((12, b"gros", 0, 0xFF), "values[{}] is not valid UTF-8"),
+        ((3, b"gr\xc3\0", 0, 0), "values[{}] is not valid UTF-8"),
+        ((14, b"\xb6\xc3\x9fe", 0, 3), "values[{}] is not valid UTF-8"),
         ((13, b"r\xc3\xb6\xc3", 0, 1), None),
-        ((15, b"gr\xc3\xb6", 0, 0), "values[{}] is no UTF-8"),
+        ((15, b"gr\xc3\xb6", 0, 0), "values[{}] is not valid UTF-8"),
     ],
 )
 def test_a_fault_is_named_by_its_place(place: int, view: tuple[int, bytes, int, int], message: str | None) -> None:
@@ -78,7 +78,7 @@ def test_bytes_between_strings_do_not_count() -> None:
     garbled = (DATA + b"\xff") * 1000
     array_of(made, garbled).validate(full=True)
     made["length"][BLOCK] += 1
-    with pytest.raises(InvalidDataError, match=rf"values\[{BLOCK}\] is no UTF-8"):
+    with pytest.raises(InvalidDataError, match=rf"values\[{BLOCK}\] is not valid UTF-8"):
         array_of(made, garbled).validate(full=True)
 
 
@@ -91,7 +91,7 @@ def test_every_data_buffer_is_looked_at() -> None:
     made["buffer"][::2] = np.arange(len(made[::2])) % 3
     array_of(made, DATA, DATA, DATA).validate(full=True)
     broken = DATA[:-1] + b"\xff"
-    with pytest.raises(InvalidDataError, match=r"values\[4\] is no UTF-8"):
+    with pytest.raises(InvalidDataError, match=r"values\[4\] is not valid UTF-8"):
         array_of(made, DATA, DATA, broken).validate(full=True)
 
 

@@ -1,4 +1,4 @@
-"""«Variable-size Binary Layout»: validity, offsets, and the data that the offsets cut up.
+"""«Variable-size Binary Layout»: validity, offsets and data.
 
 >>> import bowstring as bs
 >>> array = bs.array(["joe", None, None, "mark"])
@@ -58,61 +58,63 @@ if TYPE_CHECKING:
     from bowstring.memory.bitmap import Mask
 
 
-_JOINED_VALUES = 1 << 12
-_JOINED_BYTES = 1 << 16
-"""What takes 128 KB and more, glibc may get from the system each time, which takes longer than to fill it."""
-_TASTED_VALUES = 32
+_BLOCK_VALUES = 1 << 12
+_BLOCK_BYTES = 1 << 16
+"""glibc may request 128 KB and more from the system each time, which takes longer than filling it."""
+_SAMPLE_VALUES = 32
 
 
 def conversion_error(values: Sequence[Any], is_text: bool, type: DataType) -> DataTypeError:
-    """What is wrong with values that `encode_values` did not take, naming the first of them; None is not wrong."""
+    """Return the error for values that `encode_values` rejected, naming the first one."""
     for index, value in enumerate(values):
         if value is not None and not (isinstance(value, str) if is_text else is_bytes(value)):
-            return DataTypeError(f"value {index}: {short_repr(value)} is no {type}")
-    return DataTypeError(f"a value has characters that UTF-8 does not encode (surrogates): no {type}")
+            return DataTypeError(f"value {index}: {short_repr(value)} cannot be converted to {type}")
+    return DataTypeError(f"a value cannot be converted to {type}: UTF-8 does not encode surrogates")
 
 
 def encode_values(values: Sequence[Any], is_text: bool) -> tuple[Bytes, Values, Mask | None]:
-    """Strings or byte strings end to end, their lengths in bytes, and which values are not None (None where all are).
+    """Concatenate strings or byte strings; return the bytes, the lengths in bytes, and the mask of valid values.
 
-    Raises TypeError where others are among them, and UnicodeEncodeError.
+    The mask is None if all values are valid. Raises TypeError for other values, and UnicodeEncodeError.
     """
     write = _write_text if is_text else _write_bytes
     out, lengths, mask = BytesIO(), [np.empty(0, UINT8)], None
-    for where, some in iter_blocks(values, _JOINED_VALUES):
+    for selection, block in iter_blocks(values, _BLOCK_VALUES):
         start = out.tell()
         if mask is None:
             try:
-                lengths.append(write(out, some))
+                lengths.append(write(out, block))
                 continue
             except TypeError:
-                out.seek(start)  # what is there will be written again
+                out.seek(start)  # the block is written again without nulls
                 mask = np.ones(len(values), np.bool_)
-        kept, valid = drop_nulls(some, "" if is_text else b"")
-        found = write(out, kept)
+        valid_values, valid = drop_nulls(block, "" if is_text else b"")
+        valid_lengths = write(out, valid_values)
         if valid is not None:
-            mask[where] = valid
-        lengths.append(np.zeros(len(some), found.dtype))
-        put_valid(found, valid, lengths[-1])
+            mask[selection] = valid
+        lengths.append(np.zeros(len(block), valid_lengths.dtype))
+        put_valid(valid_lengths, valid, lengths[-1])
     return np.frombuffer(out.getvalue(), UINT8), np.concatenate(lengths), mask
 
 
 def _write_bytes(out: BytesIO, values: list[Any]) -> Values:
     lengths, start = value_lengths(values), out.tell()
-    out.writelines(map(b"".join, _pieces(values, lengths)))
-    if out.tell() - start != lengths.sum():  # a view of larger elements among the byte strings
+    out.writelines(map(b"".join, _split_by_size(values, lengths)))
+    if out.tell() - start != lengths.sum():  # a memoryview with elements of several bytes
         raise TypeError
     return lengths
 
 
 def _write_text(out: BytesIO, values: list[str]) -> Values:
-    """Strings are encoded many at a time where all are ASCII; else one by one, as characters of several widths cost
-    more where they are joined first. Each is then written behind the others at once, which tells its length.
+    """Write strings and return their encoded lengths.
+
+    ASCII strings are joined and encoded together. Others are encoded one by one, because joining strings of several
+    character widths is slow; `write` returns the length of each.
     """
-    if all(map(str.isascii, values[:_TASTED_VALUES])):
+    if all(map(str.isascii, values[:_SAMPLE_VALUES])):
         lengths, start = value_lengths(values), out.tell()
-        for some in _pieces(values, lengths):
-            text = "".join(some)
+        for group in _split_by_size(values, lengths):
+            text = "".join(group)
             if not text.isascii():
                 out.seek(start)
                 break
@@ -122,28 +124,28 @@ def _write_text(out: BytesIO, values: list[str]) -> Values:
     return unsigned_integers(map(out.write, map(str.encode, values)))
 
 
-def _pieces(values: list[Any], lengths: Values) -> Iterable[list[Any]]:
-    """So many values at a time that they are `_JOINED_BYTES` on average."""
-    step = 1 + _JOINED_BYTES * len(values) // (1 + int(lengths.sum()))
+def _split_by_size(values: list[Any], lengths: Values) -> Iterable[list[Any]]:
+    """Split values into groups of `_BLOCK_BYTES` on average."""
+    step = 1 + _BLOCK_BYTES * len(values) // (1 + int(lengths.sum()))
     if step >= len(values):
         return (values,)
     return (values[first : first + step] for first in range(0, len(values), step))
 
 
-def offsets_from_lengths(lengths: Values, dtype: np.dtype[Any], what: DataType) -> Values:
-    """Offsets, one more than lengths, starting at 0; raises `UsageError` where they do not fit their type."""
+def offsets_from_lengths(lengths: Values, dtype: np.dtype[Any], data_type: DataType) -> Values:
+    """Return the offsets for lengths, starting at 0; raises `UsageError` if they do not fit the offset type."""
     total = int(lengths.sum(dtype=np.int64))
     if total >> 8 * dtype.itemsize - 1:
-        raise UsageError(f"{total} elements are too many for the 32-bit offsets of {what}: take its large form")
+        raise UsageError(f"{total} elements are too many for the 32-bit offsets of {data_type}; use the large type")
     offsets = np.zeros(len(lengths) + 1, dtype)
     np.add.accumulate(lengths, dtype=dtype, out=offsets[1:])
     return offsets
 
 
-def check_offsets(array: Array, limit: int, of: str) -> Values:
-    """The offsets of an array, checked to rise from 0 or more to at most `limit`; raises `InvalidDataError`.
+def check_offsets(array: Array, limit: int, limit_name: str) -> Values:
+    """Return the offsets of an array; raises `InvalidDataError` unless they rise and lie between 0 and `limit`.
 
-    Where there are no slots, nothing has to be there, and what is there does not count: the offset is 0.
+    The buffer of an empty array is ignored; its offset is 0.
     """
     if not array.length:
         return np.zeros(1, array.layout.buffers[1].dtype)
@@ -156,12 +158,12 @@ def check_offsets(array: Array, limit: int, of: str) -> Values:
         raise InvalidDataError(f"offsets[{at + 1}] = {offsets[at + 1]} is less than offsets[{at}] = {offsets[at]}")
     if offsets[-1] > limit:
         at = first_true(offsets > limit)
-        raise InvalidDataError(f"offsets[{at}] = {offsets[at]} exceeds {of} {limit}")
+        raise InvalidDataError(f"offsets[{at}] = {offsets[at]} exceeds {limit_name} {limit}")
     return offsets
 
 
 def offsets_at(array: Array, index: int) -> tuple[int, int]:
-    """The offsets at which the value of a slot begins and ends; not checked."""
+    """Return the offsets of the start and the end of a slot's value, unchecked."""
     offsets = array.buffers[1]
     if offsets is None:
         return 0, 0
@@ -173,42 +175,44 @@ def offsets_at(array: Array, index: int) -> tuple[int, int]:
 def interleave_ranges(
     slots: SlotSelection, limits: Sequence[int], check: Callable[[Array], Any]
 ) -> tuple[Indices, Indices]:
-    """Where the values of slots begin, and their lengths, by the offsets in buffer 1.
+    """Return the starts and lengths of the selected slots' values by the offsets in buffer 1.
 
-    Where one lies beyond the limit of its array, `check` of the array raises an error.
+    If one exceeds the limit of its array, calls `check` with that array, which raises an error.
     """
     starts, stops = slots.gather_elements(1, 2).reshape(-1, 2).T.astype(np.int64)
-    lengths, beyond = stops - starts, stops > slots.per_slot(np.array(limits))
-    if starts.min() < 0 or lengths.min() < 0 or beyond.any():
-        bad = (starts < 0) | (lengths < 0) | beyond
+    lengths, exceeds = stops - starts, stops > slots.per_slot(np.array(limits))
+    if starts.min() < 0 or lengths.min() < 0 or exceeds.any():
+        bad = (starts < 0) | (lengths < 0) | exceeds
         check(slots.arrays[int(slots.array_indices[first_true(bad)])])
     return starts, lengths
 
 
 def offsets_equal(left: Values, right: Values) -> bool:
-    """Whether offsets cut up the same lengths."""
+    """Return whether two offset arrays are equal relative to their first offset."""
     if left[0] == right[0]:
         return bytes_equal(left, right)
-    base, other = left[0], right[0]
-    return all_blocks(
-        lambda first, last: not (left[first:last] - base != right[first:last] - other).any(), len(left), left.itemsize
-    )
+    left_base, right_base = left[0], right[0]
+
+    def is_equal(first: int, last: int) -> bool:
+        return not (left[first:last] - left_base != right[first:last] - right_base).any()
+
+    return all_blocks(is_equal, len(left), left.itemsize)
 
 
-def check_offset_bounds(array: Array, limit: int, of: str) -> None:
+def check_offset_bounds(array: Array, limit: int, limit_name: str) -> None:
     """Check the first and the last offset; raises `InvalidDataError`."""
     offsets = array.values(1)
     if not 0 <= offsets[0] <= offsets[-1] <= limit:
-        raise InvalidDataError(f"the offsets run from {offsets[0]} to {offsets[-1]}, not within {of} {limit}")
+        raise InvalidDataError(f"the offsets run from {offsets[0]} to {offsets[-1]}, not within {limit_name} {limit}")
 
 
 def pack_offsets(values: Sequence[Any], dtype: np.dtype[Any]) -> bytes:
-    """The offsets between a few values with lengths, from 0 on."""
+    """Pack the offsets for a few values, starting at 0."""
     return struct.pack(f"{len(values) + 1}{dtype.char}", *accumulate(map(len, values), initial=0))
 
 
 class BinaryLayout(Layout):
-    """Byte strings or UTF-8 strings cut by 32- or 64-bit offsets."""
+    """Byte strings or UTF-8 strings with 32- or 64-bit offsets."""
 
     __slots__ = ("is_text", "offset_type")
 
@@ -221,34 +225,34 @@ class BinaryLayout(Layout):
         super().__init__(type, (VALIDITY, offsets, BufferSpec(Role.DATA, UINT8, per_slot=False)))
 
     def data(self, array: Array) -> Buffer:
-        """The data buffer."""
+        """Return the data buffer."""
         return array.buffers[2] or EMPTY
 
     def offsets(self, array: Array) -> Values:
-        """The offsets, checked against the data."""
+        """Return the offsets, checked against the size of the data buffer."""
         return check_offsets(array, self.data(array).size, "the data buffer's size of")
 
     def of(self, offsets: Values, data: Values | bytes, mask: Values | None = None) -> Array:
-        """An array over offsets (from 0) and data."""
-        held = Buffer.of(data) if isinstance(data, bytes) else to_buffer(data)
-        return Array(self, len(offsets) - 1, (pack_validity(mask), Buffer.of(offsets), held))
+        """Create an array of offsets, starting at 0, and data."""
+        data_buffer = Buffer.of(data) if isinstance(data, bytes) else to_buffer(data)
+        return Array(self, len(offsets) - 1, (pack_validity(mask), Buffer.of(offsets), data_buffer))
 
     def _of_few(self, values: Sequence[Any]) -> Array | None:
-        """An array of strings or byte strings, quickly where they are few; None where others are among them."""
+        """Create an array of a few strings or byte strings; None if there are other values."""
         values, validity = fill_few_nulls(values, "" if self.is_text else b"")
         parts = values
         try:
             if not self.is_text:
                 data = b"".join(values)
-            elif (whole := "".join(values)).isascii():
-                data = whole.encode()
+            elif (text := "".join(values)).isascii():
+                data = text.encode()
             else:
                 parts = list(map(str.encode, values))
                 data = b"".join(parts)
             offsets = pack_offsets(parts, self.offset_type)
         except (TypeError, UnicodeEncodeError, struct.error):
             return None
-        if sum(map(len, parts)) != len(data):  # a view of larger elements among the byte strings
+        if sum(map(len, parts)) != len(data):  # a memoryview with elements of several bytes
             return None
         return Array(self, len(parts), (validity, Buffer.of(offsets), Buffer.of(data)))
 
@@ -262,10 +266,10 @@ class BinaryLayout(Layout):
         return self.of(offsets_from_lengths(lengths, self.offset_type, self.type), data, mask)
 
     def build(self, values: Sequence[Any]) -> Array:
-        made = self.build_fast(values)
-        if made is None:
+        array = self.build_fast(values)
+        if array is None:
             raise conversion_error(values, self.is_text, self.type)
-        return made
+        return array
 
     def value_at(self, array: Array, index: int) -> Any:
         if is_null_at(array, index):
@@ -292,15 +296,15 @@ class BinaryLayout(Layout):
         first, last = int(offsets[0]), int(offsets[-1])
         if not 0 <= first <= last <= data.size:
             self.offsets(array)
-        kept = array.buffers[1]
+        offset_buffer = array.buffers[1]
         size = (array.length + 1) * self.offset_type.itemsize
-        if first or kept is None or kept.size < size:
-            kept = Buffer.of(offsets - offsets[0])
-        elif array.offset or kept.size > size:
-            kept = kept.slice(array.offset * self.offset_type.itemsize, size)
+        if first or offset_buffer is None or offset_buffer.size < size:
+            offset_buffer = Buffer.of(offsets - offsets[0])
+        elif array.offset or offset_buffer.size > size:
+            offset_buffer = offset_buffer.slice(array.offset * self.offset_type.itemsize, size)
         if last - first != data.size:
             data = data.slice(first, last - first)
-        return Array(self, array.length, (compact_validity(array), kept, data), null_count=array.null_count)
+        return Array(self, array.length, (compact_validity(array), offset_buffer, data), null_count=array.null_count)
 
     def take(self, array: Array, indices: Indices) -> Array:
         return self.interleave(SlotSelection.of(array, indices)) if len(indices) else self.build([])
@@ -308,8 +312,8 @@ class BinaryLayout(Layout):
     def interleave(self, slots: SlotSelection) -> Array:
         starts, lengths = interleave_ranges(slots, [self.data(array).size for array in slots.arrays], self.offsets)
         data = slots.gather_bytes(2, starts, lengths)
-        made = self.of(offsets_from_lengths(lengths, self.offset_type, self.type), data)
-        return Array(self, made.length, (slots.validity(), *made.buffers[1:]))
+        array = self.of(offsets_from_lengths(lengths, self.offset_type, self.type), data)
+        return Array(self, array.length, (slots.validity(), *array.buffers[1:]))
 
     def concat(self, arrays: Sequence[Array]) -> Array:
         arrays = batch_arrays(arrays)
@@ -317,20 +321,20 @@ class BinaryLayout(Layout):
         if (first < 0).any() or (lengths < 0).any() or (last > buffer_sizes(arrays, 2)).any():
             for array in arrays:
                 self.offsets(array)  # raises
-        made = self.of(
+        joined = self.of(
             offsets_from_lengths(lengths, self.offset_type, self.type), concat_bytes(arrays, 2, first, last - first)
         )
-        return Array(self, made.length, (concat_validity(arrays), *made.buffers[1:]))
+        return Array(self, joined.length, (concat_validity(arrays), *joined.buffers[1:]))
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
-        at, bt = self.offsets(left), right.values(1)
-        if not bytes_equal(at, bt) or at[-1] > self.data(right).size:
-            bt = self.offsets(right)
-            if not offsets_equal(at, bt):
+        left_offsets, right_offsets = self.offsets(left), right.values(1)
+        if not bytes_equal(left_offsets, right_offsets) or left_offsets[-1] > self.data(right).size:
+            right_offsets = self.offsets(right)
+            if not offsets_equal(left_offsets, right_offsets):
                 return False
-        size = int(at[-1] - at[0])
-        mine = self.data(left).view(UINT8, int(at[0]), size)
-        return bytes_equal(mine, self.data(right).view(UINT8, int(bt[0]), size))
+        size = int(left_offsets[-1] - left_offsets[0])
+        left_bytes = self.data(left).view(UINT8, int(left_offsets[0]), size)
+        return bytes_equal(left_bytes, self.data(right).view(UINT8, int(right_offsets[0]), size))
 
     def equal_where_valid(self, left: Array, right: Array, nans_equal: bool) -> bool:
         return self.equal(left, right, nans_equal) or super().equal_where_valid(left, right, nans_equal)
@@ -342,7 +346,7 @@ class BinaryLayout(Layout):
         return (factorize_bytes(*self._bytes_and_offsets(array)),)
 
     def _bytes_and_offsets(self, array: Array) -> tuple[Bytes, Indices]:
-        """The bytes of the values, nulls' too, and offsets into them from 0 on."""
+        """Return the bytes of all values, including null slots, and offsets into them starting at 0."""
         offsets = self.offsets(array)
         first = int(offsets[0])
         data = self.data(array).view(UINT8, first, int(offsets[-1]) - first)

@@ -78,7 +78,7 @@ class BooleanLayout(Layout):
         filled, mask = fill_nulls(values, False)
         if not {bool, np.bool_}.issuperset(map(type, filled)):
             index, value = next((i, v) for i, v in enumerate(filled) if not isinstance(v, (bool, np.bool_)))
-            raise DataTypeError(f"value {index}: {short_repr(value)} is no bool")
+            raise DataTypeError(f"value {index}: {short_repr(value)} cannot be converted to bool")
         return self.of(np.fromiter(filled, np.bool_, len(filled)), mask)
 
     def numbers(self, array: Array) -> Values:

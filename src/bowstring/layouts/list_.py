@@ -67,9 +67,9 @@ if TYPE_CHECKING:
 
 
 def flatten_lists(values: Sequence[Any], type: DataType) -> tuple[list[Any], Indices, Mask | None]:
-    """The elements of Python lists end to end, the lists' lengths, and which of them are not None (None where all are).
+    """Concatenate Python lists; return the elements, the lengths, and the mask of valid lists (None if all are valid).
 
-    None has no elements. Raises `DataTypeError` naming the first that is no list.
+    None has no elements. Raises `DataTypeError` naming the first value that is not a list.
     """
     mask = None
     if list(map(builtins.type, values)).count(list) < len(values):
@@ -77,49 +77,50 @@ def flatten_lists(values: Sequence[Any], type: DataType) -> tuple[list[Any], Ind
         if not {list, tuple}.issuperset(map(builtins.type, values)):
             for index, value in enumerate(values):
                 if isinstance(value, (str, bytes, bytearray, Mapping)) or not hasattr(value, "__len__"):
-                    raise DataTypeError(f"value {index}: {short_repr(value)} is no {type}")
+                    raise DataTypeError(f"value {index}: {short_repr(value)} cannot be converted to {type}")
     return list(chain.from_iterable(values)), np.fromiter(map(len, values), np.int64, len(values)), mask
 
 
 def numbers_to_lists(
     elements: Array, starts: Indices, lengths: Values, mask: Mask | None = None
 ) -> list[list[Any] | None] | None:
-    """The elements from each start on, of each length, as lists of Python's numbers or booleans, None where the mask is
-    not True; None altogether where the elements are no such or null.
+    """Convert ranges of number or boolean elements to Python lists, with None where the mask is False.
+
+    Returns None if the elements are of another type or contain nulls.
     """
     numbers = None if elements.null_count else elements.layout.numbers(elements)
     if numbers is None:
         return None
-    found: list[list[Any] | None] = []
+    values: list[list[Any] | None] = []
     for first in range(0, len(starts), _BLOCK_NUMBER_LISTS):
-        own = slice(first, first + _BLOCK_NUMBER_LISTS)
-        own_starts, own_lengths = starts[own], lengths[own]
+        block = slice(first, first + _BLOCK_NUMBER_LISTS)
+        block_starts, block_lengths = starts[block], lengths[block]
         if mask is None:
-            lists, order = _number_lists(numbers, own_starts, own_lengths)
+            lists, order = _number_lists(numbers, block_starts, block_lengths)
         else:
-            kept = mask[own].nonzero()[0]
-            lists, order = _number_lists(numbers, own_starts[kept], own_lengths[kept])
-            order = kept[order]
-        found += scatter_to_list(lists, order, len(own_starts))
-    return found
+            valid = mask[block].nonzero()[0]
+            lists, order = _number_lists(numbers, block_starts[valid], block_lengths[valid])
+            order = valid[order]
+        values += scatter_to_list(lists, order, len(block_starts))
+    return values
 
 
 def _number_lists(numbers: Values, starts: Indices, lengths: Values) -> tuple[list[list[Any]], Indices]:
-    """The lists, the shorter ones first, and where each of them belongs.
+    """Return the lists, shorter ones first, and the index of each.
 
-    Lists of one length are the rows of one array to NumPy, which makes Python lists of them by one call. Where they
-    are few or long they are made one by one.
+    One NumPy call converts all lists of the same length, as the rows of an array. Long lists, and lengths with few
+    lists, are converted one by one.
     """
-    kinds = np.minimum(lengths, _LONG_LIST).astype(np.uint8)
-    order, counts = kinds.argsort(kind="stable"), np.bincount(kinds)
+    capped_lengths = np.minimum(lengths, _LONG_LIST).astype(np.uint8)
+    order, counts = capped_lengths.argsort(kind="stable"), np.bincount(capped_lengths)
     lists: list[list[Any]] = []
     for length in counts.nonzero()[0].tolist():
-        own = order[len(lists) : len(lists) + counts[length]]
-        if length == _LONG_LIST or len(own) < _FEW_LISTS:
-            places = zip(starts[own].tolist(), (starts[own] + lengths[own]).tolist(), strict=True)
-            lists += [numbers[start:stop].tolist() for start, stop in places]
+        group = order[len(lists) : len(lists) + counts[length]]
+        if length == _LONG_LIST or len(group) < _FEW_LISTS:
+            ranges = zip(starts[group].tolist(), (starts[group] + lengths[group]).tolist(), strict=True)
+            lists += [numbers[start:stop].tolist() for start, stop in ranges]
         else:
-            lists += take_windows(numbers, starts[own], length).tolist()
+            lists += take_windows(numbers, starts[group], length).tolist()
     return lists, order
 
 
@@ -129,11 +130,11 @@ _LONG_LIST = 128
 _FEW_LISTS = 8
 
 
-_TAKEN_LISTS = 1 << 12
+_BLOCK_PYTHON_LISTS = 1 << 12
 
 
 class ListLayout(Layout):
-    """Lists cut out of one child by 32- or 64-bit offsets."""
+    """Lists of elements of one child, with 32- or 64-bit offsets."""
 
     __slots__ = ("offset_type",)
 
@@ -145,31 +146,31 @@ class ListLayout(Layout):
         super().__init__(type, (VALIDITY, BufferSpec(Role.OFFSETS, self.offset_type, extra=1)), (values,))
 
     def offsets(self, array: Array) -> Values:
-        """The offsets, checked against the child."""
+        """Return the offsets, checked against the length of the child."""
         return check_offsets(array, array.children[0].length, "the child's length of")
 
     def list_ranges(self, array: Array) -> tuple[Indices, Indices]:
-        """Where in the child the lists begin, and their sizes."""
+        """Return the starts of the lists in the child, and their lengths."""
         offsets = self.offsets(array).astype(np.int64)
         return offsets[:-1], np.diff(offsets)
 
     def elements(self, array: Array, offsets: Values) -> Array:
-        """The child's elements from the first to the last offset."""
+        """Return the child's elements from the first to the last offset."""
         return array.children[0].slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
 
     def of(self, lengths: Values, child: Array, validity: Buffer | None) -> Array:
-        """An array of lists of so many elements each, which lie end to end in the child."""
+        """Create an array of consecutive lists of these lengths in the child."""
         offsets = offsets_from_lengths(lengths, self.offset_type, self.type)
         return Array(self, len(lengths), (validity, Buffer.of(offsets)), (child,))
 
     def _elements_of(self, lists: list[Any]) -> Array | None:
-        """The elements of Python lists end to end, made in the quickest way; None where that does not do."""
+        """Concatenate the elements of Python lists with `build_fast`; None if that is not possible."""
         if list(map(builtins.type, lists)).count(list) < len(lists):
             return None
         return self.children[0].build_fast(list(chain.from_iterable(lists)))
 
     def _of_few(self, values: Sequence[Any]) -> Array | None:
-        """An array of lists, quickly where they are few; None where others are among them."""
+        """Create an array of a few lists; None if there are other values."""
         values, validity = fill_few_nulls(values, [])
         child = self._elements_of(list(values))
         if child is None or child.length > np.iinfo(self.offset_type).max:
@@ -181,15 +182,15 @@ class ListLayout(Layout):
             return few
         parts: list[Array] = []
         lengths, mask = np.zeros(len(values), np.int64), np.ones(len(values), np.bool_)
-        for where, some in iter_blocks(values, _TAKEN_LISTS):
-            lists, valid = drop_nulls(some)
+        for selection, block in iter_blocks(values, _BLOCK_PYTHON_LISTS):
+            lists, valid = drop_nulls(block)
             part = self._elements_of(lists)
             if part is None:
                 return None
             parts.append(part)
-            put_valid(value_lengths(lists), valid, lengths[where])
+            put_valid(value_lengths(lists), valid, lengths[selection])
             if valid is not None:
-                mask[where] = valid
+                mask[selection] = valid
         if not parts:
             return None
         child = parts[0] if len(parts) == 1 else self.children[0].concat(parts)
@@ -212,30 +213,31 @@ class ListLayout(Layout):
         try:
             return self._python_values(elements)
         except InvalidDataError:
-            elements.validate(full=True)  # counts from the first element
+            elements.validate(full=True)  # raises with the index in the list
             raise
 
     def to_pylist(self, array: Array) -> list[Any]:
         offsets = self.offsets(array)
         starts = offsets[:-1].astype(np.int64) - int(offsets[0])
-        found = numbers_to_lists(self.elements(array, offsets), starts, offsets[1:] - offsets[:-1], array.mask())
-        return decode_with_nulls(array, self._lists) if found is None else found
+        lists = numbers_to_lists(self.elements(array, offsets), starts, offsets[1:] - offsets[:-1], array.mask())
+        return decode_with_nulls(array, self._lists) if lists is None else lists
 
     def _lists(self, array: Array) -> list[Any]:
         offsets = self.offsets(array)
         elements = self.elements(array, offsets)
-        found: list[Any] = []
+        lists: list[Any] = []
         step = _BLOCK_LISTS if self.children[0].has_cheap_slices else max(array.length, 1)
         for first in range(0, array.length, step):
-            cuts = offsets[first : first + step + 1]
+            block_offsets = offsets[first : first + step + 1]
             try:
-                values = self._python_values(self.elements(array, cuts))
+                values = self._python_values(self.elements(array, block_offsets))
             except InvalidDataError:
-                elements.validate(full=True)  # counts from the first element of all
+                elements.validate(full=True)  # raises with the index in the whole array
                 raise
             start = 0
-            found += [values[start : (start := stop)] for stop in (cuts[1:] - cuts[0]).tolist()]
-        return found
+            stops = (block_offsets[1:] - block_offsets[0]).tolist()
+            lists += [values[start : (start := stop)] for stop in stops]
+        return lists
 
     def _python_values(self, elements: Array) -> list[Any]:
         return elements.to_pylist()
@@ -245,14 +247,15 @@ class ListLayout(Layout):
         first, count = int(offsets[0]), array.children[0].length
         if not 0 <= first <= int(offsets[-1]) <= count:
             self.offsets(array)
-        kept = array.buffers[1]
+        offset_buffer = array.buffers[1]
         size = (array.length + 1) * self.offset_type.itemsize
-        if first or kept is None or kept.size < size or not array.length:
-            kept = Buffer.of(offsets - offsets[0])
-        elif array.offset or kept.size > size:
-            kept = kept.slice(array.offset * self.offset_type.itemsize, size)
+        if first or offset_buffer is None or offset_buffer.size < size or not array.length:
+            offset_buffer = Buffer.of(offsets - offsets[0])
+        elif array.offset or offset_buffer.size > size:
+            offset_buffer = offset_buffer.slice(array.offset * self.offset_type.itemsize, size)
         child = self.elements(array, offsets).compact()
-        return Array(self, array.length, (compact_validity(array), kept), (child,), null_count=array.null_count)
+        buffers = (compact_validity(array), offset_buffer)
+        return Array(self, array.length, buffers, (child,), null_count=array.null_count)
 
     def take(self, array: Array, indices: Indices) -> Array:
         if len(indices) and (lists := self.interleave(SlotSelection.of(array, indices))) is not None:
@@ -283,8 +286,10 @@ class ListLayout(Layout):
         return self.of(lengths, self.children[0].concat(children), concat_validity(arrays))
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
-        at, bt = self.offsets(left), self.offsets(right)
-        return offsets_equal(at, bt) and arrays_equal(self.elements(left, at), self.elements(right, bt), nans_equal)
+        left_offsets, right_offsets = self.offsets(left), self.offsets(right)
+        if not offsets_equal(left_offsets, right_offsets):
+            return False
+        return arrays_equal(self.elements(left, left_offsets), self.elements(right, right_offsets), nans_equal)
 
     def identity_keys(self, array: Array) -> tuple[Values, ...]:
         offsets = self.offsets(array)
@@ -298,7 +303,7 @@ class ListLayout(Layout):
 
 
 class MapLayout(ListLayout):
-    """Lists of key-value pairs; seen from Python as lists of pairs, made from those or from dictionaries."""
+    """Lists of key-value pairs; in Python lists of pairs, built from such lists or from dictionaries."""
 
     __slots__ = ("_names",)
 
@@ -310,21 +315,21 @@ class MapLayout(ListLayout):
         self._names = (type.key_field.name, type.item_field.name)
 
     def _elements_of(self, lists: list[Any]) -> Array | None:
-        kinds = {*map(builtins.type, lists)}
-        if kinds == {dict}:
+        types = {*map(builtins.type, lists)}
+        if types == {dict}:
             keys, items = list(chain.from_iterable(lists)), list(chain.from_iterable(map(dict.values, lists)))
-        elif kinds <= {list}:
+        elif types <= {list}:
             pairs = list(chain.from_iterable(lists))
             if list(map(builtins.type, pairs)).count(tuple) < len(pairs):
                 return None
             try:
                 keys, items = [key for key, _ in pairs], [item for _, item in pairs]
-            except ValueError:  # more than two, or less
+            except ValueError:  # not a pair
                 return None
         else:
             return None
         entries = self.children[0]
-        key, item = (child.build_fast(side) for child, side in zip(entries.children, (keys, items), strict=True))
+        key, item = (child.build_fast(column) for child, column in zip(entries.children, (keys, items), strict=True))
         if key is None or item is None or key.null_count:
             return None
         return Array(entries, len(keys), (None,), (key, item))
@@ -337,7 +342,9 @@ class MapLayout(ListLayout):
         pairs, lengths, _ = flatten_lists([v.items() if isinstance(v, Mapping) else v for v in filled], self.type)
         for index, pair in enumerate(pairs):
             if not isinstance(pair, (tuple, list)) or len(pair) != 2 or pair[0] is None:
-                raise DataTypeError(f"entry {index}: {short_repr(pair)} is no pair of a key and a value of {self.type}")
+                raise DataTypeError(
+                    f"entry {index}: {short_repr(pair)} is not a pair of a key and a value of {self.type}"
+                )
         entries = self.children[0]
         key, item = (child.build([pair[side] for pair in pairs]) for side, child in enumerate(entries.children))
         return self.of(lengths, Array(entries, len(pairs), (None,), (key, item)), pack_validity(mask))
@@ -352,7 +359,7 @@ class MapLayout(ListLayout):
         array = array if mask is None else self.take(array, np.flatnonzero(mask))
         entries = self.elements(array, self.offsets(array))
         if entries.null_count:
-            raise InvalidDataError(f"the map has {entries.null_count} null entries, and an entry cannot be null")
+            raise InvalidDataError(f"the map has {entries.null_count} null entries; entries must not be null")
         keys = entries.compact().children[0]
         if keys.null_count:
-            raise InvalidDataError(f"the map has {keys.null_count} null keys, and a key cannot be null")
+            raise InvalidDataError(f"the map has {keys.null_count} null keys; keys must not be null")

@@ -44,7 +44,7 @@ class NullLayout(Layout):
     def build(self, values: Sequence[Any]) -> Array:
         for index, value in enumerate(values):
             if value is not None:
-                raise DataTypeError(f"value {index}: {short_repr(value)} is no null")
+                raise DataTypeError(f"value {index}: {short_repr(value)} is not null")
         return self.of(len(values))
 
     def to_pylist(self, array: Array) -> list[Any]:

@@ -133,8 +133,8 @@ class PrimitiveLayout(Layout):
             try:
                 self.codec.encode([value])
             except (TypeError, ValueError, OverflowError) as why:
-                return DataTypeError(f"value {index}: {short_repr(value)} is no {self.type}: {why}")
-        return DataTypeError(f"these are no values of {self.type}: {error}")
+                return DataTypeError(f"value {index}: {short_repr(value)} cannot be converted to {self.type}: {why}")
+        return DataTypeError(f"the values cannot be converted to {self.type}: {error}")
 
     def from_numpy(self, array: Values, mask: Values | None) -> Array:
         """An array of NumPy values of shape (n,), without copying where the types are the same."""

@@ -149,7 +149,7 @@ class StructLayout(Layout):
                 if not known.issuperset(value):
                     raise DataTypeError(f"value {index} has {join_reprs(set(value) - known)}: no fields of {self.type}")
             elif not isinstance(value, tuple) or len(value) != len(names):
-                raise DataTypeError(f"value {index}: {short_repr(value)} is no {self.type}")
+                raise DataTypeError(f"value {index}: {short_repr(value)} cannot be converted to {self.type}")
         return [[v.get(name) if isinstance(v, Mapping) else v[at] for v in values] for at, name in enumerate(names)]
 
     def value_at(self, array: Array, index: int) -> Any:
