@@ -102,7 +102,7 @@ def test_a_cast_to_the_own_type_is_the_array_itself(case: Case) -> None:
         ([Decimal("300.00")], bs.decimal128(5, 2), bs.int8(), "does not fit int8"),
         ([float("nan")], bs.float64(), bs.decimal128(5, 2), "value 0: nan can't be converted to decimal128"),
         (["1", "x"], bs.string(), bs.int8(), "value 1: can't parse 'x' as int8"),
-        (["300"], bs.string(), bs.int8(), "value 0: 300 is no int8"),
+        (["300"], bs.string(), bs.int8(), "value 0: 300 cannot be converted to int8"),
         (["1_0"], bs.string(), bs.float64(), "can't parse '1_0' as double"),
         (["yes"], bs.string(), bs.bool_(), "can't parse 'yes' as bool"),
         (["2020-02-30"], bs.string(), bs.date32(), "can't parse '2020-02-30' as date32"),

@@ -392,7 +392,7 @@ def test_batches_name_the_column_and_tables_the_batch() -> None:
         table.validate(full=True)
     with pytest.raises(bs.errors.InvalidDataError, match="column 'n': is"):
         bs.RecordBatch(schema, 2, [broken]).validate()
-    assert "no UTF-8" in batch._repr_html_()
+    assert "not valid UTF-8" in batch._repr_html_()
 
 
 PAIRS = bs.map_(bs.int8(), bs.int8())

@@ -1,4 +1,4 @@
-r"""«Fixed-size Primitive Layout», bit-packed: boolean values, a bit each.
+r"""«Fixed-size Primitive Layout», bit-packed: boolean values of one bit.
 
 >>> import bowstring as bs
 >>> bs.array([True, False, None, True]).buffers[1].to_bytes()
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class BooleanLayout(Layout):
-    """A bitmap of values beside the validity bitmap."""
+    """A validity bitmap and a bitmap of values."""
 
     __slots__ = ()
 
@@ -50,11 +50,11 @@ class BooleanLayout(Layout):
         super().__init__(type, (VALIDITY, BufferSpec(Role.DATA)))
 
     def of(self, values: Values, mask: Values | None = None) -> Array:
-        """An array of NumPy booleans, packed."""
+        """Create an array of NumPy booleans, packed."""
         return Array(self, len(values), (pack_validity(mask), bitmap.pack(values)))
 
     def bits(self, array: Array) -> Values:
-        """The values as NumPy booleans; a copy."""
+        """Return the values as NumPy booleans, copied."""
         data = array.buffers[1]
         return np.zeros(array.length, np.bool_) if data is None else bitmap.unpack(data, array.offset, array.length)
 
@@ -63,18 +63,18 @@ class BooleanLayout(Layout):
             filled, validity = fill_few_nulls(values, False)
             if {bool}.issuperset(map(type, filled)):
                 return Array(self, len(values), (validity, bitmap.pack_bools(filled)))
-        truths, mask = np.empty(len(values), np.bool_), np.empty(len(values), np.bool_)
-        for where, some in iter_blocks(values):
-            found = parse_booleans(some)
-            if found is None:
+        bits, mask = np.empty(len(values), np.bool_), np.empty(len(values), np.bool_)
+        for selection, block in iter_blocks(values):
+            parsed = parse_booleans(block)
+            if parsed is None:
                 return None
-            truths[where], mask[where] = found
-        return self.of(truths, mask)
+            bits[selection], mask[selection] = parsed
+        return self.of(bits, mask)
 
     def build(self, values: Sequence[Any]) -> Array:
-        plain = self.build_fast(values)
-        if plain is not None:
-            return plain
+        array = self.build_fast(values)
+        if array is not None:
+            return array
         filled, mask = fill_nulls(values, False)
         if not {bool, np.bool_}.issuperset(map(type, filled)):
             index, value = next((i, v) for i, v in enumerate(filled) if not isinstance(v, (bool, np.bool_)))
@@ -95,17 +95,17 @@ class BooleanLayout(Layout):
 
     def to_numpy(self, array: Array, allow_copy: bool) -> Values:
         if not allow_copy:
-            raise WouldCopyError("booleans are bits: allow the copy with zero_copy_only=False")
+            raise WouldCopyError("booleans are bit-packed; allow the copy with zero_copy_only=False")
         return self.bits(array) if array.null_count == 0 else super().to_numpy(array, True)
 
     def compact(self, array: Array) -> Array:
         data = array.buffers[1]
-        own = data if data is None else bitmap.realign(data, array.offset, array.length)
-        return Array(self, array.length, (compact_validity(array), own), null_count=array.null_count)
+        bits = data if data is None else bitmap.realign(data, array.offset, array.length)
+        return Array(self, array.length, (compact_validity(array), bits), null_count=array.null_count)
 
     def take(self, array: Array, indices: Indices) -> Array:
-        taken = bitmap.pack(self.bits(array)[indices])
-        return Array(self, len(indices), (take_validity(array, indices), taken))
+        bits = bitmap.pack(self.bits(array)[indices])
+        return Array(self, len(indices), (take_validity(array, indices), bits))
 
     def interleave(self, slots: SlotSelection) -> Array:
         return Array(self, len(slots), (slots.validity(), bitmap.pack(slots.bits(1))))

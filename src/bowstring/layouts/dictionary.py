@@ -1,4 +1,4 @@
-"""«Dictionary-encoded Layout»: validity and indices, and a dictionary beside them.
+"""«Dictionary-encoded Layout»: validity, indices and a dictionary.
 
 >>> import bowstring as bs
 >>> array = bs.array(["foo", "bar", "foo", "bar", None, "baz"], bs.dictionary(bs.int32(), bs.string()))
@@ -44,18 +44,18 @@ if TYPE_CHECKING:
 
 
 def hashable_key(value: Any) -> Any:
-    """A hashable stand-in that is equal for values that are stored alike, and only for them."""
+    """Return a hashable key that is equal for two values if and only if they are identical."""
     if isinstance(value, float):
         return float, value.hex()
     if isinstance(value, dict):
-        return tuple((key, hashable_key(item)) for key, item in value.items())
+        return tuple((name, hashable_key(field)) for name, field in value.items())
     if isinstance(value, (list, tuple, np.ndarray)):
-        return tuple(hashable_key(item) for item in value)
+        return tuple(hashable_key(element) for element in value)
     return bytes(value) if isinstance(value, (bytearray, memoryview)) else (type(value), value)
 
 
 class DictionaryLayout(Layout):
-    """Indices, which lie as integers do, into a dictionary of any layout."""
+    """Integer indices into a dictionary of any layout."""
 
     __slots__ = ("_dictionary", "index_layout")
 
@@ -69,11 +69,11 @@ class DictionaryLayout(Layout):
         return self._dictionary
 
     def of(self, indices: Array, dictionary: Array) -> Array:
-        """An array of the type's indices, with a dictionary."""
+        """Create an array of indices and a dictionary."""
         return Array(self, indices.length, indices.buffers, (), dictionary, indices._null_count, indices.offset)
 
     def indices(self, array: Array) -> Indices:
-        """The indices as 64-bit integers, 0 for null slots, each checked to lie within the dictionary."""
+        """Return the indices as 64-bit integers, 0 for null slots, checked against the length of the dictionary."""
         if array.dictionary is None:
             raise InvalidDataError(f"the array of {self.type} has no dictionary")
         raw, mask = array.values(1), array.mask()
@@ -87,11 +87,11 @@ class DictionaryLayout(Layout):
         return raw.astype(np.int64)
 
     def concat_indices(self, arrays: Sequence[Array]) -> tuple[Indices, Buffer | None]:
-        """The `keys` of arrays end to end, and their validity bitmap."""
+        """Concatenate the `indices` of arrays; also return their validity bitmap."""
         arrays = batch_arrays(arrays)
         raw, validity = concat_values(arrays, 1), concat_validity(arrays)
-        words, numbers = distinct_dictionaries(arrays)
-        counts = array_lengths(words)[numbers]
+        dictionaries, dictionary_indices = distinct_dictionaries(arrays)
+        counts = array_lengths(dictionaries)[dictionary_indices]
         bad = (raw < 0) | (raw >= np.repeat(counts, array_lengths(arrays)))
         if validity is not None:
             mask = bitmap.unpack(validity, 0, len(raw))
@@ -103,18 +103,16 @@ class DictionaryLayout(Layout):
         return raw.astype(np.int64), validity
 
     def compact_dictionary(self, array: Array) -> Array:
-        """The array with just those words in its dictionary that its slots stand for, in their order; the array itself
-        where these are all.
-        """
-        keys, mask, words = self.indices(array), array.mask(), array.dictionary
-        assert words is not None
-        used, places = _distinct(keys if mask is None else keys[mask], words.length)
-        if len(used) == words.length:
+        """Drop the unused dictionary values, keeping the order; return the array itself if all are used."""
+        indices, mask, dictionary = self.indices(array), array.mask(), array.dictionary
+        assert dictionary is not None
+        used, new_indices = _distinct(indices if mask is None else indices[mask], dictionary.length)
+        if len(used) == dictionary.length:
             return array
         if mask is not None:
-            keys[mask] = places
-        indices = (places if mask is None else np.where(mask, keys, 0)).astype(self.index_layout.dtype)
-        return self.of(self.index_layout.of(indices, mask), words.take(used))
+            indices[mask] = new_indices
+            new_indices = np.where(mask, indices, 0)
+        return self.of(self.index_layout.of(new_indices.astype(self.index_layout.dtype), mask), dictionary.take(used))
 
     def valid_mask(self, array: Array) -> Mask | None:
         return self._mask(array, self._dictionary.valid_mask)
@@ -123,33 +121,35 @@ class DictionaryLayout(Layout):
         return self._mask(array, self._dictionary.identity_mask)
 
     def _mask(self, array: Array, mask_of: Callable[[Array], Mask | None]) -> Mask | None:
-        """What `mask_of` says of the values that the slots stand for; False for null slots."""
+        """Return `mask_of` the dictionary for the value of each slot; False for null slots."""
         mask, dictionary = array.mask(), array.dictionary
-        words = None if dictionary is None or array.length == array.null_count else mask_of(dictionary)
-        if words is None:
+        dictionary_mask = None if dictionary is None or array.length == array.null_count else mask_of(dictionary)
+        if dictionary_mask is None:
             return mask
-        held = words[self.indices(array)]
-        return held if mask is None else held & mask
+        value_mask = dictionary_mask[self.indices(array)]
+        return value_mask if mask is None else value_mask & mask
 
     def build(self, values: Sequence[Any]) -> Array:
-        numbers: dict[Any, int] = {}
+        index_by_key: dict[Any, int] = {}
         distinct: list[Any] = []
-        keys: list[int | None] = []
+        indices: list[int | None] = []
         for value in values:
             if value is None:
-                keys.append(None)
+                indices.append(None)
                 continue
             key = value if type(value) is str else hashable_key(value)
             try:
-                number = numbers.setdefault(key, len(distinct))
+                index = index_by_key.setdefault(key, len(distinct))
             except TypeError:
-                raise DataTypeError(f"{short_repr(value)} cannot be hashed: no value of {self.type}") from None
-            if number == len(distinct):
+                raise DataTypeError(
+                    f"{short_repr(value)} cannot be converted to {self.type}: it is not hashable"
+                ) from None
+            if index == len(distinct):
                 distinct.append(value)
-            keys.append(number)
+            indices.append(index)
         if distinct and len(distinct) - 1 > np.iinfo(self.index_layout.dtype).max:
             raise DataTypeError(f"{len(distinct)} distinct values are too many for the indices of {self.type}")
-        return self.of(self.index_layout.build(keys), self._dictionary.build(distinct))
+        return self.of(self.index_layout.build(indices), self._dictionary.build(distinct))
 
     def value_at(self, array: Array, index: int) -> Any:
         if is_null_at(array, index):
@@ -173,12 +173,12 @@ class DictionaryLayout(Layout):
         if array.length < dictionary.length:
             used, keys = np.unique(keys, return_inverse=True)
             dictionary = dictionary.take(used)
-        words = dictionary.to_pylist()
-        return [words[key] for key in keys.tolist()]
+        values = dictionary.to_pylist()
+        return [values[index] for index in keys.tolist()]
 
     def to_numpy(self, array: Array, allow_copy: bool) -> Values:
         if not allow_copy:
-            raise WouldCopyError(f"{self.type} has to be decoded for NumPy: allow the copy with zero_copy_only=False")
+            raise WouldCopyError(f"{self.type} must be decoded for NumPy; allow the copy with zero_copy_only=False")
         dictionary = array.dictionary
         if array.null_count == 0 and dictionary is not None and dictionary.null_count == 0:
             return dictionary.to_numpy(zero_copy_only=False)[self.indices(array)]
@@ -186,12 +186,12 @@ class DictionaryLayout(Layout):
         return decoded.layout.to_numpy(decoded, True)
 
     def compact(self, array: Array) -> Array:
-        own = self.index_layout.compact(array.with_layout(self.index_layout))
-        return Array(self, own.length, own.buffers, (), array.dictionary, own._null_count)
+        indices = self.index_layout.compact(array.with_layout(self.index_layout))
+        return Array(self, indices.length, indices.buffers, (), array.dictionary, indices._null_count)
 
     def take(self, array: Array, indices: Indices) -> Array:
-        own = self.index_layout.take(array.with_layout(self.index_layout), indices)
-        return Array(self, own.length, own.buffers, (), array.dictionary, own._null_count)
+        selected = self.index_layout.take(array.with_layout(self.index_layout), indices)
+        return Array(self, selected.length, selected.buffers, (), array.dictionary, selected._null_count)
 
     def interleave(self, slots: SlotSelection) -> Array | None:
         distinct = {id(array.dictionary): array.dictionary for array in slots.arrays}
@@ -201,53 +201,52 @@ class DictionaryLayout(Layout):
         return Array(self, len(slots), (slots.validity(), to_buffer(slots.gather_elements(1))), (), dictionary)
 
     def concat(self, arrays: Sequence[Array]) -> Array:
-        """Of dictionaries of which one begins as the other does, one after the other, the longer one is taken; others
-        are put end to end.
+        """Concatenate the arrays. Of consecutive dictionaries, one that is a prefix of the other is dropped.
 
-        Raises `DataTypeError` where the joined dictionary is too large for the type's indices.
+        The others are concatenated. Raises `DataTypeError` if the dictionary is too large for the index type.
         """
         dictionaries: list[Array] = []
-        moved: list[Indices] = []
+        shifted_indices: list[Indices] = []
         base = length = 0
         for array in arrays:
-            keys, own = self.indices(array), array.dictionary
-            assert own is not None
+            keys, dictionary = self.indices(array), array.dictionary
+            assert dictionary is not None
             last = dictionaries[-1] if dictionaries else None
-            if last is not None and last.length < own.length and has_prefix(own, last):
-                dictionaries[-1], length = own, base + own.length
-            elif last is None or not has_prefix(last, own):
-                dictionaries.append(own)
-                base, length = length, length + own.length
-            moved.append(keys + base)
-        joined_keys = np.concatenate(moved)
-        if joined_keys.size and joined_keys.max() > np.iinfo(self.index_layout.dtype).max:
+            if last is not None and last.length < dictionary.length and has_prefix(dictionary, last):
+                dictionaries[-1], length = dictionary, base + dictionary.length
+            elif last is None or not has_prefix(last, dictionary):
+                dictionaries.append(dictionary)
+                base, length = length, length + dictionary.length
+            shifted_indices.append(keys + base)
+        joined_indices = np.concatenate(shifted_indices)
+        if joined_indices.size and joined_indices.max() > np.iinfo(self.index_layout.dtype).max:
             raise DataTypeError(f"a dictionary of {length} values is too large for the indices of {self.type}")
-        data = joined_keys.astype(self.index_layout.dtype)
+        data = joined_indices.astype(self.index_layout.dtype)
         joined = dictionaries[0] if len(dictionaries) == 1 else self._dictionary.concat(dictionaries)
-        made = self.index_layout.of(data)
-        return Array(self, len(data), (concat_validity(arrays), made.buffers[1]), (), joined)
+        buffers = (concat_validity(arrays), self.index_layout.of(data).buffers[1])
+        return Array(self, len(data), buffers, (), joined)
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
-        my_keys, their_keys = self.indices(left), self.indices(right)
+        left_indices, right_indices = self.indices(left), self.indices(right)
         assert left.dictionary is not None
         assert right.dictionary is not None
-        mine, my_keys = _distinct(my_keys, left.dictionary.length)
-        theirs, their_keys = _distinct(their_keys, right.dictionary.length)
-        pairs, _ = _distinct(my_keys * len(theirs) + their_keys, len(mine) * len(theirs))
-        my_words = left.dictionary.take(mine[pairs // len(theirs)])
-        return arrays_equal(my_words, right.dictionary.take(theirs[pairs % len(theirs)]), nans_equal)
+        left_used, left_indices = _distinct(left_indices, left.dictionary.length)
+        right_used, right_indices = _distinct(right_indices, right.dictionary.length)
+        pairs, _ = _distinct(left_indices * len(right_used) + right_indices, len(left_used) * len(right_used))
+        left_values = left.dictionary.take(left_used[pairs // len(right_used)])
+        return arrays_equal(left_values, right.dictionary.take(right_used[pairs % len(right_used)]), nans_equal)
 
     def sort_keys(self, array: Array) -> tuple[Values, ...] | None:
-        keys, dictionary = self._words(array)
-        found = dictionary.layout.sort_keys(dictionary)
-        return found and tuple(part[keys] for part in found)
+        keys, dictionary = self._used_values(array)
+        sort_keys = dictionary.layout.sort_keys(dictionary)
+        return sort_keys and tuple(key[keys] for key in sort_keys)
 
     def identity_keys(self, array: Array) -> tuple[Values, ...]:
-        keys, dictionary = self._words(array)
+        keys, dictionary = self._used_values(array)
         return tuple(part[keys] for part in dictionary.layout.identity_keys(dictionary))
 
-    def _words(self, array: Array) -> tuple[Indices, Array]:
-        """The keys into those words of the dictionary that are used, and these."""
+    def _used_values(self, array: Array) -> tuple[Indices, Array]:
+        """Return indices into the used dictionary values, and these values."""
         assert array.dictionary is not None
         used, keys = _distinct(self.indices(array), array.dictionary.length)
         return keys, array.dictionary.take(used)
@@ -261,16 +260,16 @@ class DictionaryLayout(Layout):
 
 
 def _distinct(numbers: Indices, bound: int) -> tuple[Indices, Indices]:
-    """The distinct numbers, rising, all of them from 0 to below `bound`, and where among these each number is."""
+    """Return the sorted distinct numbers, all from 0 to below `bound`, and each number's index among them."""
     if bound > 4 * len(numbers):
         return np.unique(numbers, return_inverse=True)
-    present = np.zeros(bound, np.bool_)
-    present[numbers] = True
-    return np.flatnonzero(present), (np.cumsum(present) - 1)[numbers]
+    is_used = np.zeros(bound, np.bool_)
+    is_used[numbers] = True
+    return np.flatnonzero(is_used), (np.cumsum(is_used) - 1)[numbers]
 
 
 def decode_dictionary(array: Array) -> Array:
-    """A dictionary-encoded array as plain values, copied; an array of another layout as it is."""
+    """Decode a dictionary-encoded array, copied; return an array of another layout as it is."""
     layout = array.layout.storage
     if not isinstance(layout, DictionaryLayout):
         return array
@@ -283,5 +282,5 @@ def decode_dictionary(array: Array) -> Array:
 
 
 def nulls(layout: Layout, length: int) -> Array:
-    """An array of `length` nulls."""
+    """Create an array of `length` nulls."""
     return layout.build([None] * length)

@@ -1,4 +1,4 @@
-"""«Extension Types»: the storage type's layout, seen through the extension's `encode` and `decode`."""
+"""«Extension Types»: the storage type's layout, with the extension's `encode` and `decode` for values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ExtensionLayout(Layout):
-    """The same buffers and children as the storage."""
+    """The buffers and children of the storage type."""
 
     __slots__ = ("VARIADIC", "_extension", "_storage")
 
@@ -65,17 +65,19 @@ class ExtensionLayout(Layout):
         return [None if v is None else decode(v) for v in array.storage.to_pylist()]
 
     def to_numpy(self, array: Array, allow_copy: bool) -> Values:
-        shown: Values | None = self._extension.from_storage_numpy(
+        values: Values | None = self._extension.from_storage_numpy(
             self._storage.to_numpy(array.storage, allow_copy), allow_copy
         )
-        if shown is None:
-            raise WouldCopyError(f"{self.type} does not become NumPy's values without copying: allow the copy")
-        return shown
+        if values is None:
+            raise WouldCopyError(
+                f"{self.type} cannot be converted to NumPy without copying; allow the copy with zero_copy_only=False"
+            )
+        return values
 
     def from_numpy(self, values: Values) -> Values | None:
-        """A NumPy array of the type's own form as one of the storage's; None where it is no such array."""
-        stored: Values | None = self._extension.to_storage_numpy(values)
-        return stored
+        """Convert a NumPy array of extension values to one of storage values; None if it is not such an array."""
+        storage: Values | None = self._extension.to_storage_numpy(values)
+        return storage
 
     def compact(self, array: Array) -> Array:
         return array.storage.compact().with_layout(self)
@@ -84,8 +86,8 @@ class ExtensionLayout(Layout):
         return self._storage.take(array.storage, indices).with_layout(self)
 
     def interleave(self, slots: SlotSelection) -> Array | None:
-        stored = self._storage.interleave(slots.storage())
-        return None if stored is None else stored.with_layout(self)
+        storage = self._storage.interleave(slots.storage())
+        return None if storage is None else storage.with_layout(self)
 
     def concat(self, arrays: Sequence[Array]) -> Array:
         if isinstance(arrays, ArrayBatcher):

@@ -1,4 +1,4 @@
-"""«Null Layout»: a length, and no memory at all.
+"""«Null Layout»: a length, without buffers.
 
 >>> import bowstring as bs
 >>> bs.array([None, None]).buffers
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class NullLayout(Layout):
-    """Nothing but nulls."""
+    """Arrays of nulls only."""
 
     __slots__ = ()
 
@@ -31,7 +31,7 @@ class NullLayout(Layout):
         super().__init__(type, ())
 
     def of(self, length: int) -> Array:
-        """An array of `length` nulls."""
+        """Create an array of `length` nulls."""
         return Array(self, length, (), null_count=length)
 
     def null_count(self, array: Array) -> int:

@@ -58,11 +58,11 @@ if TYPE_CHECKING:
 
 
 _BLOCK_VALUES = 1 << 13
-"""So many Python values are made before the next ones, while they are in the processor's cache."""
+"""The number of values to convert at a time, so that they stay in the processor's cache."""
 
 
 class PrimitiveLayout(Layout):
-    """Slots of one width in bytes, whose meaning is `codec`'."""
+    """Fixed-width slots, which `codec` converts to and from Python values."""
 
     __slots__ = ("codec", "dtype")
 
@@ -74,7 +74,7 @@ class PrimitiveLayout(Layout):
         self.dtype = codec.dtype
 
     def of(self, slots: Values, mask: Values | None = None) -> Array:
-        """An array over slots of the layout's NumPy type, without copying where they are contiguous."""
+        """Create an array over slots of the layout's NumPy type, without copying if they are contiguous."""
         return Array(self, len(slots), (pack_validity(mask), to_buffer(slots)))
 
     def fill(self, array: Array, valid: Mask, filler: Array) -> Array:
@@ -83,7 +83,7 @@ class PrimitiveLayout(Layout):
         return self.of(slots)
 
     def _of_few(self, values: Sequence[Any]) -> Array | None:
-        """An array of numbers, quickly where they are few; None where others are among them."""
+        """Create an array of a few numbers; None if there are other values."""
         data, validity = self.codec.try_encode_few(values), None
         if data is None:
             values, validity = fill_few_nulls(values, self.codec.fill)
@@ -91,59 +91,57 @@ class PrimitiveLayout(Layout):
         return None if data is None else Array(self, len(values), (validity, Buffer.of(data)))
 
     def build_fast(self, values: Sequence[Any], is_exact: bool = False) -> Array | None:
-        """With `is_exact`, None also where values are not of exactly the one Python type of the data type: others give
-        themselves as numbers, too.
-        """
+        """As `Layout.build_fast`; with `is_exact`, also return None if a value's type is not exactly the usual one."""
         if len(values) <= FEW_VALUES:
             if not self.codec.IS_NUMBER:
                 return None
             if (few := self._of_few(values)) is not None:
                 return few
-        way = self.codec.try_encode_exact if is_exact else self.codec.try_encode
+        encode = self.codec.try_encode_exact if is_exact else self.codec.try_encode
         slots: Values | None = None
         mask: Mask | None = None
-        for where, some in iter_blocks(values):
-            found, valid = way(some) if is_exact and mask is None else None, None
-            if found is None:
-                apart = drop_nulls_of_numbers(some, self.codec.fill) if self.codec.IS_NUMBER else drop_nulls(some)
-                if apart is None or (found := way(apart[0])) is None:
+        for selection, block in iter_blocks(values):
+            encoded, valid = encode(block) if is_exact and mask is None else None, None
+            if encoded is None:
+                non_nulls = drop_nulls_of_numbers(block, self.codec.fill) if self.codec.IS_NUMBER else drop_nulls(block)
+                if non_nulls is None or (encoded := encode(non_nulls[0])) is None:
                     return None
-                valid = apart[1]
-            if slots is None:  # not before a value was looked at: the width may come from outside
+                valid = non_nulls[1]
+            if slots is None:  # allocate after the first value is checked: the width may be untrusted
                 slots = np.zeros(len(values), self.dtype)
-            put_valid(found, valid, slots[where])
+            put_valid(encoded, valid, slots[selection])
             if valid is not None:
                 mask = np.ones(len(values), np.bool_) if mask is None else mask
-                mask[where] = valid
+                mask[selection] = valid
         assert slots is not None
         return self.of(slots, mask)
 
     def build(self, values: Sequence[Any]) -> Array:
-        plain = self.build_fast(values)
-        if plain is not None:
-            return plain
+        array = self.build_fast(values)
+        if array is not None:
+            return array
         filled, mask = fill_nulls(values, self.codec.fill if len(values) else None)
         try:
             return self.of(self.codec.encode(filled), mask)
         except (TypeError, ValueError, OverflowError) as error:
-            raise self._misfit(filled, error) from None
+            raise self._conversion_error(filled, error) from None
 
-    def _misfit(self, values: Sequence[Any], error: Exception) -> DataTypeError:
+    def _conversion_error(self, values: Sequence[Any], error: Exception) -> DataTypeError:
         for index, value in enumerate(values):
             try:
                 self.codec.encode([value])
-            except (TypeError, ValueError, OverflowError) as why:
-                return DataTypeError(f"value {index}: {short_repr(value)} cannot be converted to {self.type}: {why}")
+            except (TypeError, ValueError, OverflowError) as reason:
+                return DataTypeError(f"value {index}: {short_repr(value)} cannot be converted to {self.type}: {reason}")
         return DataTypeError(f"the values cannot be converted to {self.type}: {error}")
 
     def from_numpy(self, array: Values, mask: Values | None) -> Array:
-        """An array of NumPy values of shape (n,), without copying where the types are the same."""
+        """Create an array of NumPy values of shape (n,), without copying if the types are equal."""
         if mask is None and self.codec.IS_NUMBER and array.dtype == self.dtype:
             return self.of(array)
         try:
             slots, own_mask = self.codec.from_numpy(array)
         except (TypeError, ValueError, OverflowError) as error:
-            raise DataTypeError(f"NumPy's {array.dtype} does not become {self.type}: {error}") from None
+            raise DataTypeError(f"NumPy type {array.dtype} cannot be converted to {self.type}: {error}") from None
         if mask is not None:
             own_mask = mask if own_mask is None else mask & own_mask
         return self.of(slots, own_mask)
@@ -167,12 +165,12 @@ class PrimitiveLayout(Layout):
             return numbers_to_pylist(slots, mask)
         if mask is None:
             return self.codec.decode(slots)
-        found: list[Any] = []
+        values: list[Any] = []
         for first in range(0, len(slots), _BLOCK_VALUES):
-            own, valid = slots[first : first + _BLOCK_VALUES].copy(), mask[first : first + _BLOCK_VALUES]
-            own[~valid] = np.zeros((), self.dtype)
-            found += set_nulls(self.codec.decode(own), valid)
-        return found
+            block, valid = slots[first : first + _BLOCK_VALUES].copy(), mask[first : first + _BLOCK_VALUES]
+            block[~valid] = np.zeros((), self.dtype)
+            values += set_nulls(self.codec.decode(block), valid)
+        return values
 
     def to_numpy(self, array: Array, allow_copy: bool) -> Values:
         slots = array.values(1)
@@ -181,18 +179,21 @@ class PrimitiveLayout(Layout):
             if shared is not None:
                 return shared
         if not allow_copy:
-            why = "has nulls" if array.null_count else "has no NumPy form that shares its memory"
-            raise WouldCopyError(f"this array of {self.type} {why}: allow the copy with zero_copy_only=False")
+            reason = "with nulls " if array.null_count else ""
+            raise WouldCopyError(
+                f"an array of {self.type} {reason}cannot be converted to NumPy without copying; "
+                "allow the copy with zero_copy_only=False"
+            )
         return self.codec.as_numpy_copy(slots, array.mask())
 
     def compact(self, array: Array) -> Array:
         data = array.buffers[1]
         width = self.dtype.itemsize
         if data is None or (array.offset == 0 and data.size == array.length * width and array.null_count == 0):
-            own = data
+            slots = data
         else:
-            own = data.slice(array.offset * width, array.length * width)
-        return Array(self, array.length, (compact_validity(array), own), null_count=array.null_count)
+            slots = data.slice(array.offset * width, array.length * width)
+        return Array(self, array.length, (compact_validity(array), slots), null_count=array.null_count)
 
     def take(self, array: Array, indices: Indices) -> Array:
         return Array(self, len(indices), (take_validity(array, indices), to_buffer(array.values(1)[indices])))
@@ -206,25 +207,25 @@ class PrimitiveLayout(Layout):
         return Array(self, len(slots), (concat_validity(arrays), to_buffer(slots)))
 
     def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
-        mine, theirs = left.values(1), right.values(1)
+        left_slots, right_slots = left.values(1), right.values(1)
         if self.codec.EQUAL_BY_BYTES:
-            return bytes_equal(mine, theirs)
+            return bytes_equal(left_slots, right_slots)
         not_equal = self.codec.not_equal
         return all_blocks(
-            lambda first, last: not not_equal(mine[first:last], theirs[first:last], nans_equal).any(),
+            lambda first, last: not not_equal(left_slots[first:last], right_slots[first:last], nans_equal).any(),
             left.length,
             self.dtype.itemsize,
         )
 
     def equal_where_valid(self, left: Array, right: Array, nans_equal: bool) -> bool:
-        mine, theirs, validity = left.values(1), right.values(1), left.buffers[0] or EMPTY
+        left_slots, right_slots, validity = left.values(1), right.values(1), left.buffers[0] or EMPTY
         not_equal = self.codec.not_equal
 
-        def holds(first: int, last: int) -> bool:
-            bad = not_equal(mine[first:last], theirs[first:last], nans_equal)
+        def is_equal(first: int, last: int) -> bool:
+            bad = not_equal(left_slots[first:last], right_slots[first:last], nans_equal)
             return not bad.any() or not (bad & bitmap.unpack(validity, left.offset + first, last - first)).any()
 
-        return all_blocks(holds, left.length, self.dtype.itemsize)
+        return all_blocks(is_equal, left.length, self.dtype.itemsize)
 
     def sort_keys(self, array: Array) -> tuple[Values, ...] | None:
         return self.codec.sort_keys(array.values(1))
@@ -235,12 +236,12 @@ class PrimitiveLayout(Layout):
     def check_full(self, array: Array) -> None:
         slots, validity = array.values(1), array.validity
         for first in range(0, array.length if slots.itemsize else 0, _BLOCK_VALUES):
-            some = slots[first : first + _BLOCK_VALUES]
-            if self.codec.find_invalid(some) is None:
+            block = slots[first : first + _BLOCK_VALUES]
+            if self.codec.find_invalid(block) is None:
                 continue
-            valid = np.arange(len(some))
-            if validity is not None:  # what is wrong may lie under a null
-                valid = np.flatnonzero(bitmap.unpack(validity, array.offset + first, len(some)))
-            fault = self.codec.find_invalid(some[valid])
+            valid = np.arange(len(block))
+            if validity is not None:  # ignore invalid values under nulls
+                valid = np.flatnonzero(bitmap.unpack(validity, array.offset + first, len(block)))
+            fault = self.codec.find_invalid(block[valid])
             if fault is not None:
                 raise InvalidDataError(f"values[{first + int(valid[fault[0]])}]: {fault[1]} ({self.type})")
