@@ -42,7 +42,7 @@ TABLE = bs.table({"a": np.arange(100), "s": [str(i) for i in range(100)]})
 @contextmanager
 def false_server(act: Callable[[UnixTransport, ServerConnection, StoredDataset], object]) -> Iterator[str]:
     """A server that takes one client's request and then does what `act` says; its URI."""
-    held = read_stored_dataset(store(TABLE)[0])
+    dataset = read_stored_dataset(store(TABLE)[0])
     with UnixListener() as listener:
 
         def serve() -> None:
@@ -50,7 +50,7 @@ def false_server(act: Callable[[UnixTransport, ServerConnection, StoredDataset],
                 with listener.accept(timeout_s=10) as transport:
                     connection = ServerConnection(WANT_DATA, FREE_DATA)
                     connection.receive(*transport.receive())
-                    act(transport, connection, held)
+                    act(transport, connection, dataset)
                     transport.receive(timeout_s=10)
             except BowstringError:
                 pass
@@ -71,12 +71,12 @@ def send(transport: UnixTransport, messages: list[Message]) -> None:
 def honest(
     transport: UnixTransport,
     connection: ServerConnection,
-    held: StoredDataset,
+    dataset: StoredDataset,
     change: Callable[[AddressBody], AddressBody] = lambda body: body,
 ) -> None:
-    send(transport, connection.send(held.schema))
-    transport.send_region(held.region)
-    for message in held.messages:
+    send(transport, connection.send(dataset.schema))
+    transport.send_region(dataset.region)
+    for message in dataset.messages:
         send(transport, connection.send(message.metadata, change(message.buffers)))
     send(transport, connection.end())
 
@@ -95,14 +95,14 @@ def test_a_server_written_by_somebody_else_is_read() -> None:
 
 
 def test_buffers_scattered_over_a_region_are_read_in_place() -> None:
-    def scattered(transport: UnixTransport, connection: ServerConnection, held: StoredDataset) -> None:
-        (message,) = held.messages
-        memory, places, parts, at = held.region.memory, [], [], 0
+    def scattered(transport: UnixTransport, connection: ServerConnection, dataset: StoredDataset) -> None:
+        (message,) = dataset.messages
+        memory, places, parts, at = dataset.region.memory, [], [], 0
         for start, length in zip(message.buffers.addresses.tolist(), message.buffers.lengths.tolist(), strict=True):
             parts.append(bytes(64) + bytes(memory[start : start + length]) + bytes(-length % 64))
             places.append(at + 64)
             at += len(parts[-1])
-        send(transport, connection.send(held.schema))
+        send(transport, connection.send(dataset.schema))
         order = [Region.copy_of(parts)]
         transport.send_region(order[0])
         send(transport, connection.send(message.metadata, AddressBody.of(places, message.buffers.lengths)))
@@ -113,10 +113,10 @@ def test_buffers_scattered_over_a_region_are_read_in_place() -> None:
 
 
 def test_buffers_of_several_regions_are_gathered() -> None:
-    def several(transport: UnixTransport, connection: ServerConnection, held: StoredDataset) -> None:
-        (message,) = held.messages
-        memory, addresses = held.region.memory, []
-        send(transport, connection.send(held.schema))
+    def several(transport: UnixTransport, connection: ServerConnection, dataset: StoredDataset) -> None:
+        (message,) = dataset.messages
+        memory, addresses = dataset.region.memory, []
+        send(transport, connection.send(dataset.schema))
         for start, length in zip(message.buffers.addresses.tolist(), message.buffers.lengths.tolist(), strict=True):
             index = transport.send_region(Region.copy_of([bytes(memory[start : start + length])]))
             addresses.append(index << 48)
@@ -128,9 +128,9 @@ def test_buffers_of_several_regions_are_gathered() -> None:
 
 
 def test_more_bytes_at_addresses_than_all_regions_have_are_not_gathered() -> None:
-    def overlapping(transport: UnixTransport, connection: ServerConnection, held: StoredDataset) -> None:
-        (message,) = held.messages
-        send(transport, connection.send(held.schema))
+    def overlapping(transport: UnixTransport, connection: ServerConnection, dataset: StoredDataset) -> None:
+        (message,) = dataset.messages
+        send(transport, connection.send(dataset.schema))
         size = int(message.buffers.lengths.max())
         indexes = [transport.send_region(Region.copy_of([bytes(size)])) for _ in range(2)]
         count = message.buffers.lengths.size
@@ -145,13 +145,13 @@ def test_more_bytes_at_addresses_than_all_regions_have_are_not_gathered() -> Non
 
 
 def test_bodies_in_several_regions_that_no_memory_takes_are_a_shortage(tmp_path: Path) -> None:
-    def sparse(transport: UnixTransport, connection: ServerConnection, held: StoredDataset) -> None:
-        (message,) = held.messages
-        send(transport, connection.send(held.schema))
+    def sparse(transport: UnixTransport, connection: ServerConnection, dataset: StoredDataset) -> None:
+        (message,) = dataset.messages
+        send(transport, connection.send(dataset.schema))
         path = tmp_path / "sparse"
         path.touch()
         os.truncate(path, 1 << 43)
-        indexes = [transport.send_region(region) for region in (Region.from_file(path), held.region)]
+        indexes = [transport.send_region(region) for region in (Region.from_file(path), dataset.region)]
         addresses = addresses_of(indexes[1], message.buffers.addresses)
         addresses[-1] = 0
         lengths = message.buffers.lengths.copy()
@@ -174,7 +174,7 @@ def test_addresses_outside_what_was_passed_are_refused(beyond: int) -> None:
 def test_lengths_shorter_than_the_header_says_are_refused() -> None:
     error = lie(lambda body: AddressBody.of(body.addresses, body.lengths // np.uint64(2)))
     assert isinstance(error, ProtocolError)
-    assert "the header says" in str(error)
+    assert "the header has" in str(error)
 
 
 def test_too_few_addresses_are_refused() -> None:
@@ -197,8 +197,8 @@ def test_a_schema_of_garbage_is_refused(header: bytes) -> None:
 def test_a_batch_of_another_schema_is_refused() -> None:
     other = read_stored_dataset(store(bs.table({"x": [1.5]}))[0])
 
-    def mixed(transport: UnixTransport, connection: ServerConnection, held: StoredDataset) -> None:
-        send(transport, connection.send(held.schema))
+    def mixed(transport: UnixTransport, connection: ServerConnection, dataset: StoredDataset) -> None:
+        send(transport, connection.send(dataset.schema))
         message = other.messages[0]
         memory = other.region.memory[message.body_offset : message.body_offset + message.body_bytes]
         send(transport, connection.send(message.metadata, PackedBody.of(memory)))
@@ -214,8 +214,8 @@ def test_a_server_that_says_nothing_is_a_deadline() -> None:
 
 
 def test_a_server_that_goes_in_the_middle_is_a_lost_connection() -> None:
-    def half(transport: UnixTransport, connection: ServerConnection, held: StoredDataset) -> None:
-        send(transport, connection.send(held.schema))
+    def half(transport: UnixTransport, connection: ServerConnection, dataset: StoredDataset) -> None:
+        send(transport, connection.send(dataset.schema))
         transport.close()
 
     lost = pytest.raises(ConnectionLostError, match="gone before the end")

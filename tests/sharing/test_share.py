@@ -198,10 +198,10 @@ def test_a_closed_handle_is_refused_on_either_side() -> None:
 def test_a_descriptor_that_was_used_again_never_gives_foreign_bytes() -> None:
     handle = bs.share(example())
     copy = pickle.loads(pickle.dumps(handle))
-    number = copy._places[0].descriptor
+    number = copy._locations[0].descriptor
     handle.close()
     with bs.share(bs.table({"secret": [42]})) as other:
-        assert other._places[0].descriptor == number
+        assert other._locations[0].descriptor == number
         kind, _ = run(ATTACH_OR_SAY_WHY, handle=copy)
         assert kind == "ClosedError"
     read, write = os.pipe()
@@ -216,8 +216,8 @@ def test_a_descriptor_that_was_used_again_never_gives_foreign_bytes() -> None:
 def test_a_handle_that_claims_another_size_is_refused() -> None:
     with bs.share(example()) as handle:
         copy = pickle.loads(pickle.dumps(handle))
-        place = copy._places[0]
-        copy._places = (replace(place, size_bytes=place.size_bytes + 4096),)
+        place = copy._locations[0]
+        copy._locations = (replace(place, size_bytes=place.size_bytes + 4096),)
         with pytest.raises(InvalidDataError, match="promised"):
             bs.attach(copy)
 
@@ -365,7 +365,7 @@ def test_dictionaries_and_single_batches_stay_in_one_region(parted: bs.Table) ->
     coded = bs.Table.from_batches([bs.record_batch({"d": words})] * 2)
     for table in (coded, bs.table({"a": np.arange(10_000)})):
         with bs.share(table) as handle:
-            assert len(handle._places) == 1
+            assert len(handle._locations) == 1
             assert bs.attach(handle) == table
 
 

@@ -1,6 +1,4 @@
-"""Batches from a URI («Client Sequence»): `connect` asks a server for a data set; nothing is copied where memory can
-be shared.
-"""
+"""Read data sets of a server («Client Sequence»): `connect` and `Dataset`. Shared memory is not copied."""
 
 from __future__ import annotations
 
@@ -28,42 +26,42 @@ from bowstring.sharing.uris import Ticket, max_tickets, parse, server_of
 
 
 class HasURIs(Protocol):
-    """A data set of several parts, such as `bowstring.spark.publish` gives."""
+    """A data set of several parts, as `bowstring.spark.publish` returns."""
 
     @property
     def uris(self) -> Sequence[str]:
-        """Where the parts are, in order."""
+        """The URIs of the parts, in order."""
 
     @property
     def schema(self) -> Schema:
-        """The schema of each."""
+        """The schema of all parts."""
 
 
 Target: TypeAlias = str | Sequence[str] | HasURIs
 """One URI, several whose data sets have one schema, or an object with `uris` and `schema`."""
 
 _REQUEST_BYTES = 1 << 15
-"""How long the names in a request for several data sets may be."""
+"""The maximum size of the names in a request for several data sets."""
 _REFUSALS = (NotFoundError, InvalidDataError)
-"""What a server says if one of several data sets is missing, or has another schema. Asked one by one, it says which."""
+"""The errors if one of several data sets is missing or has another schema; requests for each find out which."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Data sets of one server that are asked for together."""
+    """A request for data sets of one server."""
 
     server: StreamURI
     uris: tuple[StreamURI, ...]
     ticket: Ticket
 
     def split(self) -> list[Request]:
-        """A request for each of its data sets."""
+        """Return a request for each of the data sets."""
         pairs = zip(self.uris, self.ticket.names, strict=True)
         return [Request(self.server, (uri,), Ticket((name,), self.ticket.packed)) for uri, name in pairs]
 
 
 def group(requests: Iterable[Request]) -> Iterator[Request]:
-    """Join neighbouring requests to one server, as far as it takes several in one."""
+    """Join adjacent requests to one server, up to its limits."""
     joined: list[Request] = []
     server, size_bytes = None, 0
     for request in requests:
@@ -89,10 +87,10 @@ def _joined(requests: Sequence[Request]) -> Request:
 
 
 class Dataset(Closable):
-    """Record batches that a server has; made by `connect`. A context manager; can be read again and again.
+    """Record batches of a server; created by `connect`. A context manager; can be read repeatedly.
 
-    Arrays can't be written, and stay valid whatever becomes of the data set or the server. The server's memory is
-    lent: each batch until no array of it is left, everything until `close`.
+    Arrays are read-only and stay valid after the data set is closed and the server has ended. The server keeps each
+    batch until the client has no array of it, and all of them until `close`.
     """
 
     def __init__(self, requests: Iterable[Request], schema: Schema | None, timeout_s: float) -> None:
@@ -112,7 +110,7 @@ class Dataset(Closable):
 
     @property
     def uris(self) -> tuple[str, ...]:
-        """The URIs that are read, in order."""
+        """The URIs of the parts, in order."""
         return tuple(str(uri) for request in self._requests for uri in request.uris)
 
     @property
@@ -121,8 +119,9 @@ class Dataset(Closable):
         return self._is_closed
 
     def __iter__(self) -> Iterator[RecordBatch]:
-        """The batches from the first on. Raises `ConnectionLostError`, `DeadlineError`, `ClosedError`, and errors of
-        the data.
+        """Iterate over all batches.
+
+        Raises `ConnectionLostError`, `DeadlineError`, `ClosedError`, `InvalidDataError`.
         """
         requests = deque(self._requests)
         opened = self._take_first()
@@ -150,15 +149,15 @@ class Dataset(Closable):
                 self._end(connection, request if is_whole else None)
 
     def read_all(self) -> Table:
-        """Everything as a table, without copying. Errors as iterating."""
+        """Read all batches into a table, without copying. Raises as iterating."""
         return Table(self.schema, list(self))
 
     def to_batches(self) -> list[RecordBatch]:
-        """All batches. Errors as iterating."""
+        """Read all batches. Raises as iterating."""
         return list(self)
 
     def close(self) -> None:
-        """Give back everything that is lent. Tables and arrays stay valid. Idempotent."""
+        """Close the connections, which ends all leases. Tables and arrays stay valid. Idempotent."""
         with self._lock:
             self._is_closed = True
             connections = list(self._connections)
@@ -179,7 +178,7 @@ class Dataset(Closable):
         return self._open(self._requests[0])
 
     def _take_first(self) -> tuple[Connection, Stream] | None:
-        """What was opened for the schema, if it can still be read."""
+        """Return the connection and stream that were opened for the schema, if still usable."""
         with self._lock:
             opened, self._opened = self._opened, None
         return opened if opened is not None and not opened[0].is_closed else None
@@ -195,7 +194,7 @@ class Dataset(Closable):
                 connection.check_idle()
                 return connection, self._streaming(connection, request)
             except ConnectionError:
-                self._end(connection, None)  # the server may have started anew: a fresh connection tells
+                self._end(connection, None)  # the server may have restarted: try a new connection
         try:
             connection = Connection(request.uris[0], self._timeout_s)
         except ConnectionLostError as error:
@@ -212,7 +211,7 @@ class Dataset(Closable):
             raise
 
     def _end(self, connection: Connection, request: Request | None) -> None:
-        """Keep the connection for another stream, where the last was read to its end."""
+        """Keep the connection for another stream if the last one was read to its end, else close it."""
         with self._lock:
             if request is not None and not self._is_closed:
                 self._idle.setdefault(request.server, []).append(connection)
@@ -244,13 +243,13 @@ def _with_schema(batch: RecordBatch, schema: Schema) -> RecordBatch:
 def connect(target: Target, ticket: str | None = None, *, copy: bool = False, timeout_s: float = 30.0) -> Dataset:
     """Connect to a data set of another process, and read its schema.
 
-    `target` is a URI, or several, or what has `uris` (a published data set, whose partitions become one). `ticket`
-    names the data set where the URI does not. With `copy`, the bytes come through the socket into this process's own
-    memory; otherwise the memory is shared and nothing is copied. `timeout_s` is how long the server may be silent.
+    `target` is one or more URIs, or an object with `uris`, such as a published data set. `ticket` is the name of the
+    data set, by default that of the URI. With `copy`, bytes are sent through the socket into this process's memory;
+    otherwise memory is shared and nothing is copied. `timeout_s` is how long the server may be silent.
 
-    Raises `NotFoundError` where the server does not know the ticket, `ConnectionLostError` where nobody answers or the
-    server goes away, `DeadlineError` where it is silent, `ProtocolError` for what is no URI of ours or what breaks the
-    protocol, `UsageError` for anything else than a URI, and for a deadline that is not positive.
+    Raises `NotFoundError` if the server has no such data set, `ConnectionLostError` if it does not run or disconnects,
+    `DeadlineError` if it is silent, `ProtocolError` for a malformed URI or a violation of the protocol, `UsageError`
+    for other targets and a timeout that is not positive.
     """
     uris: Any = [target] if isinstance(target, str) else getattr(target, "uris", target)
     if isinstance(uris, Mapping):

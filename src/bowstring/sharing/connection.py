@@ -1,8 +1,8 @@
-"""One connection of a client: streams one after the other, and the leases of all of them («Client Sequence»).
+"""One connection of a client: its streams in order, and their leases («Client Sequence»).
 
-A batch is lent until no array, view or buffer of it is left: each has as its base one NumPy array of its own over the
-region, and when that array goes, <free_data> is sent. This happens in whichever thread drops it, possibly in the
-middle of our own code, so there is one lock, and who does not get it at once leaves the addresses to whoever holds it.
+A batch is leased until no array, view or buffer of it is left. All of them have one NumPy array over the region as
+their base; when it is garbage-collected, <free_data> is sent. That may happen in any thread and in the middle of any
+code, so a thread that does not get the lock at once leaves the addresses to the thread that has it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _UINT8 = np.dtype(np.uint8)
 
 
 class Connection:
-    """A connection to one server; `stream` may be called again when the last stream was read to its end."""
+    """A connection to one server; `stream` may be called again after the last stream was read to its end."""
 
     def __init__(self, uri: StreamURI, timeout_s: float) -> None:
         self.uri = uri
@@ -69,14 +69,12 @@ class Connection:
         _CONNECTIONS.add(self)
 
     @property
-    def num_lent(self) -> int:
-        """How many batches (and dictionaries) of this connection are in use still."""
+    def num_leased(self) -> int:
+        """The number of batches and dictionaries of this connection in use."""
         return len(self._tokens)
 
     def stream(self, ticket: Ticket) -> Stream:
-        """Ask for a data set, and read its schema. Raises what the server tells, and errors of the connection and the
-        data.
-        """
+        """Request a data set, and read its schema. Raises the server's error, and errors of the connection and data."""
         self._is_streaming = True
         stream = Stream(self, ticket)
         with close_on_error(self):
@@ -85,13 +83,13 @@ class Connection:
             stream.read_schema()
         return stream
 
-    def ended(self) -> None:
-        """The stream was read to its end: the server reads again what we send."""
+    def end_stream(self) -> None:
+        """Record that the stream was read to its end, so that the server receives without waiting for this client."""
         self._is_streaming = False
         self.flush()
 
     def check_idle(self) -> None:
-        """Raise `ConnectionLostError` where the server is gone, or has sent a message without a request."""
+        """Raise `ConnectionLostError` if the server has disconnected or sent a message without a request."""
         with self.lock:
             if not self.transport.has_input:
                 return
@@ -103,7 +101,7 @@ class Connection:
                 raise ConnectionLostError(f"{self.uri}: {error}") from error
 
     def lend(self, protocol: ClientConnection, body: AddressBody, memory: memoryview) -> Memory:
-        """The region as a memory of its own, which frees the addresses when nothing refers to it any more."""
+        """Return the region as a `Memory` that frees the addresses when it is garbage-collected."""
         token = np.frombuffer(memory, _UINT8) if memory.nbytes else np.empty(0, _UINT8)
         _LENDING.add(self)
         key = id(token)
@@ -117,11 +115,11 @@ class Connection:
         return Memory(token)
 
     def free(self, protocol: ClientConnection, body: AddressBody) -> None:
-        """Free addresses that nothing refers to."""
+        """Free the addresses of a body that was copied or is empty."""
         self._freed.append((protocol, body))
 
     def flush(self) -> None:
-        """Send what is due, unless somebody else is at it already."""
+        """Send queued <free_data> messages, unless another thread has the lock."""
         while self._freed and not self.is_closed and self.lock.acquire(blocking=False):
             try:
                 self._send_freed()
@@ -135,9 +133,7 @@ class Connection:
             self.close()
 
     def _send_freed(self) -> None:
-        """While a stream comes in, the server may be waiting for us to read: then what it does not take at once is sent
-        later.
-        """
+        """Send without blocking during a stream, because the server may wait for this client to receive."""
         while self._freed:
             protocol, body = self._freed.popleft()
             message = protocol.free(body)
@@ -147,14 +143,12 @@ class Connection:
             self.transport.flush(timeout_s=_FREE_S)
 
     def release(self) -> None:
-        """Close when the last batch is let go of."""
+        """Close when no batch is in use."""
         self._is_released = True
         self.flush()
 
     def close(self) -> None:
-        """Close now: the server lets go of everything, arrays stay valid, because the mappings are our own.
-        Idempotent.
-        """
+        """Close now, which ends all leases. Arrays stay valid: the mappings are this process's own. Idempotent."""
         if not self.is_closed:
             self.is_closed = True
             _LENDING.discard(self)
@@ -163,7 +157,7 @@ class Connection:
 
 
 class Stream:
-    """One data set on its way: iterate once."""
+    """A data set that is being received: iterate once."""
 
     def __init__(self, connection: Connection, ticket: Ticket) -> None:
         self._connection = connection
@@ -190,7 +184,7 @@ class Stream:
             while True:
                 while not self._ready:
                     if self.protocol.is_ended:
-                        self._connection.ended()
+                        self._connection.end_stream()
                         return
                     self._receive()
                 batch = self._batch(self._ready.popleft())
@@ -207,11 +201,13 @@ class Stream:
         return read is not None
 
     def _check_length(self, tag: int | None, length_bytes: int) -> None:
-        """Raise for a message that is not to be received at all."""
+        """Raise an error for a message that must not be received."""
         if tag is None or tag != self._error_tag:
             self.protocol.check_length(tag, length_bytes)
         elif length_bytes > _MAX_ERROR_BYTES:
-            raise LimitError(f"{self._name}: an error of {length_bytes} bytes, at most {_MAX_ERROR_BYTES} are received")
+            raise LimitError(
+                f"{self._name}: an error message of {length_bytes} bytes; the maximum is {_MAX_ERROR_BYTES}"
+            )
 
     def _receive(self) -> None:
         connection = self._connection
@@ -228,7 +224,7 @@ class Stream:
             except DeadlineError as error:
                 raise DeadlineError(f"{self._name}: the server sends nothing: {error}") from None
             except ConnectionLostError as error:
-                raise type(error)(f"{self._name}: the server is gone before the end: {error}", error) from None
+                raise type(error)(f"{self._name}: the server disconnected before the end: {error}", error) from None
         connection.flush()
 
     def _batch(self, message: StreamMessage) -> RecordBatch | None:
@@ -241,53 +237,53 @@ class Stream:
             if body.addresses.size != header.template.buffer_count:
                 count = header.template.buffer_count
                 raise ProtocolError(f"expected {count} addresses, as the header's buffers, found {body.addresses.size}")
-            return self._at_addresses(header, body)
+            return self._read_addresses(header, body)
         except (InvalidDataError, ProtocolError) as error:
             raise type(error)(f"{self._name}, message {message.sequence}: {error}") from error
 
-    def _at_addresses(self, header: BatchHeader, body: AddressBody) -> RecordBatch | None:
+    def _read_addresses(self, header: BatchHeader, body: AddressBody) -> RecordBatch | None:
         connection = self._connection
-        wanted = header.buffers()["length"]
-        short = wanted.astype(np.uint64) > body.lengths
-        if bool(short.any()):
-            worst = int(short.argmax())
+        lengths = header.buffers()["length"]
+        is_short = lengths.astype(np.uint64) > body.lengths
+        if bool(is_short.any()):
+            index = int(is_short.argmax())
             raise ProtocolError(
-                f"buffer {worst}: the header says {wanted[worst]} bytes, the address {body.lengths[worst]}"
+                f"buffer {index}: the header has {lengths[index]} bytes, the address {body.lengths[index]}"
             )
         if not body.total_bytes:
             connection.free(self.protocol, body)
-            return self._decoder.finish(_placed(header, np.zeros(wanted.size, np.int64), 0), EMPTY)
+            return self._decoder.finish(_with_offsets(header, np.zeros(lengths.size, np.int64), 0), EMPTY)
         try:
             located = connection.transport.regions.locate(body.addresses, body.lengths)
         except ProtocolError:
             if np.unique(body.addresses[body.lengths > 0] >> np.uint64(OFFSET_BITS)).size == 1:
                 raise
-            return self._gathered(header, body)
+            return self._gather(header, body)
         memory = connection.lend(self.protocol, body, located.region.memory)
-        return self._decoder.finish(_placed(header, located.offsets, memory.size), Buffer(memory, 0, memory.size))
+        return self._decoder.finish(_with_offsets(header, located.offsets, memory.size), Buffer(memory, 0, memory.size))
 
-    def _gathered(self, header: BatchHeader, body: AddressBody) -> RecordBatch | None:
-        """Buffers of several regions, copied into one body: our servers don't send such bodies."""
+    def _gather(self, header: BatchHeader, body: AddressBody) -> RecordBatch | None:
+        """Copy buffers of several regions into one body; only other implementations send such bodies."""
         regions = self._connection.transport.regions
         if body.total_bytes > sum(regions[index].size_bytes for index in regions):
             raise LimitError(f"{body.total_bytes} bytes at addresses, more than all regions have")
         padded = (body.lengths.astype(np.int64) + 63) & -64
         ends = np.cumsum(padded)
         check_available(int(ends[-1]), self._name)
-        held = allocate(int(ends[-1]))
+        gathered = allocate(int(ends[-1]))
         starts = ends - padded
         for start, view in zip(starts.tolist(), regions.resolve_all(body.addresses, body.lengths), strict=True):
-            held[start : start + view.nbytes] = view
+            gathered[start : start + view.nbytes] = view
         self._connection.free(self.protocol, body)
-        return self._decoder.finish(_placed(header, starts, held.size), Buffer.of(held))
+        return self._decoder.finish(_with_offsets(header, starts, gathered.size), Buffer.of(gathered))
 
 
 def _refuse_message(_tag: int | None, length_bytes: int) -> None:
     raise ConnectionLostError(f"the server sent a message of {length_bytes} bytes without a request")
 
 
-def _placed(header: BatchHeader, offsets: Any, body_bytes: int) -> BatchHeader:
-    """The header, whose buffers are at these offsets of a body of `body_bytes` from now on; their lengths stay."""
+def _with_offsets(header: BatchHeader, offsets: Any, body_bytes: int) -> BatchHeader:
+    """Set the offsets of the header's buffers in a body of `body_bytes`, and return it; lengths stay the same."""
     template = header.template
     if template.buffer_count:
         raw = bytearray(header.raw[:])
@@ -298,12 +294,12 @@ def _placed(header: BatchHeader, offsets: Any, body_bytes: int) -> BatchHeader:
 
 
 _LENDING: set[Connection] = set()
-"""Links that have lent something: they live until all of it is let go of, or they are closed."""
+"""Connections with leases, kept alive until these end or the connection is closed."""
 _CONNECTIONS: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
 def _close_after_fork() -> None:
-    """A connection is the parent's: what a forked child drops is still lent to the parent."""
+    """Close the sockets in a forked child: leases belong to the parent."""
     for connection in list(_CONNECTIONS):
         connection.is_closed = True
         close_inherited((connection.transport.fileno(),))

@@ -1,4 +1,4 @@
-"""Who a process is: its number alone does not say, as numbers are used again and mean nothing in another container."""
+"""Identify processes: an ID alone is ambiguous, because IDs are reused and differ between containers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from bowstring.errors import ConnectionLostError
 
 
 def host_key() -> str:
-    """What processes that can see each other have in common: the run of the machine, and the namespace of process
-    numbers.
-    """
+    """Return the machine's boot ID and the PID namespace, which are equal for processes that can see each other."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
@@ -25,9 +23,7 @@ def host_key() -> str:
 
 
 def start_time(pid: int) -> int:
-    """When a process began, in clock ticks since the machine's start; -1 for one that is not there, or ended and is
-    not reaped.
-    """
+    """The start time of a process in clock ticks since boot; -1 if it does not exist or has ended."""
     try:
         state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     except (OSError, ValueError):
@@ -36,7 +32,7 @@ def start_time(pid: int) -> int:
 
 
 def parent_of(pid: int) -> int:
-    """The process that started `pid`; 0 where it can't be told."""
+    """The parent of `pid`; 0 if unknown."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
     except (OSError, ValueError, IndexError):
@@ -44,17 +40,19 @@ def parent_of(pid: int) -> int:
 
 
 def _command(pid: int) -> str:
-    """The name of the program that a process runs; empty where it can't be told."""
+    """The name of a process's program; empty if unknown."""
     try:
         return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
         return ""
 
 
-def end_children(words: Sequence[str], timeout_s: float) -> None:
-    """End the children of this process whose command line has one of the words: politely, and after `timeout_s` not."""
-    watched = [(pid, os.pidfd_open(pid)) for pid in _children() if any(word in _command_line(pid) for word in words)]
-    for pid, descriptor in watched:
+def end_children(patterns: Sequence[str], timeout_s: float) -> None:
+    """End the children whose command line contains a pattern, with SIGTERM, after `timeout_s` with SIGKILL."""
+    descriptors = [
+        (pid, os.pidfd_open(pid)) for pid in _children() if any(pattern in _command_line(pid) for pattern in patterns)
+    ]
+    for pid, descriptor in descriptors:
         for signal_number in (signal.SIGTERM, signal.SIGKILL):
             if not has_ended(descriptor, timeout_s if signal_number == signal.SIGKILL else 0):
                 signal.pidfd_send_signal(descriptor, signal_number)
@@ -62,7 +60,7 @@ def end_children(words: Sequence[str], timeout_s: float) -> None:
         try:
             os.waitpid(pid, 0)
         except ChildProcessError:
-            pass  # who started it has asked for its end already
+            pass  # reaped already
 
 
 def _children() -> list[int]:
@@ -79,7 +77,7 @@ def _command_line(pid: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process, told from all others of all machines."""
+    """A process, identified across machines, containers and reused IDs."""
 
     pid: int
     start_time: int
@@ -87,7 +85,7 @@ class Process:
 
     @classmethod
     def of(cls, pid: int) -> Self:
-        """The process that has this number now."""
+        """The process that has this ID now."""
         return cls(pid, start_time(pid), host_key())
 
     @classmethod
@@ -97,15 +95,15 @@ class Process:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is (or was) one that this process can see."""
+        """Whether it is (or was) visible to this process."""
         return self.host == host_key()
 
     def is_alive(self) -> bool:
-        """Whether it runs still, as far as it can be seen from here."""
+        """Whether it is visible and still runs."""
         return self.is_local and self.start_time >= 0 and start_time(self.pid) == self.start_time
 
     def check_reachable(self, what: str) -> None:
-        """Raise `ConnectionLostError` unless it is alive and can be seen from here."""
+        """Raise `ConnectionLostError` unless it is visible and still runs."""
         if not self.is_local:
             raise ConnectionLostError(
                 f"{what}: process {self.pid} is of another machine, another start of it, or another container"
@@ -114,7 +112,7 @@ class Process:
             raise ConnectionLostError(f"{what}: process {self.pid} is gone")
 
     def watch(self) -> int | None:
-        """A descriptor that becomes readable when the process ends; None where it is gone already."""
+        """Return a descriptor that becomes readable when the process ends; None if it has ended."""
         if not self.is_alive():
             return None
         try:
@@ -128,7 +126,7 @@ class Process:
 
 
 def java_above() -> Process | None:
-    """The nearest Java process that this one descends from, which is Spark's own: the driver or an executor."""
+    """The nearest Java ancestor of this process: Spark's driver or executor."""
     pid = os.getpid()
     while pid > 1:
         pid = parent_of(pid)
@@ -137,17 +135,17 @@ def java_above() -> Process | None:
     return None
 
 
-def has_ended(watched: int, timeout_s: float = 0) -> bool:
-    """Whether the process behind a descriptor of `Process.watch` is gone, or goes within `timeout_s`."""
+def has_ended(descriptor: int, timeout_s: float = 0) -> bool:
+    """Whether the process of a descriptor of `Process.watch` ends within `timeout_s`."""
     poll = select.poll()
-    poll.register(watched, select.POLLIN)
+    poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(timeout_s * 1000))
 
 
 def close_inherited(descriptors: Iterable[int]) -> None:
-    """Put nothing in the place of sockets that a forked child got from its parent: whoever closes them ends nothing."""
-    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    """Replace inherited sockets in a forked child by /dev/null, so that closing them does not affect the parent."""
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for descriptor in descriptors:
         if descriptor >= 0:
-            os.dup2(nothing, descriptor, inheritable=False)
-    os.close(nothing)
+            os.dup2(null, descriptor, inheritable=False)
+    os.close(null)

@@ -1,9 +1,7 @@
-"""Serving data sets by name («Server Sequence»): each lies in regions, which are passed, or sent as bytes on
-request.
+"""Serve data sets by name («Server Sequence»), as shared regions or, on request, as bytes.
 
-One thread serves all clients, and waits for none of them: it receives what a client sends also while it streams to that
-client. A client that misbehaves loses its connection and nothing else. The memory for a client is limited, whatever it
-sends or announces.
+One thread serves all clients without blocking; it also receives from a client while it streams to it. A client that
+violates the protocol loses its connection, without effect on others. The memory for each client is limited.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ from bowstring.transports.unix_channel import UnixChannel
 from bowstring.transports.unix_listener import UnixListener
 
 Source: TypeAlias = Batches | str | os.PathLike[str] | Region | Handle
-"""What can be served: batches, the path of an Arrow file, memory that is shared already."""
+"""Batches, the path of an Arrow file, or shared memory."""
 
 _LIMITS = Limits(max_ticket_bytes=1 << 16)
 _QUEUE_BYTES = 1 << 18
@@ -53,7 +51,7 @@ _PAUSE_S = 0.2
 _REFUSAL_S = 2.0
 _NAMES_SHOWN = 5
 _MAX_OPEN_FILES = 256
-"""How many data sets there may be before files are opened for each client, and not for as long as they are served."""
+"""The number of data sets above which files are opened for each client, and not kept open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +59,19 @@ class ServerOptions:
     """Deadlines and limits of a server."""
 
     timeout_s: float = 30.0
-    """How long a client may take to request a data set."""
+    """The time until a client sends a request."""
     stall_s: float = 600.0
-    """How long a client may take nothing of what is sent, or send nothing more of a message that it began."""
+    """How long a client may receive nothing of what is sent to it, or pause in the middle of a message."""
     max_clients: int = 256
-    """Clients that requested a data set, at the same time; the next one is told so and turned away."""
+    """The maximum number of clients with a request; others get an error."""
     max_silent: int = 256
-    """Connections without a request, at the same time; the next one replaces the oldest."""
+    """The maximum number of connections without a request; a new one replaces the oldest."""
 
 
 class Server(Closable):
-    """Serves data sets to processes of this machine and user; made by `serve`. A context manager.
+    """Serves data sets to processes of this machine and user; created by `serve`. A context manager.
 
-    `close` ends it: clients keep what they have attached, memory that nobody attached goes. A server lives in threads
-    of its process; when the process ends, however it does, nothing is left behind.
+    After `close`, or the end of the process, clients keep the memory that they have mapped; all other memory is freed.
     """
 
     def __init__(self, address: str | None = None, options: ServerOptions | None = None) -> None:
@@ -82,8 +79,8 @@ class Server(Closable):
         transport = TransportOptions(max_plain_bytes=1 << 16, max_tagged_bytes=_LIMITS.max_free_bytes, max_regions=0)
         self._listener = UnixListener(address, options=transport)
         self._lock = threading.Lock()
-        self._stored: dict[str, tuple[StoredDataset, ...]] = {}
-        # Only the loop's thread changes these two.
+        self._datasets: dict[str, tuple[StoredDataset, ...]] = {}
+        # Changed by the loop's thread only.
         self._silent: dict[_Session, None] = {}
         self._clients: dict[_Session, None] = {}
         self._is_closed = False
@@ -95,14 +92,14 @@ class Server(Closable):
 
     @property
     def address(self) -> str:
-        """Where the server listens: "@" and an abstract name, or the path of a socket."""
+        """The address of the server: "@" and an abstract name, or the path of a socket."""
         return self._listener.address
 
     @property
     def names(self) -> list[str]:
-        """The data sets that are served."""
+        """The names of the data sets."""
         with self._lock:
-            return list(self._stored)
+            return list(self._datasets)
 
     @property
     def uris(self) -> dict[str, str]:
@@ -111,84 +108,82 @@ class Server(Closable):
 
     @property
     def num_clients(self) -> int:
-        """How many clients are connected."""
+        """The number of connected clients."""
         return len(self._silent) + len(self._clients)
 
     def uri(self, name: str) -> str:
         """The URI of a data set, for `bowstring.connect`. Raises `NotFoundError`, `ClosedError`."""
         self._refuse_closed()
         if name not in self.names:
-            raise NotFoundError(f"no data set {name!r} is served here; there are {self.names}")
+            raise NotFoundError(f"the server has no data set {name!r}, only {self.names}")
         return uri_for(self.address, name)
 
     def add(self, name: str, source: Source) -> str:
-        """Serve one more data set; its URI. Batches are copied once, into memory that all clients share; files and
-        regions are not.
+        """Add a data set and return its URI. Batches are copied once, into memory that all clients share; files and
+        regions are not copied.
 
-        Raises `UsageError` for a name that is taken, and what `serve` raises.
+        Raises `UsageError` if the name exists, and as `serve`.
         """
         self._refuse_closed()
-        uri_for(self.address, name)  # a bad name is told before anything is copied
+        uri_for(self.address, name)  # check the name before copying
         parts = [read_stored_dataset(region) for region in _regions_of(source, name)]
-        if isinstance(source, str | os.PathLike) and len(self._stored) >= _MAX_OPEN_FILES:
+        if isinstance(source, str | os.PathLike) and len(self._datasets) >= _MAX_OPEN_FILES:
             for part in parts:
                 part.region.release_descriptor()
         return self.add_stored(name, *parts)
 
-    def add_stored(self, name: str, *held: StoredDataset) -> str:
-        """As `add`, of what lies in regions already, at least one.
+    def add_stored(self, name: str, *datasets: StoredDataset) -> str:
+        """As `add`, for one or more data sets in regions, which become one.
 
-        Raises `InvalidDataError` where their schemas differ.
+        Raises `InvalidDataError` if their schemas differ.
         """
-        if any(part.schema != held[0].schema for part in held):
+        if any(part.schema != datasets[0].schema for part in datasets):
             raise InvalidDataError(f"data set {name!r}: its regions have different schemas")
         with self._lock:
-            if name in self._stored:
-                raise UsageError(f"a data set {name!r} is served here already")
-            self._stored[name] = held
+            if name in self._datasets:
+                raise UsageError(f"the server has a data set {name!r} already")
+            self._datasets[name] = datasets
         return self.uri_of(name)
 
-    def replace_stored(self, name: str, *held: StoredDataset) -> None:
-        """Serve the same data set from other memory from now on. Raises `NotFoundError`."""
+    def replace_stored(self, name: str, *datasets: StoredDataset) -> None:
+        """Replace the memory of a data set. Raises `NotFoundError`."""
         with self._lock:
-            if name not in self._stored:
-                raise NotFoundError(f"no data set {name!r} is served here")
-            self._stored[name] = held
+            if name not in self._datasets:
+                raise NotFoundError(f"the server has no data set {name!r}")
+            self._datasets[name] = datasets
 
     def uri_of(self, name: str) -> str:
-        """The URI that a data set of this name has, or would have."""
+        """The URI of a data set with this name, whether it exists or not."""
         return uri_for(self.address, name)
 
     def remove(self, name: str) -> None:
-        """Serve a data set no longer; its memory goes when the last client that uses it lets go. Raises
-        `NotFoundError`.
-        """
+        """Remove a data set; its memory is freed when no client uses it. Raises `NotFoundError`."""
         with self._lock:
-            if self._stored.pop(name, None) is None:
-                raise NotFoundError(f"no data set {name!r} is served here")
+            if self._datasets.pop(name, None) is None:
+                raise NotFoundError(f"the server has no data set {name!r}")
 
     def close(self) -> None:
-        """End the server, its connections and its thread. Idempotent."""
+        """Close the server, its connections and its thread. Idempotent."""
         self._is_closed = True
         self._loop.close()
         with self._lock:
-            self._stored.clear()
+            self._datasets.clear()
 
     def _refuse_closed(self) -> None:
         if self._is_closed:
             raise ClosedError("the server is closed")
 
     def _connect(self, channel: UnixChannel) -> None:
-        """Take a connection. Where there are too many without a request, the oldest of them makes room."""
+        """Add a connection. If there are too many without a request, refuse the oldest of them."""
         if len(self._silent) >= self.options.max_silent:
             self._evict()
         session = _Session(self, channel)
         self._silent[session] = None
         self._loop.add(session)
-        self._loop.handle(session, selectors.EVENT_READ)  # its request is mostly there already
+        self._loop.handle(session, selectors.EVENT_READ)  # its request has mostly arrived already
 
     def _evict(self) -> bool:
-        """Refuse the oldest connection without a request; whether there is one."""
+        """Refuse the oldest connection without a request; return False if there is none."""
         session = next(iter(self._silent), None)
         if session is None:
             return False
@@ -198,7 +193,7 @@ class Server(Closable):
         return True
 
     def _admit(self, session: _Session) -> None:
-        """Count a connection as a client, because it has a request. Raises `ConnectionLostError` at the limit."""
+        """Count a connection with a request as a client. Raises `ConnectionLostError` at the limit."""
         if session in self._clients:
             return
         limit = self.options.max_clients
@@ -207,8 +202,8 @@ class Server(Closable):
         del self._silent[session]
         self._clients[session] = None
 
-    def _forget(self, session: _Session) -> None:
-        """A connection is over, or is about to end."""
+    def _remove_session(self, session: _Session) -> None:
+        """Stop counting a connection, because it ends."""
         self._silent.pop(session, None)
         self._clients.pop(session, None)
 
@@ -218,10 +213,10 @@ class Server(Closable):
 
     def _find(self, name: str) -> tuple[StoredDataset, ...]:
         with self._lock:
-            held = self._stored.get(name)
-            if held is None:
+            datasets = self._datasets.get(name)
+            if datasets is None:
                 raise NotFoundError(f"the server has no data set {name[:200]!r}")
-        return held
+        return datasets
 
     def __repr__(self) -> str:
         names = ", ".join(map(repr, self.names[:_NAMES_SHOWN])) + (", …" if len(self.names) > _NAMES_SHOWN else "")
@@ -251,7 +246,7 @@ class _Acceptor:
             except ClosedError:
                 return
             except (BowstringError, OSError):
-                if not self._server._evict():  # descriptors are short: some come back when clients go
+                if not self._server._evict():  # no descriptors left: retry after clients have ended
                     self.deadline = time.monotonic() + _PAUSE_S
                 return
             if channel is None:
@@ -266,7 +261,7 @@ class _Acceptor:
 
 
 class _Session:
-    """The handler of one client: its requests one after the other, and the regions that were passed to it."""
+    """The handler of one client: its requests in order, and the regions that were sent to it."""
 
     def __init__(self, server: Server, channel: UnixChannel) -> None:
         self._server = server
@@ -294,7 +289,7 @@ class _Session:
             return self._sent_at + _REFUSAL_S
         if state is State.WAITING:
             return self._connected_at + options.timeout_s
-        # A client that holds memory, or asks for more one day, may be silent, but not in the middle of a message.
+        # A client may be silent for any time while it uses memory, but not in the middle of a message.
         deadline = self._received_at + options.stall_s if self._channel.is_receiving else math.inf
         if self._channel.has_output or state is State.STREAMING:
             deadline = min(deadline, self._sent_at + options.stall_s)
@@ -307,7 +302,7 @@ class _Session:
             self._send()
         except BowstringError as error:
             if self._is_refused or isinstance(error, ConnectionLostError | UsageError):
-                self._server._disconnect(self)  # gone, or without a number for another region: its client comes again
+                self._server._disconnect(self)  # lost, or out of region indices: the client reconnects
             else:
                 self.refuse(error)
 
@@ -315,15 +310,15 @@ class _Session:
         self._server._disconnect(self)
 
     def refuse(self, error: BowstringError) -> None:
-        """Send why the connection ends, and end it then."""
-        self._server._forget(self)
+        """Send an error, then close the connection."""
+        self._server._remove_session(self)
         self._is_refused, self._sent_at = True, time.monotonic()
         self._messages = iter(())
         self._connection.connection_lost()
         self._channel.submit((encode_error(error),), ERROR_DATA)
 
     def close(self) -> None:
-        self._server._forget(self)
+        self._server._remove_session(self)
         self._messages = iter(())
         self._connection.connection_lost()
         self._region_indices.clear()
@@ -360,13 +355,11 @@ class _Session:
             self._server._disconnect(self)
 
     def _begin(self, ticket: Ticket) -> None:
-        """Answer a request; the messages are made as the client takes them."""
+        """Start a stream; its messages are created as the client receives them."""
         try:
             self._server._admit(self)
             if len(ticket.names) > MAX_TICKETS:
-                raise UsageError(
-                    f"a request for {len(ticket.names)} data sets; at most {MAX_TICKETS} are served at once"
-                )
+                raise UsageError(f"a request for {len(ticket.names)} data sets; the maximum is {MAX_TICKETS}")
             parts = [part for name in ticket.names for part in self._server._find(name)]
             for stored_part in parts:
                 stored_part.region.check()
@@ -376,19 +369,19 @@ class _Session:
             self.refuse(error)
             return
         self._sent_at = time.monotonic()
-        # Before the schema: a connection with no number left for a region ends here, and its client opens another.
+        # Without enough region indices the connection ends before the schema, and the client opens another.
         self._channel.sent_regions.check_capacity(len({part.region for part in parts} - self._region_indices.keys()))
         self._messages = self._stream(parts, ticket.packed)
 
     def _stream(self, parts: Sequence[StoredDataset], is_packed: bool) -> Iterator[Message | None]:
-        """All messages of data sets, bodies as addresses or as bytes; None where what was submitted is to be sent."""
+        """Yield the messages of data sets, with bodies as addresses or bytes; None requests a flush."""
         connection = self._connection
         for index, part in enumerate(parts):
             if part.messages and not is_packed and part.region not in self._region_indices:
-                self._pass(part.region)
-                if part.region.is_released:  # a descriptor was opened for it
+                self._send_region(part.region)
+                if part.region.is_released:  # send the descriptor that was opened for it
                     yield None
-            if not index:  # after the region, so that one call of the system sends both
+            if not index:  # after the region, so that one system call sends both
                 yield from connection.send(part.schema)
             for message in part.messages:
                 body: Body
@@ -398,16 +391,16 @@ class _Session:
                     body = message.addressed(self._region_indices[part.region])
                 yield from connection.send(message.metadata, body, part)
         yield from connection.end()
-        # A client needs a descriptor for each file that was passed, to look at its size, but not for sealed memory.
+        # A client keeps a descriptor for each file, to check its size, but not for sealed memory.
         is_complete = connection.state is State.COMPLETE
         self._retire([region for region in self._region_indices if is_complete or not region.is_sealed])
 
-    def _pass(self, region: Region) -> None:
-        holder = region.duplicate() if region.is_released else region
-        self._region_indices[region] = self._channel.submit_region(holder)
+    def _send_region(self, region: Region) -> None:
+        opened = region.duplicate() if region.is_released else region
+        self._region_indices[region] = self._channel.submit_region(opened)
 
     def _retire(self, regions: Iterable[Region]) -> None:
-        """No later message refers to them: let the client and us forget them, so that memory can go."""
+        """Let the client close regions that no later message refers to, so that their memory can be freed."""
         for region in regions:
             self._channel.submit_retirement(self._region_indices.pop(region))
 
@@ -423,16 +416,15 @@ def _regions_of(source: Source, name: str) -> tuple[Region, ...]:
 
 
 def serve(sources: Mapping[str, Source], address: str | None = None, options: ServerOptions | None = None) -> Server:
-    """Serve data sets to other processes of this machine and user; see `Server`, and `bowstring.connect` for the other
-    end.
+    """Serve data sets to other processes of this machine and user, which read them with `bowstring.connect`.
 
-    A source is a table (of Bowstring or another library), a record batch, record batches or a reader (each copied
-    once, now, into memory that all clients share), the path of an Arrow file (its descriptor is passed, nothing is
-    copied), or a `Region` or `Handle` of shared memory. `address` is a path for the socket; by default it gets an
-    abstract name of its own, which leaves no file behind.
+    A source is a table (of Bowstring or another library), a record batch, record batches or a reader (copied once, into
+    memory that all clients share), the path of an Arrow file (its descriptor is sent, nothing is copied), or a `Region`
+    or `Handle` of shared memory. `address` is a path for the socket; the default is a new abstract name, which leaves
+    no file behind.
 
-    Raises `NotFoundError` for a path that is not there, other errors of `open_file` for one that is no Arrow file,
-    `ResourceError` where memory is short, `UsageError` for other sources and addresses in use.
+    Raises `NotFoundError` if a path does not exist, as `open_file` if it is not an Arrow file, `ResourceError` if
+    memory is short, `UsageError` for other sources and addresses in use.
     """
     if not isinstance(sources, Mapping):
         raise UsageError(f"serve: expected {{name: source}}, not {type(sources).__name__}")
@@ -447,7 +439,7 @@ _SERVERS: weakref.WeakSet[Server] = weakref.WeakSet()
 
 
 def _close_after_fork() -> None:
-    """A forked child has no threads to serve with: without this it would keep addresses that nobody answers at."""
+    """Close the sockets in a forked child, which has no thread that could answer."""
     for server in list(_SERVERS):
         close_inherited(server._loop.descriptors)
 

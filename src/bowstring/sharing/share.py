@@ -1,13 +1,12 @@
-"""A table for another process without any server: `share` here, `attach` there.
+"""Share a table with other processes without a server: `share` and `attach`.
 
-The memory is a sealed memfd, or several where the table is large, and the handle says how to find them: the process
-that shared them and the numbers of their descriptors, which the kernel shows to processes of the same user as
-/proc/PID/fd/N. Process numbers and descriptors are used again, so the handle also carries what tells this memory from
-any other: device, inode and size, and a random token in the memory's name. All are compared on the very descriptor that
-was opened, so that no other bytes are ever read.
+The memory is one or, for large tables, several sealed memfds. The handle contains the process and the numbers of its
+descriptors, which the kernel shows to processes of the same user as /proc/PID/fd/N. Because these are reused, it also
+contains the device, inode and size of the memory, and a random token in its name. All of them are compared on the
+opened descriptor, so other bytes are never read.
 
-Nothing is left behind: the memory has no name in a file system and goes with its last holder. Holders are the handle
-that `share` gave, until it is closed, dropped or its process ends, and every table that was attached.
+The memory has no name in a file system and is freed with its last owner: the handle of `share`, until it is closed,
+dropped or its process ends, and every attached table.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ from bowstring.sharing.processes import Process
 from bowstring.sharing.stored_dataset import Batches, open_region, store_in_parts
 
 _TOKEN = re.compile("[0-9a-f]{32}")
-_MOST_PLACES = 1 << 10
+_MAX_REGIONS = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a region is found in the process that shared it, and what tells it from any other."""
+class _RegionLocation:
+    """The descriptor of a region in the process that shared it, and the region's identity."""
 
     descriptor: int
     device: int
@@ -50,28 +49,28 @@ class _Place:
     size_bytes: int
 
     @property
-    def is_sound(self) -> bool:
-        """Whether all of it are numbers that can be."""
+    def is_valid(self) -> bool:
+        """Whether all values are valid integers."""
         numbers = (self.descriptor, self.device, self.inode, self.size_bytes)
         return all(type(number) is int and 0 <= number < 1 << 64 for number in numbers)
 
     @classmethod
-    def of(cls, region: Region) -> _Place:
+    def of(cls, region: Region) -> _RegionLocation:
         status = os.fstat(region.descriptor)
         return cls(region.descriptor, status.st_dev, status.st_ino, region.size_bytes)
 
 
 class Handle(Closable):
-    """Leads any process of this machine and user to a table; made by `share`.
+    """Identifies a shared table for processes of this machine and user; created by `share`. Can be pickled.
 
-    Small when it is pickled. Where `share` made it, it holds the memory: keep it until the others have attached, then
-    close it (or use it in a `with` block). Closing or dropping a copy that was unpickled elsewhere lets go of nothing.
+    The original owns the memory: keep it until other processes have attached, then close it (or use it in a `with`
+    block). Unpickled copies own nothing.
     """
 
     __slots__ = (
         "__weakref__",
         "_is_closed",
-        "_places",
+        "_locations",
         "_process",
         "_regions",
         "_token",
@@ -82,14 +81,14 @@ class Handle(Closable):
         self._regions: tuple[Region, ...] | None = regions
         self._is_closed = False
         self._process = Process.current()
-        self._places = tuple(map(_Place.of, regions))
+        self._locations = tuple(map(_RegionLocation.of, regions))
         self._token = token
         self.num_rows = num_rows
 
     @property
     def nbytes(self) -> int:
-        """The bytes of shared memory."""
-        return sum(place.size_bytes for place in self._places)
+        """The size of the shared memory in bytes."""
+        return sum(location.size_bytes for location in self._locations)
 
     @property
     def is_closed(self) -> bool:
@@ -98,86 +97,88 @@ class Handle(Closable):
 
     @property
     def schema(self) -> Schema:
-        """The table's schema. Attaches to read it; errors as `attach`."""
+        """The table's schema. Attaches to read it; raises as `attach`."""
         return self._tables()[0].schema
 
     def regions(self) -> tuple[Region, ...]:
-        """The shared memory, for whoever wants to map or pass it: Arrow files, whose batches follow one another.
+        """Return the shared memory: Arrow files whose batches follow one another.
 
-        The caller owns the objects. Errors as `attach`.
+        The caller has to close the regions. Raises as `attach`.
         """
         if self._is_closed:
             raise ClosedError(f"{self!r}: the handle was used after it was closed")
-        with ExitStack() as undone:
-            ours = self._regions
-            makers = map(self._open, self._places) if ours is None else (region.duplicate() for region in ours)
-            found = tuple(undone.enter_context(region) for region in makers)
-            undone.pop_all()
-            return found
+        with ExitStack() as stack:
+            own_regions = self._regions
+            opened = (
+                map(self._open, self._locations)
+                if own_regions is None
+                else (region.duplicate() for region in own_regions)
+            )
+            regions = tuple(stack.enter_context(region) for region in opened)
+            stack.pop_all()
+            return regions
 
     def close(self) -> None:
-        """Let go. Where `share` made the handle, nobody can attach any more; tables that were attached stay valid.
-        Idempotent.
-        """
+        """Close the handle. After the original is closed, nobody can attach; attached tables stay valid. Idempotent."""
         self._is_closed = True
         regions, self._regions = self._regions, None
         for region in regions or ():
             region.close()
 
     def _tables(self) -> list[Table]:
-        """What lies in each region; nothing is copied."""
-        with ExitStack() as held:
+        """Return the table of each region; nothing is copied."""
+        with ExitStack() as stack:
             try:
-                regions = [held.enter_context(region) for region in self.regions()]
+                regions = [stack.enter_context(region) for region in self.regions()]
                 return [open_region(region).read_all() for region in regions]
             except InvalidDataError as error:
                 raise type(error)(f"{self!r}: {error}") from error
 
-    def _open(self, place: _Place) -> Region:
+    def _open(self, location: _RegionLocation) -> Region:
         process = self._process
         process.check_reachable(f"{self!r}")
-        path = f"/proc/{process.pid}/fd/{place.descriptor}"
+        path = f"/proc/{process.pid}/fd/{location.descriptor}"
         try:
             if self._token not in os.readlink(path):  # opening something else, a terminal or a pipe, could have effects
-                raise self._refusal(None)
+                raise self._open_error(None)
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         except OSError as error:
             if isinstance(error, BowstringError):
                 raise
-            raise self._refusal(error) from None
+            raise self._open_error(error) from None
         status = os.fstat(descriptor)
         name = os.readlink(f"/proc/self/fd/{descriptor}")
-        if (status.st_dev, status.st_ino) != (place.device, place.inode) or self._token not in name:
+        if (status.st_dev, status.st_ino) != (location.device, location.inode) or self._token not in name:
             os.close(descriptor)
-            raise self._refusal(None)
-        return Region.attach(descriptor, place.size_bytes, name=f"share {self._token[:8]}")
+            raise self._open_error(None)
+        return Region.attach(descriptor, location.size_bytes, name=f"share {self._token[:8]}")
 
-    def _refusal(self, error: OSError | None) -> Exception:
+    def _open_error(self, error: OSError | None) -> Exception:
         if not self._process.is_alive():
             return ConnectionLostError(f"{self!r}: process {self._process.pid}, which shared it, is gone")
         if isinstance(error, PermissionError):
             return AccessDeniedError(
-                f"{self!r}: the system does not let this process look into process {self._process.pid}: it is another "
-                "user's, or changed its rights; bowstring.serve and connect do without",
+                f"{self!r}: no permission to inspect process {self._process.pid}: it belongs to another user or "
+                "changed its credentials; bowstring.serve and connect do not need this permission",
                 error,
             )
         if error is not None and not isinstance(error, FileNotFoundError):
             return translate_os_error(error, f"{self!r}: cannot be opened: {error.strerror}")
         return ClosedError(
-            f"{self!r}: process {self._process.pid} has closed it, or dropped the handle that share() gave: keep that "
+            f"{self!r}: process {self._process.pid} has closed or dropped the handle of share(): keep that "
             "handle until the others have attached"
         )
 
     def __getstate__(self) -> tuple[Any, ...]:
         if self._is_closed:
             raise ClosedError(f"{self!r}: the handle was used after it was closed")
-        return (self._process, self._places, self._token, self.num_rows)
+        return (self._process, self._locations, self._token, self.num_rows)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        if not _is_sound(state):
+        if not _is_valid_state(state):
             raise InvalidDataError(f"a handle was altered on its way: {short_repr(state)}")
         self._regions, self._is_closed = None, False
-        self._process, self._places, self._token, self.num_rows = state
+        self._process, self._locations, self._token, self.num_rows = state
 
     def __repr__(self) -> str:
         state = ", closed" if self._is_closed else ""
@@ -185,17 +186,17 @@ class Handle(Closable):
         return f"<bowstring.Handle {self._token[:8]} of process {self._process.pid}: {size}{state}>"
 
 
-def _is_sound(state: Any) -> bool:
-    """Whether a handle may have this state: `Handle.__getstate__`."""
+def _is_valid_state(state: Any) -> bool:
+    """Whether a value is a valid state of `Handle.__getstate__`."""
     if not isinstance(state, tuple) or len(state) != 4:
         return False
-    process, places, token, num_rows = state
+    process, locations, token, num_rows = state
     return (
         isinstance(process, Process)
         and (type(process.pid), type(process.start_time), type(process.host)) == (int, int, str)
-        and isinstance(places, tuple)
-        and 0 < len(places) <= _MOST_PLACES
-        and all(isinstance(place, _Place) and place.is_sound for place in places)
+        and isinstance(locations, tuple)
+        and 0 < len(locations) <= _MAX_REGIONS
+        and all(isinstance(location, _RegionLocation) and location.is_valid for location in locations)
         and isinstance(token, str)
         and _TOKEN.fullmatch(token) is not None
         and type(num_rows) is int
@@ -204,12 +205,10 @@ def _is_sound(state: Any) -> bool:
 
 
 def share(data: Batches) -> Handle:
-    """Copy a table (of Bowstring or another library), record batches or what a reader gives once into shared memory:
-    a handle that can be pickled.
+    """Copy a table (of Bowstring or another library), record batches or a reader into shared memory; return a handle.
 
-    What is read batch by batch is written batch by batch, so it is never there twice; the batches of a large table are
-    copied by several processors, each into memory of its own. Raises `UsageError` for anything
-    else, `ResourceError` where memory or descriptors are short; then nothing is left behind.
+    Readers and generators are written batch by batch. The batches of a large table are copied by several threads, each
+    into its own region. Raises `UsageError` for other objects, `ResourceError` if memory or descriptors are short.
     """
     token = secrets.token_hex(16)
     regions, num_rows = store_in_parts(data, f"share-{token}")
@@ -217,11 +216,11 @@ def share(data: Batches) -> Handle:
 
 
 def attach(handle: Handle) -> Table:
-    """The table behind a handle, without copying; its arrays can't be written, and stay valid whatever becomes of the
-    sharer.
+    """Return the table of a handle, without copying. Its arrays are read-only and stay valid after the sharing process
+    has ended.
 
-    Raises `ConnectionLostError` where the process that shared it is gone (or is of another machine or container),
-    `ClosedError` where either side closed the handle, `ResourceError` where the system refuses.
+    Raises `ConnectionLostError` if that process has ended (or runs on another machine or in another container),
+    `ClosedError` if either side closed the handle, `ResourceError` if the system refuses access.
     """
     if not isinstance(handle, Handle):
         raise UsageError(f"attach: expected the handle that bowstring.share gave, not {type(handle).__name__}")

@@ -57,7 +57,7 @@ Batches: TypeAlias = RecordBatch | Table | FileReader | StreamReader | SupportsA
 
 _FIRST_MESSAGE = len(FILE_START)
 _PART_BYTES = 32 << 20
-_MOST_PARTS = 8
+_MAX_PARTS = 8
 
 
 def store(source: Batches, name: str = "table") -> tuple[Region, int]:
@@ -93,24 +93,24 @@ def store_in_parts(source: Batches, name: str = "table") -> tuple[tuple[Region, 
     check_available(source.nbytes, name)
     schema = source.schema
     with ThreadPoolExecutor(len(shares), "bowstring-copy") as pool:
-        written = [pool.submit(_write, FileWriter, schema, share, name) for share in shares]
+        futures = [pool.submit(_write, FileWriter, schema, share, name) for share in shares]
     try:
-        return tuple(one.result()[0] for one in written), source.num_rows
+        return tuple(future.result()[0] for future in futures), source.num_rows
     except BaseException:
-        for one in written:
-            if one.exception() is None:
-                one.result()[0].close()
+        for future in futures:
+            if future.exception() is None:
+                future.result()[0].close()
         raise
 
 
-def _shares(whole: Table) -> list[list[RecordBatch]]:
+def _shares(large_table: Table) -> list[list[RecordBatch]]:
     """A table's batches in runs of about the same size, one for each processor where there is enough to copy."""
-    if schema_has_dictionaries(whole.schema):
+    if schema_has_dictionaries(large_table.schema):
         return []
-    batches = whole.to_batches()
+    batches = large_table.to_batches()
     sizes = np.array([batch.nbytes for batch in batches], np.int64)
     total = int(sizes.sum())
-    count = min(os.cpu_count() or 1, _MOST_PARTS, total // _PART_BYTES)
+    count = min(os.cpu_count() or 1, _MAX_PARTS, total // _PART_BYTES)
     if count < 2:
         return []
     middles = np.cumsum(sizes) - sizes / 2
@@ -129,11 +129,11 @@ def as_batches(source: Batches) -> tuple[Schema, Iterable[RecordBatch]]:
     if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
         return as_batches(table(source))
     if hasattr(source, "__iter__"):
-        held = iter(source)
-        first = next(held, None)
+        iterator = iter(source)
+        first = next(iterator, None)
         if isinstance(first, RecordBatch) or hasattr(first, "__arrow_c_array__"):
             first = as_batch(first)
-            return first.schema, _chained(first, map(as_batch, held))
+            return first.schema, _chained(first, map(as_batch, iterator))
         if first is None:
             raise UsageError("no batches, so no schema: give an empty table")
     raise UsageError(f"expected a table, record batches or a reader, not {type(source).__name__}")
