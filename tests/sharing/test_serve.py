@@ -171,7 +171,7 @@ def test_parts_whose_equal_schemas_are_encoded_differently_are_one_data_set(serv
 
 def test_more_parts_in_a_request_than_the_server_offers_are_refused(server: bs.Server) -> None:
     connection = Connection(parse_uri(server.uri("t")), 10)
-    with pytest.raises(UsageError, match="at most 256"):
+    with pytest.raises(UsageError, match="maximum is 256"):
         connection.stream(Ticket(("t",) * 257))
 
 
