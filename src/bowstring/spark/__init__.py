@@ -1,6 +1,6 @@
-"""The road out of Spark: publishing a data frame to the memory of the hosts, and ``format("arrow")`` for Arrow files.
+"""Spark: publish data frames to shared memory, and ``format("arrow")`` for Arrow files.
 
-Nothing here imports PySpark before it is needed.
+PySpark is imported when it is first used.
 """
 
 from bowstring.spark.java import Java, find_java, use_java

@@ -1,7 +1,4 @@
-"""Between the pyarrow batches that PySpark hands us and takes from us, and Arrow files: nothing is copied on the way.
-
-Batches cross by the C data interface; the files are written and read by Bowstring's own IPC.
-"""
+"""Read and write Arrow files as pyarrow batches, PySpark's format, by the C data interface without copies."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a file holds."""
+    """The size of a written file."""
 
     rows: int
     batches: int
@@ -38,7 +35,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a file's schema and footer say."""
+    """The Spark schema of a file, and the lengths of its batches."""
 
     schema: StructType
     lengths_bytes: tuple[int, ...] | None
@@ -88,7 +85,7 @@ def write_rows(sink: Path | int, batches: Iterator[Any], schema: Schema | None =
             writer.close()
     finally:
         if writer is not None:
-            writer.abandon()  # which does nothing once it is closed
+            writer.abandon()  # no effect after close
     return rows, count
 
 
@@ -103,9 +100,9 @@ def describe(path: Path) -> Description:
     """The Spark schema of a file or stream, and how long a file's batches are; reads its footer or first message.
 
     Raises:
-        NotFoundError: it is not there.
-        InvalidDataError: it is no Arrow file or stream, or malformed.
-        UnsupportedTypeError: a column has a type that Spark has no counterpart for.
+        NotFoundError: it does not exist.
+        InvalidDataError: it is not an Arrow file or stream, or malformed.
+        UnsupportedTypeError: a column's type has no counterpart in Spark.
     """
     with _named(path):
         if _is_stream(path):
@@ -119,10 +116,10 @@ def describe(path: Path) -> Description:
 def read_batches(path: Path, batches: range | None, names: list[str]) -> Iterator[tuple[int, Any]]:
     """The pyarrow batches, with their index, of some columns of a file or (where `batches` is None) of a stream.
 
-    Every value is validated before it is handed on: Spark would crash on, or believe, what is malformed.
+    Every value is validated first, because Spark would crash on malformed data or accept it.
 
     Raises:
-        NotFoundError: the file, a batch or a column is not there.
+        NotFoundError: the file, a batch or a column does not exist.
         InvalidDataError: the file is malformed.
     """
     import pyarrow as pa
@@ -130,8 +127,8 @@ def read_batches(path: Path, batches: range | None, names: list[str]) -> Iterato
     for index, batch in _batches(path, batches, names):
         with _named(path, index):
             batch.validate(full=True)
-            theirs = pa.record_batch(batch)
-        yield index, theirs
+            pyarrow_batch = pa.record_batch(batch)
+        yield index, pyarrow_batch
 
 
 def _batches(path: Path, batches: range | None, names: list[str]) -> Iterator[tuple[int, RecordBatch]]:
@@ -162,7 +159,7 @@ def _is_stream(path: Path) -> bool:
 
 @contextmanager
 def _named(path: Path, index: int | None = None) -> Iterator[None]:
-    """Put the path, and which record batch it is, before the message of an error that does not name the path."""
+    """Prefix errors with the path and the index of the record batch, unless they have the path."""
     try:
         yield
     except BowstringError as problem:

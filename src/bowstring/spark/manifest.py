@@ -1,4 +1,4 @@
-"""Which files of a folder are its data: a manifest, put in place in one step, that says what every reader sees.
+"""The manifest of a folder, which lists the files of its data and is replaced atomically.
 
 A folder that Bowstring writes looks like this::
 
@@ -7,8 +7,8 @@ A folder that Bowstring writes looks like this::
         _manifest/00000000000000000003.json
         _staging/<job>/                files of a job that has not committed yet
 
-A manifest is made under a name of its own and then linked to the next number, which fails if somebody else was
-faster: so two jobs that commit at the same time both count, and a reader sees all of a job or nothing.
+A manifest is written to a temporary file and then linked to the next number, which fails if that number exists. So
+concurrent jobs are both committed, and a reader sees all of a job or nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STAGING = "_staging"
 FORMAT = "bowstring-manifest"
 FORMAT_VERSION = 1
 KEPT_S = 3600.0
-"""How long a superseded manifest stays, for readers and writers that are between two of their steps."""
+"""How long a superseded manifest is kept, for running readers and writers."""
 MAX_LENGTH_BYTES = 256 << 20
 DATA_SUFFIXES = frozenset((".arrow", ".arrows", ".feather", ".ipc"))
 
@@ -93,7 +93,7 @@ def local_path(path: str) -> Path:
 
 
 def latest(folder: Path) -> Manifest | None:
-    """The newest manifest of `folder`, or None where nothing was committed by Bowstring yet.
+    """The newest manifest of `folder`, or None if Bowstring has not committed anything.
 
     Raises:
         InvalidDataError: it is not what `place` writes.
@@ -112,7 +112,7 @@ def latest(folder: Path) -> Manifest | None:
 
 
 def place(folder: Path, manifest: Manifest) -> bool:
-    """Put `manifest` in place, durably and in one step; False if its number is taken already.
+    """Create the manifest's file, durably and atomically; False if its number exists.
 
     Raises:
         BowstringError, also an OSError: the file system does not take it.
@@ -147,7 +147,7 @@ def place(folder: Path, manifest: Manifest) -> bool:
 
 
 def forget_old(folder: Path) -> None:
-    """Remove the manifests that were superseded more than KEPT_S ago, and what writers that died left beside them."""
+    """Remove manifests superseded more than KEPT_S ago, and temporary files of dead writers."""
     newest = _sequences(folder)[-1:]
     oldest_s = time.time() - KEPT_S
     for path in (folder / MANIFESTS).iterdir():

@@ -1,8 +1,8 @@
-"""Publishing a data frame: Spark computes it, and any process of the hosts picks it up where it lies.
+"""Publish a data frame: Spark computes it, and other processes read it from shared memory.
 
-Each task writes its partition as an Arrow file into memory of its own host, seals it, and hands it to the host agent of
-that host. Only where it is, its rows and its bytes come back to the driver, which then tells the host agents which
-attempts count: a task that was repeated, or ran twice, so leaves nothing twice.
+Each task writes its partition as an Arrow file into sealed memory of its host and hands it to the host agent. The
+driver receives only URIs, rows and bytes, and commits one attempt of each partition, so repeated tasks leave no
+duplicates.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _RESULT = "partition int, attempt long, host string, is_here boolean, rows long,
 _LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 
 _AGENT_TIMEOUT_S = 120.0
-"""How long a task waits for its host agent, which a busy host may take a while to start."""
+"""How long a task waits for its host agent; starting it can take a while on a busy host."""
 
 _keys: dict[Process, AgentKey] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition of a published data set: where it is, and how much.
+    """One partition of a published data set: its location and size.
 
-    Those without rows have no URI, except for the first partition of a data set without any rows.
+    Partitions without rows have no URI, except for the first one of a data set without rows.
     """
 
     number: int
@@ -59,11 +59,11 @@ class Partition:
 
 
 class Published(Closable):
-    """A data set in the memory of the hosts that computed it; made by `publish`. A context manager; can be pickled.
+    """A data set in the memory of the executors' hosts; created by `publish`. A context manager; can be pickled.
 
-    `bowstring.connect` takes it, or any of its `uris`, in any process of the host (and user) where they are. `close`
-    on the object that `publish` gave lets the memory go; what somebody attached stays valid for them. Otherwise it
-    stays until the driver's process ends, or its time to live is over.
+    `bowstring.connect` accepts it, or any of its `uris`, in any process of the same host and user. The memory is freed
+    by `close` on the object that `publish` returned, at the end of the driver's process, or after the time to live;
+    attached data stays valid.
     """
 
     __slots__ = ("__weakref__", "_is_closed", "_key", "name", "partitions", "schema")
@@ -100,9 +100,7 @@ class Published(Closable):
         return self._is_closed
 
     def close(self) -> None:
-        """Let the memory of this host go, where `publish` gave this object; a copy from elsewhere only ends itself.
-        Idempotent.
-        """
+        """Free the memory of this host. On an unpickled copy, only close the copy. Idempotent."""
         key, self._key, self._is_closed = self._key, None, True
         if key is None or not self.partitions:
             return
@@ -120,18 +118,17 @@ class Published(Closable):
 
 
 def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TTL_S) -> Published:
-    """Compute `df` and keep its partitions in the memory of the executors' hosts, where other processes attach to
-    them.
+    """Compute `df` and keep its partitions in the memory of the executors' hosts, for other processes.
 
-    Nothing of the data passes through the driver. Memory is that of the executors' containers: see docs/spark.md.
-    `name` is part of the data set's name, for whoever looks at the URIs. `ttl_s` is how long the data stays at most.
+    The data does not pass through the driver. Its memory counts against the executors' containers: see docs/spark.md.
+    `name` is a prefix of the data set's name. `ttl_s` is the maximum lifetime of the data.
 
     Raises:
-        UnsupportedTypeError: a column's type has no counterpart in Arrow; told before any job runs, with the column's
+        UnsupportedTypeError: a column's type has no counterpart in Arrow; raised before any job runs, with the column's
             path.
         ConnectionLostError: a host agent died with its partitions while the job ran.
         UsageError: `ttl_s` is not positive, `name` has other characters than letters, digits, "_", "-" and ".", or `df`
-            is no data frame.
+            is not a data frame.
     """
     if not ttl_s > 0:
         raise UsageError(f"ttl_s: expected a positive number of seconds, found {ttl_s!r}")
@@ -160,14 +157,14 @@ def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TT
 
 
 def _numbered(df: DataFrame) -> DataFrame:
-    """`df` with numbers for names: mapInArrow fails on a name with a dot, or one used twice, and forgets the rows of a
-    frame without columns, which so gets one.
+    """`df` with numbers as names: mapInArrow fails on names with a dot and on duplicates, and loses the rows of a frame
+    without columns, which therefore gets one.
     """
     return df.toDF(*map(str, range(len(df.columns)))) if df.columns else df.selectExpr("null")
 
 
 def _agent_key(ttl_s: float) -> AgentKey:
-    """One host agent per host for this process; what was forked from it has its own."""
+    """The key of this process's agents; a forked child has its own key."""
     owner = Process.current()
     key = _keys.get(owner)
     if key is None:
@@ -176,7 +173,7 @@ def _agent_key(ttl_s: float) -> AgentKey:
 
 
 def _put_empty(dataset: str, schema: Schema, key: AgentKey) -> Partition:
-    """Partition 0 of a data set without rows, kept on this host, so that it has a URI to read the schema from."""
+    """Create partition 0 of a data set without rows on this host, so that the schema can be read from its URI."""
     region, _ = store(Table(schema, []), f"{dataset}/0")
     with region, AgentClient.open(key, timeout_s=_AGENT_TIMEOUT_S) as agent:
         uri = agent.put(dataset, (0, 0), region, rows=0, ttl_s=key.ttl_s)
@@ -205,11 +202,11 @@ def _drop(dataset: str, key: AgentKey) -> None:
         with AgentClient.open(key, start=False) as agent:
             agent.drop(dataset)
     except BowstringError:
-        pass  # nothing was kept, or it is gone already
+        pass  # there is no such data set, or no agent
 
 
 def _writer(dataset: str, key: AgentKey, schema: Schema) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """What runs on the executors for each partition: its batches in, one row about it out."""
+    """Return the function that runs on the executors: from the batches of a partition to one row about it."""
 
     def write(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -219,7 +216,7 @@ def _writer(dataset: str, key: AgentKey, schema: Schema) -> Callable[[Iterator[A
         assert context is not None
         partition, attempt = context.partitionId(), context.taskAttemptId()
         own_rows = (drop_padding(batch).select(range(len(schema))) for batch in batches)
-        region, rows = _written(own_rows, schema, f"{dataset}/{partition}")
+        region, rows = _write_region(own_rows, schema, f"{dataset}/{partition}")
         uri = None
         if region is not None:
             with region, AgentClient.open(key, timeout_s=_AGENT_TIMEOUT_S) as agent:
@@ -240,8 +237,8 @@ def _writer(dataset: str, key: AgentKey, schema: Schema) -> Callable[[Iterator[A
     return write
 
 
-def _written(batches: Iterator[Any], schema: Schema, name: str) -> tuple[Region | None, int]:
-    """The batches that Spark hands over, as an Arrow file in sealed memory; None where there is not a row."""
+def _write_region(batches: Iterator[Any], schema: Schema, name: str) -> tuple[Region | None, int]:
+    """Write Spark's batches as an Arrow file into sealed memory; None if there are no rows."""
     with Region.writer(name) as memory:
         rows, _ = write_rows(memory.fileno(), batches, schema)
         return (memory.seal(), rows) if rows else (None, 0)

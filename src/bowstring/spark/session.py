@@ -78,8 +78,8 @@ def session(
         java = use_java()
         _set_environment(is_local=master.startswith("local"))
     builder = SparkSession.builder.master(master).appName(app_name)
-    ours = _settings(master) if running is None else {}  # a running session may have been set otherwise on purpose
-    for key, value in {**ours, **(conf or {})}.items():
+    defaults = _settings(master) if running is None else {}  # a running session may have been set otherwise on purpose
+    for key, value in {**defaults, **(conf or {})}.items():
         builder = builder.config(key, str(value).lower() if isinstance(value, bool) else value)
     try:
         with warnings.catch_warnings():

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from bowstring.spark.sink import ArrowWriter
 
 SPLIT_BYTES = 64 << 20
-"""What a partition holds; a task costs some 30 ms of CPU, so much smaller ones are not worth it."""
+"""The size of a partition. A task takes some 30 ms of CPU time, so much smaller partitions are not worth it."""
 MAX_SENT_BYTES = 128 << 20
-"""What one batch on its way to the JVM holds at the most, so that a file of one huge batch is not one huge message."""
+"""The maximum size of a batch sent to the JVM; larger ones are sliced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,15 +150,15 @@ class ArrowDataSource(DataSource):
             UsageError: they differ in the names of ``key=value`` folders, which would be lost as columns.
         """
         path = self.options.get("path")
-        given = [path] if path else json.loads(self.options.get("paths", "[]")) or [""]
+        named_paths = [path] if path else json.loads(self.options.get("paths", "[]")) or [""]
         paths: list[Path] = []
-        for path in given:
+        for path in named_paths:
             absolute = local_path(path)
             matches = [absolute] if absolute.exists() else expand_glob(absolute)
             if not matches:
                 raise MissingFileError(f"{path}: there is no such file or folder", filename=str(path))
             paths += matches
-        _check_partition_folders(paths, local_path(given[0]))
+        _check_partition_folders(paths, local_path(named_paths[0]))
         return paths
 
 
@@ -201,7 +201,7 @@ class ArrowReader(DataSourceReader):
         return [*partitions, ArrowPartition(tuple(pieces))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The batches of a partition, as Spark wants them."""
+        """Yield the batches of a partition with Spark's types."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         target = to_arrow_schema(self._schema, timezone="UTC")

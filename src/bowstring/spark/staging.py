@@ -1,9 +1,8 @@
-"""Where a job's files lie until it commits, and how another job knows that it never will.
+"""Staging folders: the files of a job until its commit, and the removal of orphaned ones.
 
-A job's folder is made on the driver before its tasks run, and no task makes it again: an attempt that comes too late,
-after the commit or the abort, finds no folder and fails. The folder names its owner, the driver's JVM; a later job
-removes what a dead owner left, at once where it can tell (same machine and process namespace), else after a day
-without a change.
+The driver creates a job's folder before its tasks run. An attempt that starts after the commit or abort finds no folder
+and fails. The folder contains its owner, the driver's JVM; a later job removes the folder of a dead owner, at once on
+the same machine and in the same process namespace, otherwise after a day without a change.
 """
 
 from __future__ import annotations
@@ -92,8 +91,8 @@ def sweep(folder: Path) -> None:
 
 def _is_orphan(staging: Path) -> bool:
     try:
-        said = json.loads((staging / OWNER).read_text())
-        owner = Process(int(said["pid"]), int(said["started"]), str(said["machine"]))
+        record = json.loads((staging / OWNER).read_text())
+        owner = Process(int(record["pid"]), int(record["started"]), str(record["machine"]))
     except (OSError, ValueError, KeyError, TypeError):
         owner = _UNKNOWN
     if owner.pid > 0 and owner.is_local:
@@ -105,9 +104,9 @@ def _is_orphan(staging: Path) -> bool:
 
 
 def owned_by(owner: Process | None) -> str:
-    """What a staging folder says of its owner; None where there is no telling."""
-    known = owner or _UNKNOWN
-    return json.dumps({"machine": known.host, "pid": known.pid, "started": known.start_time})
+    """The JSON record of a staging folder's owner, if known."""
+    process = owner or _UNKNOWN
+    return json.dumps({"machine": process.host, "pid": process.pid, "started": process.start_time})
 
 
 _UNKNOWN = Process(0, 0, "")
