@@ -37,7 +37,7 @@ FORMS = (
     bs.IpcWriteOptions(compression="lz4"),
     bs.IpcWriteOptions(compression="zstd"),
 )
-field_tables._WORTH_FIELDS = 1  # what is read at once is always read so here
+field_tables._MIN_FIELDS = 1  # what is read at once is always read so here
 gather.MAX_VALUES, gather.MAX_BYTES = 1 << 22, 1 << 27
 _PEER_EVERY = 16
 

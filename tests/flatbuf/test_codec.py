@@ -110,7 +110,7 @@ def test_an_offset_beyond_the_end_names_the_byte() -> None:
 
 def test_text_that_is_no_utf8_names_the_byte() -> None:
     data = build(TREE, "Tree", {"text": "abc"}).replace(b"abc", b"a\xffc")
-    with pytest.raises(errors.InvalidDataError, match=f"byte {data.index(255)} .*text is no UTF-8"):
+    with pytest.raises(errors.InvalidDataError, match=f"byte {data.index(255)} .*text is not valid UTF-8"):
         _ = root(data)["text"]
 
 

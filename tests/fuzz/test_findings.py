@@ -88,11 +88,11 @@ def test_features_that_are_not_there_are_refused_at_once(kind: str) -> None:
     while (at := data.find(FEATURE.to_bytes(8, "little"), at + 1)) >= 0:
         data[at - 4 : at] = (1 << 20).to_bytes(4, "little")
     with (
-        pytest.raises(InvalidDataError, match=r"Schema\.features claims 1048576 items"),
+        pytest.raises(InvalidDataError, match=r"Schema\.features has 1048576 items"),
         open_any(bytes(data)) as reader,
     ):
         list(reader)
-    assert "Schema.features claims" in faults(bytes(data))[0]
+    assert "Schema.features has" in faults(bytes(data))[0]
 
 
 @pytest.mark.parametrize(("version", "said"), [(0, "V1"), (-2, "-2")])
@@ -127,7 +127,7 @@ def test_a_dictionary_that_no_batch_of_a_stream_uses_is_looked_at_all_the_same()
     data = changed(written(*words, kind="stream"), lambda anatomy: anatomy.pieces.__delitem__(-1))
     assert faults(data) == []
     (fault,) = faults(changed(data, break_last))
-    assert "1099511627776 bytes" in fault
+    assert "bytes 1088 to 1099511628864" in fault
 
 
 def test_a_malformed_dictionary_that_no_batch_uses_may_be_refused_only_where_it_is_served() -> None:

@@ -89,7 +89,7 @@ def test_a_buffer_that_does_not_shrink_is_read_where_it_lies(codec: str) -> None
 def test_an_empty_buffer_may_have_a_prefix_or_none(codec: str, is_prefixed: bool) -> None:
     packed = compression.PREFIX.pack(0) if is_prefixed else b""
     buffer = bs.Buffer.of(packed)
-    (opened,) = compression.BodyDecompressor(codec, len(packed), bs.ReadLimits()).all([buffer], 0)
+    (opened,) = compression.BodyDecompressor(codec, len(packed), bs.ReadLimits()).decompress_all([buffer], 0)
     assert opened.size == 0
 
 
@@ -98,15 +98,18 @@ def frame(codec: str, data: bytes) -> bytes:
 
 
 def opened(codec: str, packed: bytes, limits: bs.ReadLimits | None = None) -> bytes:
-    unpacking = compression.BodyDecompressor(codec, len(packed), limits or bs.ReadLimits())
-    return unpacking.all([bs.Buffer.of(packed)], 0)[0].to_bytes()
+    decompressor = compression.BodyDecompressor(codec, len(packed), limits or bs.ReadLimits())
+    return decompressor.decompress_all([bs.Buffer.of(packed)], 0)[0].to_bytes()
 
 
 LIES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
-    "a prefix cut short": (lambda whole: b"\x05\0\0", "no room"),
-    "a negative length": (lambda whole: struct.pack("<q", -2) + whole, "claims to hold -2"),
+    "a prefix cut short": (lambda whole: b"\x05\0\0", "too short for its length"),
+    "a negative length": (lambda whole: struct.pack("<q", -2) + whole, "uncompressed length of -2"),
     "a length too small": (lambda whole: struct.pack("<q", 999) + whole, "frame"),
-    "a length too large": (lambda whole: struct.pack("<q", 1001) + whole, "claims to hold 1001|frame"),
+    "a length too large": (
+        lambda whole: struct.pack("<q", 1001) + whole,
+        "uncompressed length of 1001|claims to hold 1001|frame",
+    ),
     "a frame cut short": (lambda whole: struct.pack("<q", 1000) + whole[:-9], "frame"),
     "no frame": (lambda whole: struct.pack("<q", 1000), "frame"),
     "other bytes": (lambda whole: struct.pack("<q", 1000) + b"no frame at all" * 3, "frame"),
@@ -154,13 +157,13 @@ def test_what_comes_out_of_a_body_is_bounded_by_limits_that_options_raise(codec:
 
 def test_all_buffers_of_a_body_count_together() -> None:
     packed = bs.Buffer.of(struct.pack("<q", 5000) + frame("zstd", bytes(5000)))
-    unpacking = compression.BodyDecompressor("zstd", packed.size, bs.ReadLimits(max_decompressed_bytes=12_000))
+    decompressor = compression.BodyDecompressor("zstd", packed.size, bs.ReadLimits(max_decompressed_bytes=12_000))
     with pytest.raises(errors.LimitError):
-        unpacking.all([packed, packed, packed], 0)
-    assert len(unpacking.all([packed, packed], 0)) == 2
-    assert len(unpacking.all([packed, packed], 0)) == 2  # the same column, decompressed by another thread
+        decompressor.decompress_all([packed, packed, packed], 0)
+    assert len(decompressor.decompress_all([packed, packed], 0)) == 2
+    assert len(decompressor.decompress_all([packed, packed], 0)) == 2  # the same column, decompressed by another thread
     with pytest.raises(errors.LimitError):
-        unpacking.all([packed], 1)
+        decompressor.decompress_all([packed], 1)
 
 
 BOMB = """
@@ -180,7 +183,7 @@ for codec, frame in whole.items():
             limits = bs.ReadLimits(max_decompression_ratio=ratio, max_decompressed_bytes=2**63 - 1)
             try:
                 packed = bs.Buffer.of(struct.pack("<q", claim) + frame)
-                held = compression.BodyDecompressor(codec, packed.size, limits).all([packed], 0)
+                held = compression.BodyDecompressor(codec, packed.size, limits).decompress_all([packed], 0)
                 assert held[0].size == claim == 512 << 20
                 del held
             except bs.errors.InvalidDataError as error:

@@ -11,7 +11,7 @@ import pytest
 import bowstring as bs
 from bowstring import errors
 from bowstring.ipc.dictionaries.delta import DeltaDictionary
-from bowstring.ipc.dictionaries.reader import Entry
+from bowstring.ipc.dictionaries.reader import DictionarySnapshot
 
 CASES: dict[str, tuple[bs.DataType, list[Any]]] = {
     "int": (bs.int32(), [1, None, 3, -7]),
@@ -42,9 +42,9 @@ def test_parts_of_every_layout_are_joined_and_stay_as_they_were(name: str) -> No
     chain, joined = DeltaDictionary([[parts[0]]]), []
     for count, part in enumerate(parts[1:], 2):
         chain.parts.append([part])
-        joined.append(chain.joined(count))
+        joined.append(chain.concat(count))
     shown = [value for part in parts for value in part.to_pylist()]
-    for made in [*joined, chain.joined(7)]:
+    for made in [*joined, chain.concat(7)]:
         made.validate(full=True)
         assert made.to_pylist() == shown[: made.length]
     assert joined[-1].length == len(shown)
@@ -52,7 +52,7 @@ def test_parts_of_every_layout_are_joined_and_stay_as_they_were(name: str) -> No
 
 def test_arrays_share_the_memory_that_grows() -> None:
     chain = DeltaDictionary([[bs.array([str(number)])] for number in range(1000)])
-    made = [chain.joined(count) for count in range(2, 1001)]
+    made = [chain.concat(count) for count in range(2, 1001)]
     assert [one.length for one in made] == list(range(2, 1001))
     memories = {id(buffer.memory): buffer.memory.size for one in made for buffer in one.buffers if buffer is not None}
     last = sum(buffer.size for buffer in made[-1].buffers if buffer is not None)
@@ -63,7 +63,7 @@ def test_several_threads_may_ask() -> None:
     chain = DeltaDictionary([[bs.array([number, None])] for number in range(200)])
     found: list[bs.Array] = []
     threads = [
-        threading.Thread(target=lambda: found.extend(map(chain.joined, random.sample(range(2, 201), 150))))
+        threading.Thread(target=lambda: found.extend(map(chain.concat, random.sample(range(2, 201), 150))))
         for _ in range(4)
     ]
     for thread in threads:
@@ -78,11 +78,11 @@ def test_several_threads_may_ask() -> None:
 def test_a_malformed_part_is_told_each_time_and_the_parts_before_it_stay() -> None:
     bad = bs.Array.from_buffers(bs.string(), 2, [None, bs.array([0, 9, 3], bs.int32()).buffers[1], b"abc"])
     chain = DeltaDictionary([[bs.array(["a"])], [bs.array(["b"])], [bad]])
-    assert chain.joined(2).to_pylist() == ["a", "b"]
+    assert chain.concat(2).to_pylist() == ["a", "b"]
     for _ in range(2):
         with pytest.raises(errors.InvalidDataError, match="offsets"):
-            chain.joined(3)
-    assert chain.joined(2).to_pylist() == ["a", "b"]
+            chain.concat(3)
+    assert chain.concat(2).to_pylist() == ["a", "b"]
 
 
 def test_a_part_whose_children_are_too_short_is_refused() -> None:
@@ -90,12 +90,12 @@ def test_a_part_whose_children_are_too_short_is_refused() -> None:
     whole = bs.array([{"p": 1}, {"p": 2}], type_)
     short = bs.Array(whole.layout, 5, whole.buffers, whole.children)
     with pytest.raises(errors.InvalidDataError, match="child 'p' has 2 values"):
-        DeltaDictionary([[whole], [short]]).joined(2)
+        DeltaDictionary([[whole], [short]]).concat(2)
 
 
 def test_a_dictionary_may_go_on_in_two_ways() -> None:
-    start = Entry(DeltaDictionary([[bs.array(["a"])]]), 1)
-    left, right = start.extended([bs.array(["b"])]), start.extended([bs.array(["c", "d"])])
+    start = DictionarySnapshot(DeltaDictionary([[bs.array(["a"])]]), 1)
+    left, right = start.extend([bs.array(["b"])]), start.extend([bs.array(["c", "d"])])
     assert [entry.array().to_pylist() for entry in (left, right, start)] == [["a", "b"], ["a", "c", "d"], ["a"]]
 
 
@@ -113,7 +113,7 @@ def test_values_that_take_no_bytes_are_not_joined_without_limit(type_: bs.DataTy
         huge = bs.Array(small.layout, 1 << 40, (), (ends, bs.array([1], bs.int8())))
     for parts in ([huge, small], [small, huge, huge]):
         with pytest.raises(errors.LimitError, match="materializing"):
-            DeltaDictionary([[part] for part in parts]).joined(len(parts))
+            DeltaDictionary([[part] for part in parts]).concat(len(parts))
 
 
 def test_neither_are_values_inside_others() -> None:
@@ -123,4 +123,4 @@ def test_neither_are_values_inside_others() -> None:
     offsets = bs.array([0, 1 << 40], bs.int64()).buffers[1]
     parts.append(bs.Array(parts[1].layout, 1, (None, offsets), (empty,)))
     with pytest.raises(errors.LimitError, match="materializing"):
-        DeltaDictionary([[part] for part in parts]).joined(3)
+        DeltaDictionary([[part] for part in parts]).concat(3)

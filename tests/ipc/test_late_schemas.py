@@ -189,7 +189,7 @@ def test_a_broken_field_that_is_chosen_is_told_when_the_schema_is_asked_for() ->
 
 def test_validating_reports_a_broken_field_among_many() -> None:
     faults = list(Validator(broken(made(), 104)).faults())
-    assert [fault.message for fault in faults] == ["field 'c104 ø': time unit 77 is none of the 4 that there are"]
+    assert [fault.message for fault in faults] == ["field 'c104 ø': time unit 77 is out of range: there are 4"]
 
 
 def test_a_name_that_is_no_text_is_told_when_it_or_all_names_are_asked_for() -> None:
@@ -200,7 +200,7 @@ def test_a_name_that_is_no_text_is_told_when_it_or_all_names_are_asked_for() -> 
         assert schema.field(103) == made().field(103)
         assert schema.index("c103 ø") == 103
         for use in (lambda: schema.names, lambda: schema.field(104), lambda: schema.index("c104 ø")):
-            with pytest.raises(InvalidDataError, match=r"Field\.name is no UTF-8"):
+            with pytest.raises(InvalidDataError, match=r"Field\.name is not valid UTF-8"):
                 use()
 
 

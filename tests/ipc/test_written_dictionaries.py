@@ -597,7 +597,7 @@ def test_a_dictionary_whose_values_extension_would_be_taken_for_its_own_is_refus
     with pytest.raises(errors.UnsupportedTypeError, match=r"column a: .* would be read as extension<tests.anything"):
         as_stream(held)
     both = bs.schema([("a", Anything(UUIDS))])
-    with pytest.raises(errors.UnsupportedTypeError, match="column a: one field can't say two extensions"):
+    with pytest.raises(errors.UnsupportedTypeError, match="column a: one field can't have two extensions"):
         bs.new_stream(io.BytesIO(), both)
 
 

@@ -1,12 +1,12 @@
-"""What the tables of a flatbuffer hold, and reading them («Serialization and Interprocess Communication» carries all
-metadata in flatbuffers); `bowstring.flatbuf.writer` is the way back.
+"""Read the tables of a flatbuffer («Serialization and Interprocess Communication»); `bowstring.flatbuf.writer` writes
+them.
 
-A `TableSpec` lists the slots of a table as data. `Table` reads one out of bytes that nobody has vouched for: each
-offset is checked when it is followed, and what a message may make us do is bounded by its own size.
+A `TableSpec` lists the slots of a table as data. `Table` reads a table from untrusted bytes: each offset is checked
+when it is followed, and work is bounded by the size of the message.
 
-The format in short: a table begins with a signed distance back to its vtable; the vtable holds its own size, the
-table's size, and for each slot where in the table it is (0: absent, the default holds). Strings, vectors and tables
-hang off unsigned distances forward; all integers are little-endian.
+The format in short: a table begins with a signed distance back to its vtable. The vtable contains its own size, the
+table's size, and the offset of each slot in the table (0: absent, the default applies). Strings, vectors and tables are
+referenced by unsigned distances forward. All integers are little-endian.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _VTABLE = struct.Struct("<HH")
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A number of a `struct` format: what a slot holds inline."""
+    """A number of a `struct` format, stored inline."""
 
     format: str
     packer: struct.Struct = field(init=False, repr=False, compare=False)
@@ -40,7 +40,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A string in UTF-8, or with `raw` any bytes."""
+    """A string in UTF-8, or any bytes if `raw`."""
 
     raw: bool = False
 
@@ -61,7 +61,7 @@ class Inline:
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A table, by the name of its spec; a union's table where the name is empty (its spec is chosen by the reader)."""
+    """A table, by the name of its spec; empty for a union's table, whose spec the reader chooses."""
 
     spec: str = ""
 
@@ -78,7 +78,7 @@ Kind: TypeAlias = Scalar | Text | Structs | Inline | Child | Children
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One slot of a table: its number, what it holds, and what it means when it is absent."""
+    """One slot of a table: its number, kind and default."""
 
     name: str
     number: int
@@ -100,11 +100,11 @@ class TableSpec:
 
 
 class Message:
-    """The bytes of one flatbuffer and what may still be spent on reading them.
+    """The bytes of one flatbuffer, with budgets for reading them.
 
     `where` names the bytes in errors. Reading visits at most `max_tables` tables, and never more than the bytes can
-    hold; text is decoded up to a few times the message's size. So shared or circular offsets cost no more than honest
-    data.
+    contain; text is limited to a few times the message's size. Shared or circular offsets therefore cost no more than
+    valid data.
     """
 
     __slots__ = ("data", "limit", "size", "specs", "tables_left", "text_left", "where")
@@ -119,17 +119,17 @@ class Message:
         self.text_left = 4 * self.size
 
     def root(self, name: str) -> Table:
-        """The root table, as spec `name`."""
+        """Return the root table, as spec `name`."""
         if self.size < 8:
             raise TruncatedError(f"{self.where}: {self.size} bytes are too few for a flatbuffer")
         return Table(self, self.specs[name], self.follow(0, name))
 
     def error(self, problem: str, at: int) -> InvalidDataError:
-        """An error that names the message and the byte."""
+        """Return an error with the name of the message and the byte."""
         return InvalidDataError(f"{self.where}: byte {at} of {self.size}: {problem}")
 
     def expect_tables(self, count: int) -> None:
-        """Raise `LimitError` where so many more tables are beyond the limit, before any of them is visited."""
+        """Raise `LimitError` if `count` more tables exceed the limit, before any of them is visited."""
         if count > self.tables_left:
             limit = min(self.limit, self.size // 4)
             raise LimitError(
@@ -138,21 +138,21 @@ class Message:
             )
 
     def follow(self, at: int, what: str) -> int:
-        """The position that the offset at `at` points to, at least 4 bytes before the end."""
+        """Return the target of the offset at `at`, at least 4 bytes before the end."""
         if at + 4 > self.size:
             raise self.error(f"the offset of {what} is beyond the end", at)
         distance = _U32.unpack_from(self.data, at)[0]
         target: int = at + distance
         if distance == 0 or target + 4 > self.size:
-            raise self.error(f"the offset of {what} is {distance}, which leads nowhere", at)
+            raise self.error(f"the offset of {what} is {distance}, which is out of bounds", at)
         return target
 
     def vector(self, at: int, item_bytes: int, what: str) -> tuple[int, int]:
-        """Where the items of the vector begin that the offset at `at` points to, and how many there are."""
+        """Return the start of the items and the length of the vector that the offset at `at` points to."""
         start = self.follow(at, what)
         count: int = _U32.unpack_from(self.data, start)[0]
         if start + 4 + count * item_bytes > self.size:
-            raise self.error(f"{what} claims {count} items of {item_bytes} bytes, more than there are", start)
+            raise self.error(f"{what} has {count} items of {item_bytes} bytes, beyond the end", start)
         return start + 4, count
 
 
@@ -172,12 +172,12 @@ class Table:
             raise message.error(f"the vtable of {spec.name} is at {vtable}", position)
         self.vtable_size, self.size = _VTABLE.unpack_from(message.data, vtable)
         if self.vtable_size < 4 or self.vtable_size % 2 or vtable + self.vtable_size > message.size:
-            raise message.error(f"the vtable of {spec.name} claims {self.vtable_size} bytes", vtable)
+            raise message.error(f"the vtable of {spec.name} has {self.vtable_size} bytes", vtable)
         if self.size < 4 or position + self.size > message.size:
-            raise message.error(f"{spec.name} claims {self.size} bytes", vtable)
+            raise message.error(f"{spec.name} has {self.size} bytes", vtable)
 
     def locate(self, number: int, size_bytes: int) -> int:
-        """Where the `size_bytes` bytes of slot `number` are in the message; 0 where the slot is absent."""
+        """Return the byte offset of a slot of `size_bytes` bytes in the message, or 0 if it is absent."""
         entry = 4 + 2 * number
         if entry >= self.vtable_size:
             return 0
@@ -193,7 +193,7 @@ class Table:
         return _READERS[type(slot.kind)](self, slot)
 
     def union(self, name: str, spec: str) -> Table | None:
-        """The table of a union's slot, as spec `spec`; None where it is absent."""
+        """Return the table of a union's slot, as spec `spec`; None if absent."""
         slot = self.spec.slots[name]
         at = self.locate(slot.number, 4)
         if not at:
@@ -202,12 +202,12 @@ class Table:
         return Table(message, message.specs[spec], message.follow(at, name))
 
     def children_span(self, name: str) -> tuple[int, int]:
-        """Where the offsets of a vector of tables begin, and how many there are; (0, 0) if absent."""
+        """Return the start of the offsets of a vector of tables, and its length; (0, 0) if absent."""
         at = self.locate(self.spec.slots[name].number, 4)
         return self.message.vector(at, 4, name) if at else (0, 0)
 
     def child_at(self, name: str, index: int) -> Table:
-        """One table of a vector of tables; `index` is less than their number."""
+        """Return one table of a vector of tables; `index` has to be less than its length."""
         kind = self.spec.slots[name].kind
         assert isinstance(kind, Children)
         start, _ = self.children_span(name)
@@ -215,7 +215,7 @@ class Table:
         return Table(message, message.specs[kind.spec], message.follow(start + 4 * index, name))
 
     def span(self, name: str) -> tuple[int, int]:
-        """Where a number or the items of a vector of structs begin, and how many there are; (0, 0) if absent."""
+        """Return the start of a number, or of a vector of structs, and the length; (0, 0) if absent."""
         slot = self.spec.slots[name]
         if isinstance(slot.kind, Scalar):
             at = self.locate(slot.number, slot.kind.packer.size)
@@ -240,13 +240,15 @@ def _read_text(table: Table, slot: Slot) -> str | bytes | None:
     message.text_left -= count
     if message.text_left < 0:
         raise LimitError(f"{message.where}: text of more than {4 * message.size} bytes in a message of {message.size}")
-    held = bytes(message.data[start : start + count])
+    text_bytes = bytes(message.data[start : start + count])
     if slot.kind.raw:  # type: ignore[union-attr]
-        return held
+        return text_bytes
     try:
-        return held.decode("utf-8")
+        return text_bytes.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise message.error(f"{table.spec.name}.{slot.name} is no UTF-8: {error.reason}", start + error.start) from None
+        raise message.error(
+            f"{table.spec.name}.{slot.name} is not valid UTF-8: {error.reason}", start + error.start
+        ) from None
 
 
 def _read_structs(table: Table, slot: Slot) -> npt.NDArray[Any]:

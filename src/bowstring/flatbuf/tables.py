@@ -1,7 +1,6 @@
 """The tables of Arrow's metadata as data: Schema, Message, File, Tensor and SparseTensor.
 
-Names are the schema files' own. Enumerations are plain numbers here; what they mean is known to
-`bowstring.ipc.metadata.schema`.
+Names are those of the schema files. Enumerations are numbers here; `bowstring.ipc.metadata.schema` interprets them.
 """
 
 from __future__ import annotations
@@ -202,9 +201,9 @@ VERSIONS = ("V1", "V2", "V3", "V4", "V5")
 
 
 def body_length(metadata: bytes) -> int:
-    """The length in bytes of the body that belongs to a message's flatbuffer: all that a transport has to know of it.
+    """Return the length in bytes of the body of a message, given its flatbuffer: all that a transport needs from it.
 
-    Raises `InvalidDataError` where the bytes are no message or the length is negative.
+    Raises `InvalidDataError` if the bytes are not a message or the length is negative.
     """
     length_bytes: int = Message(metadata, SPECS, "message header").root("Message")["bodyLength"]
     if length_bytes < 0:

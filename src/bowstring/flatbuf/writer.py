@@ -1,6 +1,6 @@
-"""Building flatbuffers out of plain records («Serialization and Interprocess Communication»), front to back.
+"""Write flatbuffers from plain records («Serialization and Interprocess Communication»), front to back.
 
-A record is a mapping of the slots' names to values; the `TableSpec`s of `bowstring.flatbuf.reader` say where they go.
+A record maps slot names to values; the `TableSpec`s of `bowstring.flatbuf.reader` define their positions.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _U32 = struct.Struct("<I")
 _I32 = struct.Struct("<i")
 
 Record: TypeAlias = Mapping[str, Any]
-"""A table to be built: slot names to values; absent ones keep their default."""
+"""A table to write: slot names to values; absent slots have their default."""
 
 
 class UnionValue:
-    """A table to be built whose spec is not the slot's own: a union's."""
+    """A table to write whose spec the slot does not determine: a union's."""
 
     __slots__ = ("record", "spec")
 
@@ -33,7 +33,7 @@ class UnionValue:
 
 
 class SerializedTable:
-    """A table that is built already, to be put into several flatbuffers as it is: `serialize_table` makes it."""
+    """A serialized table that can be copied into several flatbuffers; `serialize_table` returns it."""
 
     __slots__ = ("raw", "root", "spec")
 
@@ -44,7 +44,7 @@ class SerializedTable:
 
 
 def serialize_table(specs: Mapping[str, TableSpec], name: str, record: Record) -> SerializedTable:
-    """The table `record` of spec `name`, to stand for it in the records of other tables; values as in `build`."""
+    """Serialize the table `record` of spec `name`, for the records of other tables; values as in `build`."""
     builder = _Builder(specs)
     root = builder.table(specs[name], record)
     return SerializedTable(name, bytes(builder.out), root)
@@ -64,38 +64,38 @@ def build(specs: Mapping[str, TableSpec], name: str, record: Record) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
-    """How tables of one spec with the same slots present lie: each slot's name, kind and offset; vtable; bytes."""
+class _TableLayout:
+    """The layout of tables of one spec with the same slots present: each slot's name, kind and offset; vtable; size."""
 
-    placed: tuple[tuple[str, Kind, int], ...]
+    slots: tuple[tuple[str, Kind, int], ...]
     vtable: bytes
     size_bytes: int
 
 
-def _form(spec: TableSpec, present: tuple[str, ...]) -> _Form:
+def _layout_table(spec: TableSpec, present: tuple[str, ...]) -> _TableLayout:
     unknown = set(present) - spec.slots.keys()
     assert not unknown, f"{spec.name} has no slots {unknown}"
     # The table begins 4 bytes before a multiple of 8; the widest slots come first, so that each is aligned.
-    named = [(name, spec.slots[name]) for name in present]
-    named.sort(key=lambda item: (-_inline_bytes(item[1].kind), item[1].number))
-    offsets, placed, size = {}, [], 4
-    for name, slot in named:
+    named_slots = [(name, spec.slots[name]) for name in present]
+    named_slots.sort(key=lambda item: (-_inline_bytes(item[1].kind), item[1].number))
+    offsets, slots, size = {}, [], 4
+    for name, slot in named_slots:
         offsets[slot.number] = size
-        placed.append((name, slot.kind, size))
+        slots.append((name, slot.kind, size))
         size += _inline_bytes(slot.kind)
     count = max(offsets, default=-1) + 1
     vtable = struct.pack(f"<{count + 2}H", 4 + 2 * count, size, *(offsets.get(i, 0) for i in range(count)))
-    return _Form(tuple(placed), vtable, size)
+    return _TableLayout(tuple(slots), vtable, size)
 
 
 class _Builder:
-    """Writes what an offset points to after the offset, as distances only go forward."""
+    """Writes the target of an offset after the offset, because distances only go forward."""
 
     def __init__(self, specs: Mapping[str, TableSpec]) -> None:
         self.specs = specs
         self.out = bytearray()
         self.vtables: dict[bytes, int] = {}
-        self.forms: dict[tuple[str, ...], _Form] = {}
+        self.layouts: dict[tuple[str, ...], _TableLayout] = {}
 
     def pad_to(self, multiple: int, rest: int) -> None:
         """Grow until the length is `rest` modulo `multiple`."""
@@ -105,24 +105,24 @@ class _Builder:
         _U32.pack_into(self.out, at, target - at)
 
     def table(self, spec: TableSpec, record: Record, slot: int = 0) -> int:
-        """Write a table that the offset at `slot` is to point to; its position."""
+        """Write a table, the target of the offset at `slot`; return its position."""
         present = (spec.name, *[name for name, value in record.items() if value is not None])
-        form = self.forms.get(present)
+        form = self.layouts.get(present)
         if form is None:
-            form = self.forms[present] = _form(spec, present[1:])
+            form = self.layouts[present] = _layout_table(spec, present[1:])
         position = self._begin(form.vtable, form.size_bytes, slot)
-        for name, kind, offset in form.placed:
+        for name, kind, offset in form.slots:
             at, value = position + offset, record[name]
             if isinstance(kind, Scalar):
                 kind.packer.pack_into(self.out, at, value)
             elif isinstance(kind, Inline):
                 self.out[at : at + kind.dtype.itemsize] = np.array(value, kind.dtype).tobytes()
             else:
-                self.patch(at, self._hung(kind, value, at))
+                self.patch(at, self._write_target(kind, value, at))
         return position
 
     def _begin(self, vtable: bytes, size: int, slot: int) -> int:
-        """Write the vtable, unless an equal one is behind the slot, and zeros for the table; the table's position.
+        """Write the vtable, unless an equal one follows `slot`, and zeros for the table; return the table's position.
 
         Readers such as Polars' look at nothing before the slot once they have followed its offset.
         """
@@ -136,7 +136,7 @@ class _Builder:
         _I32.pack_into(self.out, position, position - self.vtables[vtable])
         return position
 
-    def _hung(self, kind: Text | Structs | Child | Children, value: Any, slot: int) -> int:
+    def _write_target(self, kind: Text | Structs | Child | Children, value: Any, slot: int) -> int:
         if isinstance(kind, Text):
             return self._text(value.encode() if isinstance(value, str) else value)
         if isinstance(kind, Structs):
@@ -152,10 +152,10 @@ class _Builder:
             return position
         return self.table(self.specs[kind.spec], value, slot)
 
-    def _text(self, held: bytes) -> int:
+    def _text(self, text_bytes: bytes) -> int:
         self.pad_to(4, 0)
         position = len(self.out)
-        self.out += _U32.pack(len(held)) + held + b"\0"
+        self.out += _U32.pack(len(text_bytes)) + text_bytes + b"\0"
         return position
 
     def _structs(self, items: npt.NDArray[Any]) -> int:

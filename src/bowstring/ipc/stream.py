@@ -220,7 +220,7 @@ class Decoder:
             return None
         where = ("record batch", self.batches)
         self.batches += 1
-        dictionaries, plans = self._dictionaries.held(), cached.column_plans(self._column_indices, version)
+        dictionaries, plans = self._dictionaries.share(), cached.column_plans(self._column_indices, version)
         columns = BatchColumns(cached.plan(version), header, body, dictionaries, where, plans)
         return make_record_batch(self.schema, header, columns)
 

@@ -1,8 +1,8 @@
-"""Dictionaries that grow by deltas («Dictionary Messages»), each value copied a constant number of times.
+"""Dictionaries extended by deltas («Dictionary Messages»); each value is copied a constant number of times.
 
-Each delta makes a dictionary that begins as the one before did. Here all of them are arrays over the same memory, which
-has room for more: what comes is written behind what arrays show already, and where the room ends, twice as much is
-taken. A thousand deltas so cost and hold what their values do, not what a thousand dictionaries would.
+Each delta results in a dictionary that begins with the previous one. All of them are arrays over the same memory, which
+has spare capacity: new values are appended after the existing ones, and a full buffer is replaced by one of twice the
+size. A thousand deltas thus take time and memory in proportion to their values.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from bowstring.layouts.binary import check_offsets
 from bowstring.layouts.gather import check_values, total_buffer_size
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes, Memory, allocate
 
-_LEAST_BYTES = 64
-_UNDERSTOOD = (Role.VALIDITY, Role.OFFSETS, Role.DATA)
+_MIN_BYTES = 64
+_GROWABLE_ROLES = (Role.VALIDITY, Role.OFFSETS, Role.DATA)
 
 
 class DeltaDictionary:
-    """A dictionary batch and the deltas after it; `parts` hold their values, the only item of each.
+    """A dictionary batch and the deltas after it; each of `parts` has the values of one as its only element.
 
-    Values are read when a dictionary is asked for. Several threads may ask.
+    Values are read on access, which is thread-safe.
     """
 
-    __slots__ = ("_ends", "_grown", "_lock", "parts")
+    __slots__ = ("_array", "_ends", "_lock", "parts")
 
     def __init__(self, parts: Sequence[Sequence[Array]]) -> None:
         self.parts = list(parts)
         self._lock = Lock()
-        self._grown: _GrowableArray | None = None
+        self._array: _GrowableArray | None = None
         self._ends: list[int] = []
 
-    def joined(self, count: int, resolve: Callable[[Array], Array] = lambda values: values) -> Array:
-        """The values of the first `count` parts, after `resolve` has given them the dictionaries inside them; by
-        default the last part's are those of all. Raises `InvalidDataError` where a part is malformed.
+    def concat(self, count: int, resolve: Callable[[Array], Array] = lambda values: values) -> Array:
+        """Return the values of the first `count` parts, after `resolve` has replaced the dictionaries inside them; by
+        default those of the last part apply to all. Raises `InvalidDataError` if a part is malformed.
         """
         first = self.parts[0][0]
         if count == 1:
@@ -48,22 +48,22 @@ class DeltaDictionary:
         if not _can_grow(first.layout):
             return concat_parts([resolve(part[0]) for part in self.parts[:count]])
         with self._lock:
-            grown = self._grown or _GrowableArray(first.layout)
-            self._grown = None  # where a part is malformed, the next to ask begins anew and is told so again
-            ends = self._ends if grown.length else []
+            array = self._array or _GrowableArray(first.layout)
+            self._array = None  # after an error, the next call starts over and raises it again
+            ends = self._ends if array.length else []
             for part in self.parts[len(ends) : count]:
                 part[0].validate()
-                grown.append(part[0].compact())
-                ends.append(grown.length)
-            self._grown, self._ends = grown, ends
-            values = grown.array().slice(0, ends[count - 1])
+                array.append(part[0].compact())
+                ends.append(array.length)
+            self._array, self._ends = array, ends
+            values = array.array().slice(0, ends[count - 1])
             return resolve(values.compact() if first.layout.children else values)
 
 
 def concat_parts(parts: Sequence[Array]) -> Array:
-    """The values of a dictionary batch and its deltas as one array, copied where there are several.
+    """Return the values of a dictionary batch and its deltas as one array, copied if there are several.
 
-    Raises `InvalidDataError` where a part is malformed, `LimitError` where there would be far more values than bytes.
+    Raises `InvalidDataError` if a part is malformed, `LimitError` if there are far more values than bytes.
     """
     if len(parts) == 1:
         return parts[0]
@@ -72,22 +72,22 @@ def concat_parts(parts: Sequence[Array]) -> Array:
 
 
 def _can_grow(layout: Layout) -> bool:
-    if layout.VARIADIC or any(spec.role not in _UNDERSTOOD for spec in layout.buffers):
+    if layout.VARIADIC or any(spec.role not in _GROWABLE_ROLES for spec in layout.buffers):
         return False
-    if layout.children and not layout.buffers:  # runs: how long one is, the next array would say
+    if layout.children and not layout.buffers:  # the length of a run depends on the next array
         return False
     return all(map(_can_grow, layout.children)) and (layout.dictionary is None or _can_grow(layout.dictionary))
 
 
 class _GrowableArray:
-    """Arrays of one layout end to end, in memory that has room for more; the last one's dictionary is that of all."""
+    """Concatenated arrays of one layout, in memory with spare capacity; the last array's dictionary applies to all."""
 
-    __slots__ = ("_buffers", "_children", "_dictionary", "_held_bytes", "_layout", "length")
+    __slots__ = ("_buffers", "_children", "_dictionary", "_layout", "_source_bytes", "length")
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self.length = 0
-        self._held_bytes = 0
+        self._source_bytes = 0
         self._buffers: list[_GrowableBuffer | None] = [
             None if s.role is Role.VALIDITY else _GrowableBuffer() for s in layout.buffers
         ]
@@ -95,33 +95,33 @@ class _GrowableArray:
         self._dictionary: Array | None = None
 
     def append(self, array: Array) -> None:
-        """Add an array that begins at offset 0; where it is malformed, what is here is of no use any more."""
-        self._held_bytes += total_buffer_size(array)
-        check_values(self.length + array.length, 8 * self._held_bytes)
+        """Add an array that begins at offset 0; after an error this object is unusable."""
+        self._source_bytes += total_buffer_size(array)
+        check_values(self.length + array.length, 8 * self._source_bytes)
         offsets = self._offsets(array)
-        for child, own in zip(self._children, array.children, strict=True):
-            child.append(own.compact())
-        for number, spec in enumerate(self._layout.buffers):
+        for child, child_array in zip(self._children, array.children, strict=True):
+            child.append(child_array.compact())
+        for index, spec in enumerate(self._layout.buffers):
             if spec.role is Role.VALIDITY:
                 self._append_validity(array)
                 continue
-            room = self._buffers[number]
-            assert room is not None
+            buffer = self._buffers[index]
+            assert buffer is not None
             if spec.role is Role.OFFSETS:
                 assert offsets is not None
-                room.append((offsets[1:] if room.size else offsets).view(UINT8))
+                buffer.append((offsets[1:] if buffer.size else offsets).view(UINT8))
             elif spec.dtype is None:
-                held = array.buffers[number]
-                bits = np.unpackbits((held or EMPTY).bytes, count=array.length, bitorder="little")
-                room.append_bits(bits, self.length)
+                bitmap = array.buffers[index]
+                bits = np.unpackbits((bitmap or EMPTY).bytes, count=array.length, bitorder="little")
+                buffer.append_bits(bits, self.length)
             else:
-                room.append(_bytes(array, number, spec))
+                buffer.append(_slot_bytes(array, index, spec))
         self._dictionary = array.dictionary
         self.length += array.length
 
     def _offsets(self, array: Array) -> Any:
-        """The array's offsets as they go on behind those that are there."""
-        for number, spec in enumerate(self._layout.buffers):
+        """Return the array's offsets, shifted to follow the existing ones."""
+        for index, spec in enumerate(self._layout.buffers):
             if spec.role is Role.OFFSETS:
                 if self._children:
                     offsets = check_offsets(array, array.children[0].length, "the child's length of")
@@ -135,74 +135,74 @@ class _GrowableArray:
                 if base + int(offsets[-1]) > np.iinfo(spec.dtype).max:
                     raise InvalidDataError(
                         f"a dictionary and its deltas have {base + int(offsets[-1])} elements in all, too many for the "
-                        f"offsets in buffer {number} of {self._layout.type}"
+                        f"offsets in buffer {index} of {self._layout.type}"
                     )
                 return np.ascontiguousarray(offsets + spec.dtype.type(base))
         return None
 
     def _append_validity(self, array: Array) -> None:
-        validity, room = array.buffers[0], self._buffers[0]
-        if room is None:
+        validity, buffer = array.buffers[0], self._buffers[0]
+        if buffer is None:
             if array.null_count == 0:
                 return
-            room = self._buffers[0] = _GrowableBuffer()
-            room.append_bits(np.ones(self.length, UINT8), 0)
+            buffer = self._buffers[0] = _GrowableBuffer()
+            buffer.append_bits(np.ones(self.length, UINT8), 0)
         if validity is None or array.null_count == 0:
             bits = np.ones(array.length, UINT8)
         else:
             bits = np.unpackbits(validity.bytes, count=array.length, bitorder="little")
-        room.append_bits(bits, self.length)
+        buffer.append_bits(bits, self.length)
 
     def array(self) -> Array:
-        """All of it; what is appended later does not change it."""
+        """Return all of it as an array, which later appends do not change."""
         return Array(
             self._layout,
             self.length,
-            tuple(None if room is None else room.buffer() for room in self._buffers),
+            tuple(None if buffer is None else buffer.buffer() for buffer in self._buffers),
             tuple(child.array() for child in self._children),
             self._dictionary,
             0 if self._layout.has_validity and self._buffers[0] is None else -1,
         )
 
 
-def _bytes(array: Array, number: int, spec: BufferSpec) -> Bytes:
-    held = array.buffers[number] or EMPTY
+def _slot_bytes(array: Array, number: int, spec: BufferSpec) -> Bytes:
+    buffer = array.buffers[number] or EMPTY
     if not spec.per_slot:
-        return held.bytes
+        return buffer.bytes
     size = spec.size_bytes(array.length)
-    if held.size < size:
-        raise InvalidDataError(f"a dictionary's {spec.role.value} have {held.size} bytes, expected {size}")
-    return held.bytes[:size]
+    if buffer.size < size:
+        raise InvalidDataError(f"a dictionary's {spec.role.value} have {buffer.size} bytes, expected {size}")
+    return buffer.bytes[:size]
 
 
 class _GrowableBuffer:
-    """Bytes with room for more behind them."""
+    """Bytes with spare capacity after them."""
 
-    __slots__ = ("_held", "_memory", "size")
+    __slots__ = ("_bytes_with_capacity", "_memory", "size")
 
     def __init__(self) -> None:
-        self._held = allocate(_LEAST_BYTES)
-        self._memory = Memory(self._held)
+        self._bytes_with_capacity = allocate(_MIN_BYTES)
+        self._memory = Memory(self._bytes_with_capacity)
         self.size = 0
 
     def _reserve(self, size: int) -> None:
-        if size > len(self._held):
-            wider = allocate(max(size, 2 * len(self._held)))
-            wider[: self.size] = self._held[: self.size]
-            self._held, self._memory = wider, Memory(wider)
+        if size > len(self._bytes_with_capacity):
+            larger = allocate(max(size, 2 * len(self._bytes_with_capacity)))
+            larger[: self.size] = self._bytes_with_capacity[: self.size]
+            self._bytes_with_capacity, self._memory = larger, Memory(larger)
 
     def append(self, data: Bytes) -> None:
         end = self.size + data.size
         self._reserve(end)
-        self._held[self.size : end] = data
+        self._bytes_with_capacity[self.size : end] = data
         self.size = end
 
     def append_bits(self, bits: Bytes, count: int) -> None:
-        """Add bits behind the `count` ones that are there."""
+        """Append bits after the first `count` ones."""
         first = count >> 3
         if count & 7:
-            head = np.unpackbits(self._held[first : first + 1], count=count & 7, bitorder="little")
-            bits = np.concatenate((head, bits))
+            last_bits = np.unpackbits(self._bytes_with_capacity[first : first + 1], count=count & 7, bitorder="little")
+            bits = np.concatenate((last_bits, bits))
         self.size = first
         self.append(np.packbits(bits, bitorder="little"))
 

@@ -1,11 +1,11 @@
-"""Dictionaries, written («Dictionary Messages»): which ids fields share, and what has to go out before a batch.
+"""Write dictionaries («Dictionary Messages»): the ids that fields share, and the dictionary batches due before a batch.
 
-What readers hold of a dictionary is known here. Where it serves a batch as it is, nothing is written: where it is the
-same, or goes on where the batch's ends, or where all of the batch's indices are null. Where the batch's dictionary goes
-on, its end goes out as a delta; otherwise all of it, which replaces the one before and which files do not have.
+The writer tracks the dictionaries that readers have. Nothing is written if the readers' dictionary equals the batch's
+or begins with it, or if all of the batch's indices are null. If the batch's dictionary extends the readers', the rest
+is written as a delta; otherwise all of it, as a replacement, which files do not allow.
 
-Dictionaries inside another one are only looked at where that one has to be written: it is written in terms of theirs.
-Where an inner one is replaced, the outer one is written again, whole, since its indices mean something else now.
+Inner dictionaries are only examined if the outer one has to be written, in terms of the readers' inner ones. If an
+inner one is replaced, the outer one is written again in full, because its indices have another meaning.
 """
 
 from __future__ import annotations
@@ -36,17 +36,19 @@ from bowstring.layouts.equality import has_prefix
 
 @dataclass(slots=True)
 class Plan:
-    """How a batch is written: its columns, before them these dictionaries, and what readers hold then."""
+    """How to write a batch: its columns, the dictionary batches due before it, and the readers' dictionaries
+    afterwards.
+    """
 
     columns: list[Array]
     due: list[tuple[DictionaryHeader, Array]] = field(default_factory=list)
     written: dict[int, Array] = field(default_factory=dict)
-    served: dict[int, tuple[Array, ...]] = field(default_factory=dict)
+    matching: dict[int, tuple[Array, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """A dictionary-encoded part of a column of a batch: the column's position and name, the part's number in it."""
+    """A dictionary-encoded part of a column of a batch: the column's index and name, and the part's index in it."""
 
     column: int
     name: str
@@ -56,187 +58,198 @@ class _Use:
 
 
 class DictionaryWriter:
-    """What is written of each dictionary, and so what has to be written before a batch."""
+    """Tracks the written dictionaries and plans the dictionary batches due before each batch."""
 
-    __slots__ = ("_coded", "_may_replace", "_moves", "_nodes", "_options", "_served", "_shared", "_written")
+    __slots__ = (
+        "_encoded_columns",
+        "_index_map_cache",
+        "_matching",
+        "_may_replace",
+        "_nodes",
+        "_options",
+        "_shared",
+        "_written",
+    )
 
     def __init__(self, wire: WireSchema, options: IpcWriteOptions, may_replace: bool) -> None:
         self._options = options
         self._may_replace = may_replace
-        self._coded = [
-            (position, wire.schema.fields[position].name, nodes)
-            for position, nodes in enumerate(wire.dictionaries)
-            if nodes
+        self._encoded_columns = [
+            (index, wire.schema.fields[index].name, nodes) for index, nodes in enumerate(wire.dictionaries) if nodes
         ]
-        listed = [node for _, _, nodes in self._coded for node in nodes]
-        self._nodes = {node.id: node for node in listed}
-        self._shared = {id_ for id_, times in Counter(node.id for node in listed).items() if times > 1}
+        all_nodes = [node for _, _, nodes in self._encoded_columns for node in nodes]
+        self._nodes = {node.id: node for node in all_nodes}
+        self._shared = {id_ for id_, uses in Counter(node.id for node in all_nodes).items() if uses > 1}
         self._written: dict[int, Array] = {}
-        self._served: dict[int, tuple[Array, ...]] = {}
-        self._moves: dict[int, tuple[Array, Array, list[Indices]]] = {}
+        self._matching: dict[int, tuple[Array, ...]] = {}
+        self._index_map_cache: dict[int, tuple[Array, Array, list[Indices]]] = {}
 
     def plan(self, columns: Sequence[Array]) -> Plan:
-        """How to write a batch of these columns; nothing is taken as written before `commit`.
+        """Return how to write a batch of these columns; nothing counts as written before `commit`.
 
-        Raises `UsageError`, naming the column, where a dictionary would have to be replaced but may not.
+        Raises `UsageError` with the column if a dictionary would have to be replaced but may not.
         """
         plan = Plan(list(columns))
         uses: dict[int, list[_Use]] = {}
-        for position, name, nodes in self._coded:
-            column, first = columns[position], nodes[0].id
+        for index, name, nodes in self._encoded_columns:
+            column, first = columns[index], nodes[0].id
             if column.dictionary is not None and first not in self._shared:
-                served = self._served.get(first)
-                if served and served[0] is column.dictionary:
+                matching = self._matching.get(first)
+                if matching and matching[0] is column.dictionary:
                     continue
             for number, (node, part) in enumerate(zip(nodes, dictionary_arrays(column), strict=True)):
-                uses.setdefault(node.id, []).append(_Use(position, name, number, part, dictionary_of(part).storage))
+                uses.setdefault(node.id, []).append(_Use(index, name, number, part, dictionary_of(part).storage))
         changed: dict[int, dict[int, Array]] = {}
-        for id_, own in uses.items():
-            served = self._served.get(id_) or ()
-            if not all(any(use.dictionary is one for one in served) for use in own):
-                for use, part in self._settle(plan, self._nodes[id_], own):
+        for id_, uses_of_id in uses.items():
+            matching = self._matching.get(id_) or ()
+            if not all(any(use.dictionary is dictionary for dictionary in matching) for use in uses_of_id):
+                for use, part in self._plan_dictionary(plan, self._nodes[id_], uses_of_id):
                     changed.setdefault(use.column, {})[use.number] = part
-        for position, parts in changed.items():
-            column = columns[position]
+        for index, parts in changed.items():
+            column = columns[index]
             own_parts = (parts.get(number, part) for number, part in enumerate(dictionary_arrays(column)))
-            plan.columns[position] = replace_dictionary_arrays(column, own_parts)
+            plan.columns[index] = replace_dictionary_arrays(column, own_parts)
         return plan
 
     def mark_written(self, dictionaries: Mapping[int, Array]) -> None:
-        """Readers hold these dictionaries, by id."""
+        """Register dictionaries that readers already have, by id."""
         self._written.update(dictionaries)
 
     def commit(self, plan: Plan) -> None:
-        """The messages of a plan have been made."""
+        """Register the messages of a plan as written."""
         self._written.update(plan.written)
-        self._served.update(plan.served)
+        self._matching.update(plan.matching)
 
-    def _settle(self, plan: Plan, node: DictionaryId, uses: Sequence[_Use]) -> Iterator[tuple[_Use, Array]]:
-        """Plan what a dictionary needs; gives the parts whose indices have to change."""
-        written = self._held(plan, node)
+    def _plan_dictionary(self, plan: Plan, node: DictionaryId, uses: Sequence[_Use]) -> Iterator[tuple[_Use, Array]]:
+        """Plan the batches of a dictionary; yield the parts whose indices have to change."""
+        written = self._reader_dictionary(plan, node)
         used = [use for use in uses if use.part.null_count < use.part.length]
         if not used and written is not None:
             return
         names = list(dict.fromkeys(repr(use.name) for use in uses))
         where = f"column{'s' if len(names) > 1 else ''} {' and '.join(names)}"
         distinct = list({id(use.dictionary): use.dictionary for use in used or uses}.values())
-        whole = find_longest_dictionary(distinct)
+        unified = find_longest_dictionary(distinct)
         is_fixed = self._options.unify_dictionaries and written is not None
-        if whole is not None and not (is_fixed and written is not None and not has_prefix(written, whole)):
-            plan.served[node.id] = tuple(distinct)
+        if unified is not None and not (is_fixed and written is not None and not has_prefix(written, unified)):
+            plan.matching[node.id] = tuple(distinct)
         else:
-            plan.served[node.id] = ()
+            plan.matching[node.id] = ()
             if written is not None and not is_fixed:
-                distinct.sort(key=lambda one: not has_prefix(one, written))
-            whole, places = self._merged(node.id, written, distinct)
-            if is_fixed and written is not None and whole.length > written.length:
+                distinct.sort(key=lambda dictionary: not has_prefix(dictionary, written))
+            unified, index_maps = self._unify(node.id, written, distinct)
+            if is_fixed and written is not None and unified.length > written.length:
                 raise UsageError(
-                    f"{where}: {whole.length - written.length} values are not in the dictionary that is written, and "
+                    f"{where}: {unified.length - written.length} values are not in the dictionary that is written, and "
                     f"with unify_dictionaries there is one for all batches: give write_table all of them at once"
                 )
-            place_of = {id(one): place for one, place in zip(distinct, places, strict=True)}
-            yield from self._moved(where, used or uses, whole, place_of)
-        self._visit(plan, node, whole, where)
+            map_of = {id(dictionary): index_map for dictionary, index_map in zip(distinct, index_maps, strict=True)}
+            yield from self._remap(where, used or uses, unified, map_of)
+        self._plan_batches(plan, node, unified, where)
 
-    def _merged(self, id_: int, written: Array | None, distinct: list[Array]) -> tuple[Array, list[Indices]]:
-        """A dictionary for all that a batch has; in a file it goes on where the one that is written ends."""
-        may_go_on = written is not None and (not self._may_replace or self._options.unify_dictionaries)
-        if written is None or not may_go_on:
+    def _unify(self, id_: int, written: Array | None, distinct: list[Array]) -> tuple[Array, list[Indices]]:
+        """Return a dictionary for all parts of a batch; in a file it extends the written one."""
+        can_extend = written is not None and (not self._may_replace or self._options.unify_dictionaries)
+        if written is None or not can_extend:
             return merge_dictionaries(distinct)
-        known = self._moves.get(id_)
-        if len(distinct) == 1 and known is not None and known[0] is distinct[0] and known[1] is written:
-            return written, known[2]
-        whole, (_, *places) = merge_dictionaries([written, *distinct])
-        if len(distinct) == 1 and whole is written:
-            self._moves[id_] = distinct[0], written, places
-        return whole, places
+        cached = self._index_map_cache.get(id_)
+        if len(distinct) == 1 and cached is not None and cached[0] is distinct[0] and cached[1] is written:
+            return written, cached[2]
+        unified, (_, *index_maps) = merge_dictionaries([written, *distinct])
+        if len(distinct) == 1 and unified is written:
+            self._index_map_cache[id_] = distinct[0], written, index_maps
+        return unified, index_maps
 
-    def _moved(
-        self, where: str, uses: Sequence[_Use], whole: Array, places: dict[int, Indices]
+    def _remap(
+        self, where: str, uses: Sequence[_Use], unified: Array, index_maps: dict[int, Indices]
     ) -> Iterator[tuple[_Use, Array]]:
         for use in uses:
-            place = places[id(use.dictionary)]
-            stays = np.array_equal(place, np.arange(len(place)))
+            index_map = index_maps[id(use.dictionary)]
+            is_unchanged = np.array_equal(index_map, np.arange(len(index_map)))
             try:
-                yield use, with_dictionary(use.part, whole, None if stays else place)
+                yield use, with_dictionary(use.part, unified, None if is_unchanged else index_map)
             except DataTypeError as error:
                 raise UsageError(
                     f"{where}: they had one dictionary in the first batch and share its id, but not any more, and "
                     f"{error}: write with share_dictionaries=False"
                 ) from None
 
-    def _visit(self, plan: Plan, node: DictionaryId, values: Array, where: str) -> bool:
-        """Plan what makes readers hold a dictionary; whether the one before is replaced, or is the first."""
-        written = self._held(plan, node)
-        may_go_on = False
+    def _plan_batches(self, plan: Plan, node: DictionaryId, values: Array, where: str) -> bool:
+        """Plan the batches that give readers a dictionary; return whether it is new or a replacement."""
+        written = self._reader_dictionary(plan, node)
+        can_extend = False
         if written is not None:
             if has_prefix(written, values):
                 return False
-            may_go_on = self._may_be_delta(node) and has_prefix(values, written)
-            if not may_go_on and not self._may_replace:
-                raise UsageError(f"{where}: {self._refusal(values, written)}")
+            can_extend = self._allows_delta(node) and has_prefix(values, written)
+            if not can_extend and not self._may_replace:
+                raise UsageError(f"{where}: {self._describe_conflict(values, written)}")
         inner = [
-            self._visit(plan, inside, dictionary_of(part).storage, where)
+            self._plan_batches(plan, inside, dictionary_of(part).storage, where)
             for inside, part in zip(node.inside, dictionary_arrays(values), strict=True)
         ]
-        is_delta = written is not None and may_go_on and not any(inner)
+        is_delta = written is not None and can_extend and not any(inner)
         new = values.slice(written.length) if is_delta and written is not None else values
         plan.due.append((DictionaryHeader(node.id, is_delta), new))
         plan.written[node.id] = values
         return not is_delta
 
-    def _held(self, plan: Plan, node: DictionaryId) -> Array | None:
-        """What readers hold of a dictionary once the plan is carried out; an id may come more than once in a batch."""
+    def _reader_dictionary(self, plan: Plan, node: DictionaryId) -> Array | None:
+        """Return the readers' dictionary after the plan; an id may occur several times in a batch."""
         return plan.written.get(node.id, self._written.get(node.id))
 
-    def _may_be_delta(self, node: DictionaryId) -> bool:
+    def _allows_delta(self, node: DictionaryId) -> bool:
         deltas = self._options.dictionary_deltas
         return deltas == "always" or (deltas == "auto" and not (node.inside and self._may_replace))
 
-    def _refusal(self, values: Array, written: Array) -> str:
+    def _describe_conflict(self, values: Array, written: Array) -> str:
         if has_prefix(values, written):
             return (
-                "its dictionary grows between batches, but a file without deltas holds one for all of them: let "
-                "dictionary_deltas be, write a stream, or write a table with unify_dictionaries"
+                "its dictionary grows between batches, but a file without deltas has one for all of them: leave "
+                "dictionary_deltas unset, write a stream, or write a table with unify_dictionaries"
             )
         return (
-            "its dictionary changes between batches, but a file holds one for all of them, which may only grow at its "
-            "end: write a stream, or a table with unify_dictionaries"
+            "its dictionary changes between batches, but a file has one for all of them, which can only be "
+            "extended: write a stream, or a table with unify_dictionaries"
         )
 
 
 def assign_shared_ids(wire: WireSchema, columns: Sequence[Array]) -> list[int]:
-    """Ids for the dictionaries of a schema, in the order in which it names them: one for those that lie in the same
-    memory in these columns, others for the rest. Dictionaries inside another one go with it.
+    """Return ids for the dictionaries of a schema, in its order: one id for those in the same memory in these columns.
+    Dictionaries inside another one keep to it.
     """
     numbers = count()
-    given: dict[object, list[int]] = {}
-    out: list[int] = []
+    ids_by_memory: dict[object, list[int]] = {}
+    shared_ids: list[int] = []
     for nodes, column in zip(wire.dictionaries, columns, strict=True):
         if nodes:
             for node, part in zip(nodes, dictionary_arrays(column), strict=True):
-                held = part.dictionary
-                place = object() if held is None or held.length == 0 else (node.value_type, _place(held))
-                ids = given.get(place)
+                dictionary = part.dictionary
+                memory = (
+                    object()
+                    if dictionary is None or dictionary.length == 0
+                    else (node.value_type, _memory_key(dictionary))
+                )
+                ids = ids_by_memory.get(memory)
                 if ids is None:
-                    ids = given[place] = [next(numbers) for _ in range(_size(node))]
-                out += ids
-    return out
+                    ids = ids_by_memory[memory] = [next(numbers) for _ in range(_tree_size(node))]
+                shared_ids += ids
+    return shared_ids
 
 
 def can_share_dictionaries(wire: WireSchema) -> bool:
-    """Whether two fields of a schema could have the same dictionary."""
+    """Whether two fields of a schema may have the same dictionary."""
     types = [node.value_type for nodes in wire.dictionaries for node in nodes]
     return len(set(types)) < len(types)
 
 
-def _size(node: DictionaryId) -> int:
-    return 1 + sum(map(_size, node.inside))
+def _tree_size(node: DictionaryId) -> int:
+    return 1 + sum(map(_tree_size, node.inside))
 
 
-def _place(array: Array | None) -> object:
-    """Where an array lies."""
+def _memory_key(array: Array | None) -> object:
+    """Return a key of an array's memory."""
     if array is None:
         return None
-    buffers = tuple([(0, 0) if one is None else (one.address, one.size) for one in array.buffers])
-    return array.offset, array.length, buffers, tuple(map(_place, array.children)), _place(array.dictionary)
+    buffers = tuple([(0, 0) if buffer is None else (buffer.address, buffer.size) for buffer in array.buffers])
+    return array.offset, array.length, buffers, tuple(map(_memory_key, array.children)), _memory_key(array.dictionary)

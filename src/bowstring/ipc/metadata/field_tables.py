@@ -1,7 +1,7 @@
-"""The `Field` tables of a schema, all at once («Schema message»): level by level, by NumPy.
+"""Read all `Field` tables of a schema at once («Schema message»): level by level, with NumPy.
 
-What a step is not sure of (extensions, unions and the like, and whatever looks malformed) is
-left to the reading of the field itself, which says what is wrong.
+Fields that a step can't handle (extensions, unions and similar, and anything that looks malformed) are left to be read
+individually, which raises the errors.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _ENCODING = {
 }
 _BIT_WIDTH, _IS_SIGNED = (SPECS["Int"].slots[name].number for name in ("bitWidth", "is_signed"))
 _U32 = struct.Struct("<I")
-_MAX_PLACES = 8
-_WORTH_FIELDS = 20
+_MAX_MATCHES = 8
+_MIN_FIELDS = 20
 _MAX_TYPES = 256
-"""So many different types are told apart; the fields of further ones are read by themselves."""
+"""The maximum number of distinct types; fields of further types are read individually."""
 
 Counts = npt.NDArray[np.int64]
 
 
 @lru_cache(1)
-def _known_counts() -> tuple[Counts, Counts, IntArray]:
-    """By the number of a type: nodes, buffers and variadic counts of one without children, -1 for others; the same of
-    one with children, without theirs; and how many children it has, -1 for any number.
+def _counts_by_type() -> tuple[Counts, Counts, IntArray]:
+    """Return by type number: nodes, buffers and variadic counts of a type without children, -1 for others; the same of
+    a type with children, without theirs; and its number of children, -1 for any.
     """
     flat, nested = np.full((256, 3), -1, np.int64), np.full((256, 3), -1, np.int64)
     children = np.zeros(256, np.int64)
@@ -56,7 +56,7 @@ def _known_counts() -> tuple[Counts, Counts, IntArray]:
         flat[TYPES.index(name)] = (1, len(layout.buffers), int(layout.VARIADIC))
     item, entry = Field("item", types.Int(8)), Field("key", types.Int(8), nullable=False)
     for name, nesting in (
-        *((name, made(item)) for name, made in _LISTS.items()),
+        *((name, list_class(item)) for name, list_class in _LISTS.items()),
         ("FixedSizeList", types.FixedSizeList(item, 1)),
         ("Map", types.Map(Field("entries", types.Struct((entry, item)), nullable=False))),
         ("Struct_", types.Struct((item,))),
@@ -74,25 +74,25 @@ _LISTS: dict[str, type[types.ListLike]] = {
 }
 Nodes: TypeAlias = dict[int, tuple[DictionaryId, ...]]
 _ENCODED_COUNTS = (1, 2, 0)
-"""Of a dictionary-encoded field, whatever its values: validity and indices."""
+"""Counts of a dictionary-encoded field of any value type: validity and indices."""
 
 
 class FieldTables:
-    """The `Field` tables of one level of a schema, and what is sure of them; each step is taken when it is asked for.
+    """The `Field` tables of one level of a schema; each step is computed on access.
 
-    `slots` is where the offsets of the tables are. So many levels of them may be there, and so many tables below.
+    `slots` are the positions of the offsets of the tables. `depth` limits the levels, `tables_left` the tables below.
     """
 
-    def __init__(self, message: Message, words: ByteReader, slots: IntArray, depth: int, tables_left: int) -> None:
+    def __init__(self, message: Message, reader: ByteReader, slots: IntArray, depth: int, tables_left: int) -> None:
         self.message = message
-        self.words = words
+        self.reader = reader
         self._slots = slots
         self._depth = depth
         self._tables_left = tables_left
 
     @classmethod
     def of(cls, schema: Table, max_depth: int = 64) -> FieldTables:
-        """The fields of a `Schema` table. Raises `LimitError` where they are too many."""
+        """Return the fields of a `Schema` table. Raises `LimitError` if there are too many."""
         message = schema.message
         start, count = schema.children_span("fields")
         message.expect_tables(2 * count)  # a field and its type
@@ -105,248 +105,259 @@ class FieldTables:
     @cached_property
     def tables(self) -> Tables:
         """The tables themselves."""
-        return Tables(self.words, *self.words.follow_offsets(self._slots))
+        return Tables(self.reader, *self.reader.follow_offsets(self._slots))
 
     @cached_property
     def names(self) -> IntArray:
-        """Where each name's offset is; 0 where that is not sure."""
-        return self.tables.slot(_number("name"), 4)[0]
+        """The position of each name's offset; 0 if unknown."""
+        return self.tables.slot(_slot_number("name"), 4)[0]
 
     @cached_property
     def _children(self) -> tuple[IntArray, FieldTables | None]:
-        vectors, whole = self.tables.slot(_number("children"), 4)
-        starts, counts, sound = self.words.counts(vectors)
-        child_counts = np.where(whole & sound, counts, -1)
+        vectors, is_intact = self.tables.slot(_slot_number("children"), 4)
+        starts, counts, is_valid = self.reader.counts(vectors)
+        child_counts = np.where(is_intact & is_valid, counts, -1)
         counts = np.maximum(child_counts, 0)
         total = int(counts.sum())
         if not total or self._depth <= 1 or 2 * total > self._tables_left:
             return child_counts, None
         _, slots = vector_items(starts, counts)
         tables_left = self._tables_left - 2 * total
-        return child_counts, FieldTables(self.message, self.words, slots, self._depth - 1, tables_left)
+        return child_counts, FieldTables(self.message, self.reader, slots, self._depth - 1, tables_left)
 
     @property
     def child_counts(self) -> IntArray:
-        """How many children each has, -1 where that is not sure."""
+        """The number of children of each field, -1 if unknown."""
         return self._children[0]
 
     @property
     def below(self) -> FieldTables | None:
-        """The children of all of them, one after the other."""
+        """The children of all fields, concatenated."""
         return self._children[1]
 
     @cached_property
     def counts(self) -> Counts:
-        """Nodes, buffers and variadic counts of each field; -1 for what only its reading tells."""
-        kinds, _ = self.tables.slot(_number("type_type"), 1)
-        dictionaries, plain = self.tables.slot(_number("dictionary"), 4)
+        """Nodes, buffers and variadic counts of each field; -1 if only reading the field can tell."""
+        kinds, _ = self.tables.slot(_slot_number("type_type"), 1)
+        dictionaries, is_intact = self.tables.slot(_slot_number("dictionary"), 4)
         child_counts, below = self.child_counts, self.below
-        flat, nested, wanted = _known_counts()
-        numbers = np.where(plain & (kinds > 0), self.words.bytes.take(kinds), 0)
+        flat, nested, expected_children = _counts_by_type()
+        numbers = np.where(is_intact & (kinds > 0), self.reader.bytes.take(kinds), 0)
         counts: Counts = flat.take(np.where(child_counts == 0, numbers, 0), axis=0)
         if below is not None:
-            owners = np.repeat(np.arange(len(self)), np.maximum(child_counts, 0))
+            parents = np.repeat(np.arange(len(self)), np.maximum(child_counts, 0))
             sums = np.zeros_like(counts)
-            np.add.at(sums, owners, below.counts)
-            broken = np.bincount(owners[below.counts[:, 0] < 0], minlength=len(self)) > 0
-            fits = (child_counts > 0) & ~broken & (nested[numbers, 0] > 0)
-            fits &= (wanted[numbers] < 0) | (wanted[numbers] == child_counts)
+            np.add.at(sums, parents, below.counts)
+            has_unknown_child = np.bincount(parents[below.counts[:, 0] < 0], minlength=len(self)) > 0
+            fits = (child_counts > 0) & ~has_unknown_child & (nested[numbers, 0] > 0)
+            fits &= (expected_children[numbers] < 0) | (expected_children[numbers] == child_counts)
             counts = np.where(fits[:, None], nested[numbers] + sums, counts)
-        encoded = plain & (dictionaries > 0) & (kinds > 0)
+        encoded = is_intact & (dictionaries > 0) & (kinds > 0)
         if encoded.any():
             counts = np.where(encoded[:, None], np.array(_ENCODED_COUNTS), counts)
         return counts
 
     def texts(self) -> list[str] | None:
-        """The names; None where it is not sure of every one."""
-        found = self._sure_names()
+        """Return the names; None if any is unknown."""
+        name_spans = self._name_spans()
         try:
-            return None if found is None else _names(self.words, *found)
+            return None if name_spans is None else _read_names(self.reader, *name_spans)
         except InvalidDataError:
             return None
 
     def named(self, name: bytes) -> IntArray | None:
-        """The positions of the fields of this name; None where it is not sure of every name."""
+        """Return the indices of the fields of this name; None if any name is unknown."""
         if not self.names.all():
             return None
-        targets, sound = self.words.follow_offsets(self.names)
-        text = _U32.pack(len(name)) + name
-        found: list[IntArray] = []
-        at = self.words.raw.find(text)
-        while at >= 0 and len(found) < _MAX_PLACES:
-            found.append(np.flatnonzero(targets == at))
-            at = self.words.raw.find(text, at + 1)
-        if at < 0 and sound.all():
-            return np.concatenate(found) if found else np.empty(0, np.int64)
-        places = self._sure_names()
-        return None if places is None else np.flatnonzero(self.words.equal(*places, name))
+        targets, is_valid = self.reader.follow_offsets(self.names)
+        encoded = _U32.pack(len(name)) + name
+        matches: list[IntArray] = []
+        offset = self.reader.raw.find(encoded)
+        while offset >= 0 and len(matches) < _MAX_MATCHES:
+            matches.append(np.flatnonzero(targets == offset))
+            offset = self.reader.raw.find(encoded, offset + 1)
+        if offset < 0 and is_valid.all():
+            return np.concatenate(matches) if matches else np.empty(0, np.int64)
+        name_spans = self._name_spans()
+        return None if name_spans is None else np.flatnonzero(self.reader.equal(*name_spans, name))
 
-    def _sure_names(self) -> tuple[IntArray, IntArray] | None:
-        """Where names begin, and their lengths; None where that is not sure of all, or they have bytes in common."""
-        starts, lengths, sound = self.words.texts(self.names)
-        is_sure = self.names.all() and sound.all() and int(lengths.sum()) <= self.words.size
+    def _name_spans(self) -> tuple[IntArray, IntArray] | None:
+        """Return the starts and lengths of names; None if any is unknown, or if names share bytes."""
+        starts, lengths, is_valid = self.reader.texts(self.names)
+        is_sure = self.names.all() and is_valid.all() and int(lengths.sum()) <= self.reader.size
         return (starts, lengths) if is_sure else None
 
     def read(self) -> tuple[list[Field | None], Nodes]:
-        """The fields, with their children; None for those that are left to be read by themselves. And by its position
-        the dictionaries that a walk over a field's array meets, where there are any.
+        """Return the fields with their children, None for those to be read individually, and the dictionaries of each
+        field by its index, if any, in the order of a walk over its array.
         """
-        return self._read() if len(self) >= _WORTH_FIELDS else ([None] * len(self), {})
+        return self._read() if len(self) >= _MIN_FIELDS else ([None] * len(self), {})
 
     def _read(self) -> tuple[list[Field | None], Nodes]:
-        out: list[Field | None] = [None] * len(self)
-        words, message = self.words, self.message
-        starts, lengths, sound = words.texts(self.names)
-        flags, whole = self.tables.slot(_number("nullable"), 1)
-        sound &= (self.names > 0) & whole
-        pairs = self._pairs(sound)
-        known = _Known(len(self))
-        self._types(np.flatnonzero(sound), known)
-        encoded = self._encode(known)
-        rows, nodes = np.flatnonzero(known.sure), known.nodes
-        text_bytes = int(lengths[rows].sum()) + sum(len(k) + len(v) for held in pairs.values() for k, v in held)
-        visited = 2 * len(rows) + 2 * encoded + sum(map(len, pairs.values()))
-        if visited > message.tables_left or text_bytes > message.text_left:
-            return out, {}
-        nullable = ((flags > 0) & (words.bytes.take(flags) != 0))[rows].tolist()
+        all_fields: list[Field | None] = [None] * len(self)
+        reader, message = self.reader, self.message
+        starts, lengths, is_valid = reader.texts(self.names)
+        flags, is_intact = self.tables.slot(_slot_number("nullable"), 1)
+        is_valid &= (self.names > 0) & is_intact
+        pairs = self._read_metadata(is_valid)
+        resolved = _ResolvedTypes(len(self))
+        self._resolve_types(np.flatnonzero(is_valid), resolved)
+        encoded = self._resolve_dictionaries(resolved)
+        rows, nodes = np.flatnonzero(resolved.is_resolved), resolved.nodes
+        text_bytes = int(lengths[rows].sum()) + sum(
+            len(k) + len(v) for field_pairs in pairs.values() for k, v in field_pairs
+        )
+        table_count = 2 * len(rows) + 2 * encoded + sum(map(len, pairs.values()))
+        if table_count > message.tables_left or text_bytes > message.text_left:
+            return all_fields, {}
+        nullable = ((flags > 0) & (reader.bytes.take(flags) != 0))[rows].tolist()
         try:
-            names = _names(words, starts[rows], lengths[rows])
+            names = _read_names(reader, starts[rows], lengths[rows])
         except InvalidDataError:
-            return out, {}
-        message.tables_left -= visited
+            return all_fields, {}
+        message.tables_left -= table_count
         message.text_left -= text_bytes
-        places = rows.tolist()
-        metadata = [pairs.get(row, ()) for row in places] if pairs else [()] * len(places)
-        made = make_fields(names, known.types[rows].tolist(), nullable, metadata)
-        if len(made) == len(out):
-            return list(made), nodes
-        for row, field in zip(places, made, strict=True):
-            out[row] = field
-        return out, nodes
+        indices = rows.tolist()
+        metadata = [pairs.get(row, ()) for row in indices] if pairs else [()] * len(indices)
+        fields = make_fields(names, resolved.types[rows].tolist(), nullable, metadata)
+        if len(fields) == len(all_fields):
+            return list(fields), nodes
+        for row, field in zip(indices, fields, strict=True):
+            all_fields[row] = field
+        return all_fields, nodes
 
-    def _pairs(self, sound: BoolArray) -> dict[int, Metadata]:
-        """The custom metadata of the fields that have any; takes those out of `sound` that have to be read by
-        themselves.
-        """
-        words = self.words
-        vectors, whole = self.tables.slot(_number("custom_metadata"), 4)
-        starts, counts, is_there = words.counts(vectors)
-        sound &= whole & is_there
-        counts = np.where(sound, counts, 0)
+    def _read_metadata(self, is_valid: BoolArray) -> dict[int, Metadata]:
+        """Return the custom metadata of fields with any; clears `is_valid` for fields to be read individually."""
+        reader = self.reader
+        vectors, is_intact = self.tables.slot(_slot_number("custom_metadata"), 4)
+        starts, counts, in_bounds = reader.counts(vectors)
+        is_valid &= is_intact & in_bounds
+        counts = np.where(is_valid, counts, 0)
         total = int(counts.sum())
         if total > self.message.tables_left:
-            sound &= counts == 0
+            is_valid &= counts == 0
             return {}
         if not total:
             return {}
         owners, slots = vector_items(starts, counts)
-        tables = Tables(words, *words.follow_offsets(slots))
-        (keys, fine), (values, well) = tables.slot(_KEY, 4), tables.slot(_VALUE, 4)
-        key_starts, key_lengths, key_sound = words.texts(keys)
-        value_starts, value_lengths, value_sound = words.texts(values)
-        fine &= well & key_sound & value_sound & ~words.equal(key_starts, key_lengths, NAME_KEY)
-        sound &= np.bincount(owners[~fine], minlength=len(self)) == 0
-        kept = sound[owners]
-        if int((key_lengths + value_lengths)[kept].sum()) > self.message.text_left:
-            sound &= counts == 0
+        tables = Tables(reader, *reader.follow_offsets(slots))
+        (keys, key_intact), (values, value_intact) = tables.slot(_KEY, 4), tables.slot(_VALUE, 4)
+        key_starts, key_lengths, key_sound = reader.texts(keys)
+        value_starts, value_lengths, value_sound = reader.texts(values)
+        key_intact &= value_intact & key_sound & value_sound & ~reader.equal(key_starts, key_lengths, NAME_KEY)
+        is_valid &= np.bincount(owners[~key_intact], minlength=len(self)) == 0
+        is_kept = is_valid[owners]
+        if int((key_lengths + value_lengths)[is_kept].sum()) > self.message.text_left:
+            is_valid &= counts == 0
             return {}
-        raw = words.raw
+        raw = reader.raw
         spans = np.stack((key_starts, key_starts + key_lengths, value_starts, value_starts + value_lengths), 1)
-        read = [(raw[a:b], raw[c:d]) for a, b, c, d in spans[kept].tolist()]
-        out: dict[int, list[tuple[bytes, bytes]]] = {}
-        for owner, pair in zip(owners[kept].tolist(), read, strict=True):
-            out.setdefault(owner, []).append(pair)
-        return {owner: tuple(held) for owner, held in out.items()}
+        pairs = [(raw[a:b], raw[c:d]) for a, b, c, d in spans[is_kept].tolist()]
+        pairs_of_field: dict[int, list[tuple[bytes, bytes]]] = {}
+        for owner, pair in zip(owners[is_kept].tolist(), pairs, strict=True):
+            pairs_of_field.setdefault(owner, []).append(pair)
+        return {owner: tuple(field_pairs) for owner, field_pairs in pairs_of_field.items()}
 
-    def _encode(self, known: _Known) -> int:
-        """Make types of values the dictionaries that they are encoded with; how many there are. Takes out what has to
-        be read by itself.
+    def _resolve_dictionaries(self, resolved: _ResolvedTypes) -> int:
+        """Replace value types by dictionary types; return the number of dictionary-encoded fields. Fields to be read
+        individually become unresolved.
         """
-        words = self.words
-        places, whole = self.tables.slot(_number("dictionary"), 4)
-        asked = np.flatnonzero(known.sure & ((places > 0) | ~whole))
-        if not len(asked):
+        reader = self.reader
+        offsets, is_intact = self.tables.slot(_slot_number("dictionary"), 4)
+        encoded_rows = np.flatnonzero(resolved.is_resolved & ((offsets > 0) | ~is_intact))
+        if not len(encoded_rows):
             return 0
-        at, sound = words.follow_offsets(places[asked])
-        encodings = Tables(words, at, sound & whole[asked] & (at > 0))
-        (ids, fine), (orders, well) = encodings.slot(_ENCODING["id"], 8), encodings.slot(_ENCODING["isOrdered"], 1)
-        (indices, good), (kinds, right) = (
+        positions, is_valid = reader.follow_offsets(offsets[encoded_rows])
+        encodings = Tables(reader, positions, is_valid & is_intact[encoded_rows] & (positions > 0))
+        (ids, id_intact), (orders, order_intact) = (
+            encodings.slot(_ENCODING["id"], 8),
+            encodings.slot(_ENCODING["isOrdered"], 1),
+        )
+        (indices, index_intact), (kinds, kind_intact) = (
             encodings.slot(_ENCODING["indexType"], 4),
             encodings.slot(_ENCODING["kind"], 2),
         )
-        index_at, there = words.follow_offsets(indices)
-        integers = Tables(words, index_at, there)
-        (widths, wide), (signs, signed) = integers.slot(_BIT_WIDTH, 4), integers.slot(_IS_SIGNED, 1)
-        fine &= well & good & right & there & ((indices == 0) | (integers.sound & wide & signed))
-        fine &= (kinds == 0) | (words.u16(kinds) == 0)
-        numbers = np.where(ids > 0, words.i64(ids), 0).tolist()
-        bits = np.where(indices == 0, 32, np.where(widths > 0, words.u32(widths), 0)).tolist()
-        is_signed = (indices == 0) | ((signs > 0) & (words.bytes[signs] != 0))
-        ordered = ((orders > 0) & (words.bytes[orders] != 0)).tolist()
-        made: dict[tuple[int, bool, bool, DataType], DataType | None] = {}
-        for row, is_fine, id_, *parts in zip(
-            asked.tolist(), fine.tolist(), numbers, bits, is_signed.tolist(), ordered, strict=True
+        index_at, index_in_bounds = reader.follow_offsets(indices)
+        integers = Tables(reader, index_at, index_in_bounds)
+        (widths, width_intact), (signs, sign_intact) = integers.slot(_BIT_WIDTH, 4), integers.slot(_IS_SIGNED, 1)
+        id_intact &= (
+            order_intact
+            & index_intact
+            & kind_intact
+            & index_in_bounds
+            & ((indices == 0) | (integers.sound & width_intact & sign_intact))
+        )
+        id_intact &= (kinds == 0) | (reader.u16(kinds) == 0)
+        numbers = np.where(ids > 0, reader.i64(ids), 0).tolist()
+        bits = np.where(indices == 0, 32, np.where(widths > 0, reader.u32(widths), 0)).tolist()
+        is_signed = (indices == 0) | ((signs > 0) & (reader.bytes[signs] != 0))
+        ordered = ((orders > 0) & (reader.bytes[orders] != 0)).tolist()
+        dictionary_types: dict[tuple[int, bool, bool, DataType], DataType | None] = {}
+        for row, is_intact_row, id_, *parts in zip(
+            encoded_rows.tolist(), id_intact.tolist(), numbers, bits, is_signed.tolist(), ordered, strict=True
         ):
-            values, inside = known.types[row], known.nodes.pop(row, ())
+            values, inside = resolved.types[row], resolved.nodes.pop(row, ())
             key = (*parts, values)
-            if is_fine and key not in made:
-                made[key] = _dictionary(*key)
-            encoded = made[key] if is_fine else None
-            known.sure[row] = encoded is not None
-            if encoded is not None:
-                known.types[row] = encoded
-                known.nodes[row] = (DictionaryId(id_, values, inside),)
-        return len(asked)
+            if is_intact_row and key not in dictionary_types:
+                dictionary_types[key] = _dictionary_type_or_none(*key)
+            dictionary_type = dictionary_types[key] if is_intact_row else None
+            resolved.is_resolved[row] = dictionary_type is not None
+            if dictionary_type is not None:
+                resolved.types[row] = dictionary_type
+                resolved.nodes[row] = (DictionaryId(id_, values, inside),)
+        return len(encoded_rows)
 
-    def _types(self, rows: IntArray, known: _Known) -> None:
-        """Find the types of those of the fields at `rows` that can be read at once, of the values where they are
-        encoded; and the dictionaries inside them.
+    def _resolve_types(self, rows: IntArray, resolved: _ResolvedTypes) -> None:
+        """Resolve the types of the fields at `rows`, or of their values if dictionary-encoded, and the dictionaries
+        inside them.
         """
-        words = self.words
-        kinds, _ = self.tables.slot(_number("type_type"), 1)
-        offsets, whole = self.tables.slot(_number("type"), 4)
-        at, sound = words.follow_offsets(offsets)
-        tables = Tables(words, at, sound & whole & (offsets > 0))
-        kind_of = np.where(tables.sound & (kinds > 0), words.bytes.take(kinds), 0)
+        reader = self.reader
+        kinds, _ = self.tables.slot(_slot_number("type_type"), 1)
+        offsets, is_intact = self.tables.slot(_slot_number("type"), 4)
+        at, is_valid = reader.follow_offsets(offsets)
+        tables = Tables(reader, at, is_valid & is_intact & (offsets > 0))
+        kind_of = np.where(tables.sound & (kinds > 0), reader.bytes.take(kinds), 0)
         kind_of[kind_of >= len(TYPES)] = 0
         flat = rows[(self.counts[rows, 0] > 0) & (self.child_counts[rows] == 0)]
         for kind in np.flatnonzero(np.bincount(kind_of[flat])).tolist():
             if kind:
-                self._flat_types(tables, kind, flat[kind_of[flat] == kind], known)
+                self._resolve_flat_types(tables, kind, flat[kind_of[flat] == kind], resolved)
         nested = rows[(self.counts[rows, 0] > 0) & (self.child_counts[rows] > 0)]
         if self.below is not None and len(nested):
             children, inside = self.below._read()
             ends = np.cumsum(np.maximum(self.child_counts, 0)).tolist()
             for row, kind in zip(nested.tolist(), kind_of[nested].tolist(), strict=True):
-                own = range(ends[row] - int(self.child_counts[row]), ends[row])
-                made = self._nested_type(row, kind, [children[index] for index in own])
-                if made is not None:
-                    known.types[row], known.sure[row] = made, True
-                    below = tuple(node for index in own for node in inside.get(index, ())) if inside else ()
-                    if below:
-                        known.nodes[row] = below
+                child_indices = range(ends[row] - int(self.child_counts[row]), ends[row])
+                nested_type = self._nested_type(row, kind, [children[index] for index in child_indices])
+                if nested_type is not None:
+                    resolved.types[row], resolved.is_resolved[row] = nested_type, True
+                    child_nodes = (
+                        tuple(node for index in child_indices for node in inside.get(index, ())) if inside else ()
+                    )
+                    if child_nodes:
+                        resolved.nodes[row] = child_nodes
 
-    def _flat_types(self, tables: Tables, kind: int, left: IntArray, known: _Known) -> None:
+    def _resolve_flat_types(self, tables: Tables, kind: int, rows: IntArray, resolved: _ResolvedTypes) -> None:
         slots = [(slot, *tables.slot(slot.number, _size_bytes(slot))) for slot in _spec(kind).slots.values()]
-        left = left[np.logical_and.reduce([whole[left] for _, _, whole in slots])] if slots else left
-        keys = [_Key(self.words, slot, place) for slot, place, _ in slots]
-        if any(key.text_bytes(left) > self.words.size for key in keys):
-            return  # they share a text, which is counted where each is read
-        met = 0
-        while len(left) and met < _MAX_TYPES:
-            met += 1
-            first = int(left[0])
-            alike = np.ones(len(left), bool)
+        rows = rows[np.logical_and.reduce([is_intact[rows] for _, _, is_intact in slots])] if slots else rows
+        keys = [_SlotValues(self.reader, slot, positions) for slot, positions, _ in slots]
+        if any(key.text_bytes(rows) > self.reader.size for key in keys):
+            return  # shared text, whose size is checked when the fields are read individually
+        type_count = 0
+        while len(rows) and type_count < _MAX_TYPES:
+            type_count += 1
+            first = int(rows[0])
+            is_equal = np.ones(len(rows), bool)
             for key in keys:
-                alike &= key.equal(left, first)
+                is_equal &= key.equal(rows, first)
             try:
-                one = np.empty(1, object)
-                one[0] = read_type(Table(self.message, _FIELD, int(self.tables.at[first])), [])
-                known.types[left[alike]] = one
-                known.sure[left[alike]] = True
+                type_array = np.empty(1, object)
+                type_array[0] = read_type(Table(self.message, _FIELD, int(self.tables.at[first])), [])
+                resolved.types[rows[is_equal]] = type_array
+                resolved.is_resolved[rows[is_equal]] = True
             except BowstringError:
                 pass
-            left = left[~alike]
+            rows = rows[~is_equal]
 
     def _nested_type(self, row: int, kind: int, children: Sequence[Field | None]) -> DataType | None:
         fields = [field for field in children if field is not None]
@@ -363,60 +374,60 @@ class FieldTables:
             return None
 
 
-class _Known:
-    """The types of fields that are known, by their positions, and the dictionaries in them."""
+class _ResolvedTypes:
+    """The resolved types of fields by index, and their dictionaries."""
 
-    __slots__ = ("nodes", "sure", "types")
+    __slots__ = ("is_resolved", "nodes", "types")
 
     def __init__(self, count: int) -> None:
         self.types: npt.NDArray[np.object_] = np.empty(count, object)
-        self.sure = np.zeros(count, bool)
+        self.is_resolved = np.zeros(count, bool)
         self.nodes: Nodes = {}
 
 
-class _Key:
-    """What one slot of many type tables says: a number or a string."""
+class _SlotValues:
+    """The values of one slot of many type tables: numbers or strings."""
 
-    __slots__ = ("_starts", "_values", "_words")
+    __slots__ = ("_reader", "_starts", "_values")
 
-    def __init__(self, words: ByteReader, slot: Slot, places: IntArray) -> None:
-        self._words = words
+    def __init__(self, reader: ByteReader, slot: Slot, positions: IntArray) -> None:
+        self._reader = reader
         self._starts: IntArray | None = None
         if isinstance(slot.kind, Text):
-            self._starts, lengths, sound = words.texts(places)
-            self._values = np.where(places > 0, np.where(sound, lengths, -2), -1)
+            self._starts, lengths, is_valid = reader.texts(positions)
+            self._values = np.where(positions > 0, np.where(is_valid, lengths, -2), -1)
         else:
-            self._values = np.where(places > 0, words.number(places, _size_bytes(slot)), -1)
+            self._values = np.where(positions > 0, reader.number(positions, _size_bytes(slot)), -1)
 
     def text_bytes(self, rows: IntArray) -> int:
-        """The bytes of the texts at `rows`, shared or not."""
+        """Return the total size of the strings at `rows`, shared or not."""
         return 0 if self._starts is None else int(np.maximum(self._values[rows], 0).sum())
 
     def equal(self, rows: IntArray, first: int) -> BoolArray:
-        """Whether the slot says at `rows` what it says at `first`; an absent one is like none that is there."""
+        """Whether the slots at `rows` equal the slot at `first`; an absent slot equals only absent ones."""
         same: BoolArray = self._values[rows] == self._values[first]
         length = int(self._values[first])
         if self._starts is None or length < 0:
             return same
         start = int(self._starts[first])
-        return self._words.equal(self._starts[rows], self._values[rows], self._words.raw[start : start + length])
+        return self._reader.equal(self._starts[rows], self._values[rows], self._reader.raw[start : start + length])
 
 
-def _names(words: ByteReader, starts: IntArray, lengths: IntArray) -> list[str]:
-    """The strings at these places of a message; raises `InvalidDataError` where one is no UTF-8."""
+def _read_names(reader: ByteReader, starts: IntArray, lengths: IntArray) -> list[str]:
+    """Return the strings at these positions of a message; raises `InvalidDataError` if one is not valid UTF-8."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
-    return cast("list[str]", text.decode_strings(gather(words.bytes, starts, lengths), offsets, None))
+    return cast("list[str]", text.decode_strings(gather(reader.bytes, starts, lengths), offsets, None))
 
 
-def _dictionary(bit_width: int, is_signed: bool, is_ordered: bool, values: DataType) -> DataType | None:
+def _dictionary_type_or_none(bit_width: int, is_signed: bool, is_ordered: bool, values: DataType) -> DataType | None:
     try:
         return types.Dictionary(types.Int(bit_width, is_signed), values, is_ordered)
     except BowstringError:
         return None
 
 
-def _number(name: str) -> int:
+def _slot_number(name: str) -> int:
     return _FIELD.slots[name].number
 
 

@@ -1,9 +1,9 @@
-"""Schemas that are read field by field, when a field is asked for («Schema message»).
+"""Schemas read field by field, on access («Schema message»).
 
-Of a file with a thousand columns mostly one is wanted, and reading all of its fields takes longer than all the rest. So
-one vectorised pass over the `Field` tables finds out how many nodes and buffers each column has, which is all that the
-others need to know of it, and another one finds names. What a pass is not sure of is left to the reading of the field
-itself, which checks everything. Who asks for one field after the other has all of them read at once.
+Users of a file with a thousand columns often need one of them, and reading all fields would take longer than everything
+else. One vectorised pass over the `Field` tables therefore counts the nodes and buffers of each column, which is all
+that the other columns require, and another one finds names. Fields that a pass can't handle are read individually, with
+all checks. After several individual fields, all are read at once.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.metadata.field_tables import Counts, FieldTables, Nodes
 from bowstring.ipc.metadata.schema import DictionaryId, WireSchema, read_endianness, read_field, read_pairs
 
-_ONE_BY_ONE = 16
-"""So many fields are read by themselves before all are."""
+_MAX_INDIVIDUAL_READS = 16
+"""After this many individual fields, all are read at once."""
 
 
 class LazySchema:
-    """What `WireSchema` tells, read when it is asked for; each reading may raise what reading the whole raises."""
+    """A `WireSchema` that is read on access; each access may raise the errors of reading the whole."""
 
     def __init__(self, table: Table, limits: ReadLimits) -> None:
         self.is_big_endian = read_endianness(table)
-        _ = table["features"]  # nobody needs them to read, but what hands a schema on copies them
+        _ = table["features"]  # not needed for reading, but copied with the schema
         self.limits = limits
         self._table = table
-        self._places = FieldTables.of(table, limits.max_nesting)
+        self._tables = FieldTables.of(table, limits.max_nesting)
         self._entries: dict[int, tuple[Field, tuple[DictionaryId, ...]]] = {}
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._tables)
 
     def entry(self, index: int) -> tuple[Field, tuple[DictionaryId, ...]]:
-        """One field, and the dictionaries that a walk over its array meets."""
+        """Return one field and its dictionaries, in the order of a walk over its array."""
         entry = self._entries.get(index)
-        if entry is None and len(self._entries) >= _ONE_BY_ONE:
-            known, nodes = self._at_once
-            field = known[index]
+        if entry is None and len(self._entries) >= _MAX_INDIVIDUAL_READS:
+            fields, nodes = self._bulk_read
+            field = fields[index]
             entry = None if field is None else (field, nodes.get(index, ()))
         if entry is None:
             table = self._table.child_at("fields", index)
@@ -48,8 +48,8 @@ class LazySchema:
         return entry
 
     @cached_property
-    def _at_once(self) -> tuple[list[Field | None], Nodes]:
-        return self._places.read()
+    def _bulk_read(self) -> tuple[list[Field | None], Nodes]:
+        return self._tables.read()
 
     @cached_property
     def pairs(self) -> Metadata:
@@ -58,48 +58,52 @@ class LazySchema:
 
     @cached_property
     def whole(self) -> WireSchema:
-        """All of it."""
-        known, found = self._at_once
-        fields = cast("list[Field]", list(known))
+        """The whole schema."""
+        read_fields, nodes_by_index = self._bulk_read
+        fields = cast("list[Field]", list(read_fields))
         nodes: list[tuple[DictionaryId, ...]] = [()] * len(self)
-        for index, held in found.items():
-            nodes[index] = held
-        left = [index for index, field in enumerate(known) if field is None]
-        for index in sorted({*left, *self._entries}):  # those that were read before stay the same objects
+        for index, field_nodes in nodes_by_index.items():
+            nodes[index] = field_nodes
+        unread = [index for index, field in enumerate(read_fields) if field is None]
+        for index in sorted({*unread, *self._entries}):  # fields read before stay the same objects
             fields[index], nodes[index] = self.entry(index)
         return WireSchema(Schema(tuple(fields), self.pairs), tuple(nodes), self.is_big_endian, self.limits)
 
     @property
     def schema(self) -> Schema:
-        """All fields."""
+        """The schema with all fields."""
         return self.whole.schema
 
     @property
     def by_id(self) -> dict[int, DictionaryId]:
-        """All dictionaries by their ids, checked to agree."""
+        """All dictionaries by id, checked for consistency."""
         return self.whole.by_id
 
     def counts(self) -> Counts:
-        """Nodes, buffers and variadic counts of each field, shape (fields, 3); -1 for what only its reading tells."""
-        return self._places.counts
+        """Return nodes, buffers and variadic counts of each field, shape (fields, 3); -1 if only reading the field can
+        tell.
+        """
+        return self._tables.counts
 
     @cached_property
     def names(self) -> list[str]:
         """The names of all fields."""
-        found = self._places.texts()
-        return self.schema.names if found is None else found
+        names = self._tables.texts()
+        return self.schema.names if names is None else names
 
     def named(self, name: str) -> list[int]:
-        """The positions of the fields of this name."""
-        found = self._places.named(name.encode(errors="surrogatepass"))
-        return [at for at, other in enumerate(self.names) if other == name] if found is None else found.tolist()
+        """Return the indices of the fields of this name."""
+        indices = self._tables.named(name.encode(errors="surrogatepass"))
+        return (
+            [index for index, other in enumerate(self.names) if other == name] if indices is None else indices.tolist()
+        )
 
-    def select(self, positions: tuple[int, ...]) -> Schema:
-        """The fields at these positions."""
-        return Schema(tuple(self.entry(index)[0] for index in positions), self.pairs)
+    def select(self, indices: tuple[int, ...]) -> Schema:
+        """Return the schema of the fields at these indices."""
+        return Schema(tuple(self.entry(index)[0] for index in indices), self.pairs)
 
     def late(self) -> Schema:
-        """All fields, each of which is read when it is asked for."""
+        """Return the schema with fields that are read on access."""
         return Schema(_Fields(self), self.pairs)
 
 

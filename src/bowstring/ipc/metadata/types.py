@@ -1,4 +1,4 @@
-"""Data types and the tables that say them («Schema message»; the union Type): one place for both ways."""
+"""Data types to and from flatbuffer tables («Schema message»; the union Type)."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _LISTS: dict[str, type[types.ListLike]] = {
     "ListView": types.ListView,
     "LargeListView": types.LargeListView,
 }
-"""Types of one child and nothing else."""
+"""Types with one child and no parameters."""
 
 
 def _pick(what: str, names: Sequence[Any], number: int) -> Any:
     if not 0 <= number < len(names):
-        raise InvalidDataError(f"{what} {number} is none of the {len(names)} that there are")
+        raise InvalidDataError(f"{what} {number} is out of range: there are {len(names)}")
     return names[number]
 
 
@@ -66,17 +66,17 @@ def write_int(type: types.Int) -> Record:
 
 
 def _read_time(table: Table) -> types.Time:
-    made = types.Time(_unit(table))
-    if table["bitWidth"] != made.bit_width:
-        raise InvalidDataError(f"a {made} has {made.bit_width} bits, not {table['bitWidth']}")
-    return made
+    time = types.Time(_unit(table))
+    if table["bitWidth"] != time.bit_width:
+        raise InvalidDataError(f"a {time} has {time.bit_width} bits, not {table['bitWidth']}")
+    return time
 
 
 _Row: TypeAlias = tuple[DataType, _Read, _Write]
 
 
 def _one_of(example: DataType, key: str, what: str, names: Sequence[Any], attribute: str = "unit") -> _Row:
-    """The row of a type whose one parameter, a number in the table, stands for one of these names."""
+    """Return the row of a type with one parameter, an index into `names` in the table."""
     make: Any = type(example)
     return (
         example,
@@ -112,7 +112,7 @@ _PARAMETERS: dict[str, _Row] = {
         lambda t: {"byteWidth": t.byte_width},
     ),
 }
-"""Types with parameters and without children: one of them, and both ways."""
+"""Types with parameters and without children: an example, its reader and its writer."""
 
 
 def _read_union(table: Table, children: _Children) -> types.Union:
@@ -146,31 +146,31 @@ _NESTED: dict[str, tuple[type[DataType], _ReadNested, _Write]] = {
     "Map": (types.Map, _read_map, lambda t: {"keysSorted": t.keys_sorted}),
     "RunEndEncoded": (types.RunEndEncoded, _read_run_ends, lambda _: {}),
 }
-"""Types with children and more: the class, and both ways."""
+"""Other types with children: the class, its reader and its writer."""
 
 _NAMES: dict[type[DataType], tuple[str, _Write]] = {
-    **{made: (name, lambda _: {}) for name, made in (*_PLAIN.items(), *_LISTS.items())},
+    **{type_class: (name, lambda _: {}) for name, type_class in (*_PLAIN.items(), *_LISTS.items())},
     **{type(example): (name, write) for name, (example, _, write) in _PARAMETERS.items()},
-    **{made: (name, write) for name, (made, _, write) in _NESTED.items()},
+    **{type_class: (name, write) for name, (type_class, _, write) in _NESTED.items()},
 }
 
 
-def _exactly(children: _Children, wanted: int) -> _Children:
-    if len(children) != wanted:
-        raise InvalidDataError(f"expected {wanted} children, found {len(children)}")
+def _exactly(children: _Children, count: int) -> _Children:
+    if len(children) != count:
+        raise InvalidDataError(f"expected {count} children, found {len(children)}")
     return children
 
 
 def read_type(field: Table, children: Sequence[Field]) -> DataType:
-    """The type that a `Field` table names, over its children.
+    """Return the type of a `Field` table, given its children.
 
-    Raises `InvalidDataError` for a type that is unknown or malformed; parameters out of range are the types' own
+    Raises `InvalidDataError` for an unknown or malformed type; parameters out of range raise the types' own
     `UsageError`.
     """
     name: str = _pick("type", TYPES, field["type_type"])
     table = field.union("type", name) if name != TYPES[0] else None
     if table is None:
-        raise InvalidDataError(f"{field.message.where}: a field without a type")
+        raise InvalidDataError(f"{field.message.where}: a field has no type")
     if name in _LISTS:
         return _LISTS[name](*_exactly(children, 1))
     if name in _NESTED:
@@ -180,12 +180,12 @@ def read_type(field: Table, children: Sequence[Field]) -> DataType:
 
 
 def flat_examples() -> Iterator[tuple[str, DataType]]:
-    """A data type of each kind that has no children, with the name of its table."""
-    yield from ((name, made()) for name, made in _PLAIN.items())
+    """Yield a data type of each kind without children, with the name of its table."""
+    yield from ((name, type_class()) for name, type_class in _PLAIN.items())
     yield from ((name, example) for name, (example, _, _) in _PARAMETERS.items())
 
 
 def write_type(type_: DataType) -> UnionValue | None:
-    """The table that says a type; None for types that are said otherwise (dictionaries, extensions)."""
-    found = _NAMES.get(type(type_))
-    return None if found is None else UnionValue(found[0], found[1](type_))
+    """Return the table of a type; None for types that are represented otherwise (dictionaries, extensions)."""
+    entry = _NAMES.get(type(type_))
+    return None if entry is None else UnionValue(entry[0], entry[1](type_))

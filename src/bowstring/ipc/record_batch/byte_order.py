@@ -1,6 +1,6 @@
-"""Byte order («Schema message», endianness): what a foreign byte order means for each declared buffer of a layout.
+"""Byte order («Schema message», endianness): swap the bytes of each declared buffer of a layout.
 
-Only bodies depend on it: flatbuffers and the prefixes of compressed buffers are little-endian always.
+Only bodies depend on it: flatbuffers and the prefixes of compressed buffers are always little-endian.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from bowstring.memory.buffer import Buffer
 
 
 def swap_byte_order(array: Array, is_native: bool) -> Array:
-    """The array with every number of its buffers in the other byte order, copied; bitmaps and bytes stay as they are.
+    """Return the array with all numbers in the other byte order, copied; bitmaps and bytes are unchanged.
 
-    `is_native` says in which order `array` is: the machine's, or the foreign one. A dictionary is not touched: it is an
-    array of its own. Elements that a buffer's end cuts off are left out.
+    `is_native` is whether `array` is in the machine's byte order. Its dictionary, a separate array, is not swapped.
+    Incomplete elements at the end of a buffer are dropped.
     """
     layout = array.layout
     declared = zip(layout.buffers, array.buffers, strict=False)
-    buffers = [None if b is None else _swapped(b, spec, is_native) for spec, b in declared]
+    buffers = [None if b is None else _swap_buffer(b, spec, is_native) for spec, b in declared]
     children = tuple([swap_byte_order(child, is_native) for child in array.children])
     return Array(
         layout,
@@ -34,25 +34,25 @@ def swap_byte_order(array: Array, is_native: bool) -> Array:
     )
 
 
-def _swapped(buffer: Buffer, spec: BufferSpec, is_native: bool) -> Buffer:
+def _swap_buffer(buffer: Buffer, spec: BufferSpec, is_native: bool) -> Buffer:
     dtype = spec.dtype
     if dtype is None or dtype.itemsize < 2 or spec.is_opaque or not buffer.size:
         return buffer
     values = buffer.view(dtype)
     if spec.role is Role.VIEWS:
-        return _swapped_views(buffer, is_native)
+        return _swap_views(buffer, is_native)
     if dtype.kind == "V" and dtype.names is None:  # a number wider than NumPy's
         digits = values.view(np.uint8).reshape(-1, dtype.itemsize)
         return Buffer.of(np.ascontiguousarray(digits[:, ::-1]))
     return Buffer.of(values.byteswap())
 
 
-def _swapped_views(buffer: Buffer, is_native: bool) -> Buffer:
-    """Views hold bytes or numbers after their length, as it says."""
+def _swap_views(buffer: Buffer, is_native: bool) -> Buffer:
+    """Swap views, whose length determines whether bytes or numbers follow."""
     views = buffer.view(VIEW).copy()
     lengths = views["length"].byteswap()
-    far = (views["length"] if is_native else lengths) > INLINE_BYTES
+    is_out_of_line = (views["length"] if is_native else lengths) > INLINE_BYTES
     views["length"] = lengths
     for name in ("buffer", "offset"):
-        views[name] = np.where(far, views[name].byteswap(), views[name])
+        views[name] = np.where(is_out_of_line, views[name].byteswap(), views[name])
     return Buffer.of(views)

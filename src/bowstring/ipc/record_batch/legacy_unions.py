@@ -1,4 +1,4 @@
-"""Unions up to metadata version 4: they had a validity bitmap of their own. Today a null is in the child."""
+"""Unions up to metadata version 4, which had a validity bitmap of their own. Today nulls are in the children."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from bowstring.memory.buffer import Buffer
 
 
 def move_nulls_to_children(union: Array, validity: Buffer) -> Array:
-    """The union with a null in the child wherever its own validity bitmap has one, copied.
+    """Return the union with a null in the child for each null in its own validity bitmap, copied.
 
-    `union` begins at offset 0. What a null slot's offset says does not count, nor its type id, unless it is one of the
-    type's. Raises `InvalidDataError` for children that are not valid, or too short, and for unknown ids.
+    `union` begins at offset 0. Offsets of null slots are ignored, and so are their type ids unless the type has them.
+    Raises `InvalidDataError` for children that are invalid or too short, and for unknown ids.
     """
     layout = union.layout.storage
     assert isinstance(layout, UnionLayout)
@@ -33,15 +33,15 @@ def move_nulls_to_children(union: Array, validity: Buffer) -> Array:
     children = []
     for number, child in enumerate(union.children):
         slots = np.flatnonzero(members == number) if layout.is_dense else np.arange(union.length)
-        own = is_null[slots] & (members[slots] == number)
-        where = offsets[slots].astype(np.int64)
-        bad = ~own & ((where < 0) | (where >= child.length))
-        if bad.any():
-            at = first_true(bad)
-            raise InvalidDataError(f"slot {slots[at]} is value {where[at]} of a child of {child.length} values")
-        where[own] = child.length
-        padded = child.layout.concat([child, child.layout.build([None])]) if own.any() else child
-        children.append(child.layout.take(padded, where))
+        is_null_here = is_null[slots] & (members[slots] == number)
+        child_indices = offsets[slots].astype(np.int64)
+        is_invalid = ~is_null_here & ((child_indices < 0) | (child_indices >= child.length))
+        if is_invalid.any():
+            at = first_true(is_invalid)
+            raise InvalidDataError(f"slot {slots[at]} is value {child_indices[at]} of a child of {child.length} values")
+        child_indices[is_null_here] = child.length
+        padded = child.layout.concat([child, child.layout.build([None])]) if is_null_here.any() else child
+        children.append(child.layout.take(padded, child_indices))
         if layout.is_dense:
             offsets[slots] = np.arange(len(slots))
     buffers = [to_buffer(ids), to_buffer(offsets)] if layout.is_dense else [to_buffer(ids)]

@@ -1,6 +1,7 @@
-"""Wide bodies («RecordBatch message»): many flat columns go out by their numbers, without a walk over each.
+"""Pass wide bodies through («RecordBatch message»): encode many flat columns by their numbers, without a walk over
+each.
 
-A batch that was read has these numbers in its header, so no column is made for it at all.
+The header of a batch that was read contains these numbers, so none of its columns is created.
 """
 
 from __future__ import annotations
@@ -18,33 +19,33 @@ from bowstring.layouts.base import BufferSpec, Layout, Role
 from bowstring.memory.buffer import Buffer
 from bowstring.memory.iovec import Numbers, Parts
 
-_LEAST_COLUMNS = 16
+_MIN_COLUMNS = 16
 
 
 class PassthroughPlan:
-    """What the buffers of flat columns measure where they hold their slots and nothing else.
+    """Computes the sizes of the buffers of flat columns that contain exactly their slots.
 
-    Only for schemas without nested, dictionary-encoded and variadic columns, and wide enough to be worth it.
+    Only for schemas without nested, dictionary-encoded and variadic columns that are wide enough to benefit.
     """
 
-    __slots__ = ("_is_free", "_layouts", "_met", "_spec_of", "_specs", "_validity_at")
+    __slots__ = ("_has_free_size", "_layouts", "_matching_plan", "_spec_of", "_specs", "_validity_at")
 
     def __init__(self, layouts: Sequence[Layout]) -> None:
-        listed = [spec for layout in layouts for spec in layout.buffers]
-        specs: dict[int, BufferSpec] = {id(spec): spec for spec in listed}
-        numbered = {key: number for number, key in enumerate(specs)}
+        all_specs = [spec for layout in layouts for spec in layout.buffers]
+        specs: dict[int, BufferSpec] = {id(spec): spec for spec in all_specs}
+        spec_indices = {key: number for number, key in enumerate(specs)}
         self._layouts = list(layouts)
-        self._met: SchemaPlan | None = None
+        self._matching_plan: SchemaPlan | None = None
         self._specs = list(specs.values())
-        self._spec_of = np.array([numbered[id(spec)] for spec in listed], np.intp)
+        self._spec_of = np.array([spec_indices[id(spec)] for spec in all_specs], np.intp)
         is_validity = np.array([spec.role is Role.VALIDITY for spec in self._specs], bool)
-        self._is_free = np.array([not spec.per_slot for spec in self._specs], bool)[self._spec_of]
+        self._has_free_size = np.array([not spec.per_slot for spec in self._specs], bool)[self._spec_of]
         self._validity_at = np.flatnonzero(is_validity[self._spec_of])
 
     @classmethod
     def of(cls, layouts: Sequence[Layout]) -> PassthroughPlan | None:
-        """The plan for a schema's layouts; None where columns have to be walked."""
-        return cls(layouts) if len(layouts) >= _LEAST_COLUMNS and all(map(_is_flat, layouts)) else None
+        """Return the plan for a schema's layouts, or None if columns have to be walked."""
+        return cls(layouts) if len(layouts) >= _MIN_COLUMNS and all(map(_is_flat, layouts)) else None
 
     def body(self, columns: Sequence[Array], alignment: int) -> EncodedBody | None:
         """The body of all columns of a batch, its buffers at multiples of `alignment` bytes.
@@ -53,68 +54,68 @@ class PassthroughPlan:
         to be changed or rejected, which is left to `encode_body`.
         """
         if not isinstance(columns, BatchColumns):
-            return self._of_arrays(columns, alignment)
+            return self._body_of_arrays(columns, alignment)
         if not columns.has_all_columns:
             return None
-        if columns.plan is not self._met:
+        if columns.plan is not self._matching_plan:
             if [column.layout for column in columns.plan] != self._layouts:
                 return None
-            self._met = columns.plan
+            self._matching_plan = columns.plan
         header, length = columns.header, columns.header.length
         if header.template.compression is not None or columns.plan.wire.is_big_endian:
             return None
         nodes = header.nodes().view(np.int64).reshape(-1, 2)
         spans = header.buffers().view(np.int64).reshape(-1, 2)
         null_counts = nodes[:, 1]
-        offsets, held = spans[:, 0], spans[:, 1]
+        offsets, stored_sizes = spans[:, 0], spans[:, 1]
         limit = header.body_bytes
         if ((nodes[:, 0] != length) | (null_counts < 0) | (null_counts > length)).any():
             return None
-        if ((offsets < 0) | (held < 0) | (offsets > limit - held)).any():
+        if ((offsets < 0) | (stored_sizes < 0) | (offsets > limit - stored_sizes)).any():
             return None
-        sizes = self._sizes(length, held, null_counts)
+        sizes = self._sizes_to_write(length, stored_sizes, null_counts)
         if sizes is None:
             return None
-        numbers, paddings, size_bytes = _laid_out(length, nodes, sizes, alignment)
+        numbers, paddings, size_bytes = _arrange(length, nodes, sizes, alignment)
         return EncodedBody(
             numbers, Parts.of_memory(columns.memory, columns.body_at + offsets, sizes, paddings), size_bytes
         )
 
-    def _of_arrays(self, arrays: Sequence[Array], alignment: int) -> EncodedBody | None:
+    def _body_of_arrays(self, arrays: Sequence[Array], alignment: int) -> EncodedBody | None:
         if not isinstance(arrays, (list, tuple)) or len(arrays) != len(self._layouts):
             return None
         length = arrays[0].length
         buffers: list[Buffer | None] = []
-        known_nulls: list[int] = []
+        cached_null_counts: list[int] = []
         for array, layout in zip(arrays, self._layouts, strict=True):
             if array.offset or array.length != length or (array.layout is not layout and array.layout != layout):
                 return None
             buffers += array.buffers
-            known_nulls.append(array._null_count)
+            cached_null_counts.append(array._null_count)
         if len(buffers) != len(self._spec_of):
             return None
-        null_counts = np.fromiter(known_nulls, np.int64, len(known_nulls))
+        null_counts = np.fromiter(cached_null_counts, np.int64, len(cached_null_counts))
         if (null_counts < 0).any():
             null_counts = np.array([array.null_count for array in arrays], np.int64)
-        held = np.fromiter([0 if buffer is None else buffer.size for buffer in buffers], np.int64, len(buffers))
-        sizes = self._sizes(length, held, null_counts)
+        stored_sizes = np.fromiter([0 if buffer is None else buffer.size for buffer in buffers], np.int64, len(buffers))
+        sizes = self._sizes_to_write(length, stored_sizes, null_counts)
         if sizes is None:
             return None
         nodes = np.stack((np.full(len(arrays), length, np.int64), null_counts), 1)
-        numbers, paddings, size_bytes = _laid_out(length, nodes, sizes, alignment)
+        numbers, paddings, size_bytes = _arrange(length, nodes, sizes, alignment)
         return EncodedBody(numbers, Parts.of_buffers(buffers, sizes, paddings), size_bytes)
 
-    def _sizes(self, length: int, held: Numbers, null_counts: Numbers) -> Numbers | None:
-        """What is to be written of each buffer; None where one does not hold the slots and nothing else."""
-        wanted = np.array([spec.size_bytes(length) for spec in self._specs], np.int64)[self._spec_of]
-        sizes: Numbers = held.copy()
+    def _sizes_to_write(self, length: int, stored_sizes: Numbers, null_counts: Numbers) -> Numbers | None:
+        """Return the number of bytes to write of each buffer, or None if one does not contain exactly its slots."""
+        expected_sizes = np.array([spec.size_bytes(length) for spec in self._specs], np.int64)[self._spec_of]
+        sizes: Numbers = stored_sizes.copy()
         no_nulls = self._validity_at[null_counts == 0]
-        sizes[no_nulls] = wanted[no_nulls] = 0
-        return None if ((sizes != wanted) & ~self._is_free).any() else sizes
+        sizes[no_nulls] = expected_sizes[no_nulls] = 0
+        return None if ((sizes != expected_sizes) & ~self._has_free_size).any() else sizes
 
 
-def _laid_out(length: int, nodes: Numbers, sizes: Numbers, alignment: int) -> tuple[BatchNumbers, Numbers, int]:
-    """The numbers of a body of buffers of these sizes, the paddings between them, and its size in bytes."""
+def _arrange(length: int, nodes: Numbers, sizes: Numbers, alignment: int) -> tuple[BatchNumbers, Numbers, int]:
+    """Return the numbers of a body with buffers of these sizes, the paddings between them, and its size in bytes."""
     padded = (sizes + (alignment - 1)) & -alignment
     ends = np.cumsum(padded)
     numbers = BatchNumbers(length, nodes, np.stack((ends - padded, sizes), 1), np.empty(0, np.int64))

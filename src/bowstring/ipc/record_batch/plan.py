@@ -1,6 +1,4 @@
-"""Where columns lie in record batches («RecordBatch message»): compiled once for a schema, out of its layouts'
-declaration.
-"""
+"""Positions of columns in record batches («RecordBatch message»), computed once per schema from its layouts."""
 
 from __future__ import annotations
 
@@ -19,12 +17,12 @@ from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
 
 ReadSchema: TypeAlias = LazySchema | WireSchema
-"""A schema as a reader has it."""
+"""The schema of a reader."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """Where a column's parts are in a batch header: the first node, buffer and variadic count, and how many of each."""
+    """Positions of a column in a batch header: the first node, buffer and variadic count, and the number of each."""
 
     name: str
     layout: Layout
@@ -41,17 +39,17 @@ class ColumnPlan:
 
 
 class SchemaPlan(Sequence[ColumnPlan]):
-    """What a reader compiles out of a schema: the plan of each column, made when it is asked for.
+    """The plan of each column of a schema, created on access.
 
     `is_legacy`: for metadata version 4, in which unions had a validity buffer.
     """
 
-    __slots__ = ("_made", "_starts", "buffer_count", "is_legacy", "node_count", "variadic_count", "wire")
+    __slots__ = ("_plans", "_starts", "buffer_count", "is_legacy", "node_count", "variadic_count", "wire")
 
     def __init__(self, wire: ReadSchema, is_legacy: bool = False) -> None:
         self.wire = wire
         self.is_legacy = is_legacy
-        self._made: list[ColumnPlan | None] = [None] * len(wire)
+        self._plans: list[ColumnPlan | None] = [None] * len(wire)
         counts = wire.counts() if isinstance(wire, LazySchema) else np.full((len(wire), 3), -1, np.int64)
         unknown = np.flatnonzero(counts[:, 0] < 0).tolist()
         if unknown:
@@ -63,7 +61,7 @@ class SchemaPlan(Sequence[ColumnPlan]):
         self.node_count, self.buffer_count, self.variadic_count = self._starts[-1].tolist()
 
     def __len__(self) -> int:
-        return len(self._made)
+        return len(self._plans)
 
     @overload
     def __getitem__(self, index: int) -> ColumnPlan: ...
@@ -71,19 +69,21 @@ class SchemaPlan(Sequence[ColumnPlan]):
     def __getitem__(self, index: slice) -> list[ColumnPlan]: ...
     def __getitem__(self, index: int | slice) -> ColumnPlan | list[ColumnPlan]:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self._made)))]
-        made = self._made[index]
-        if made is None:
-            made = self._made[index] = self._make(index)
-        return made
+            return [self[i] for i in range(*index.indices(len(self._plans)))]
+        plan = self._plans[index]
+        if plan is None:
+            plan = self._plans[index] = self._create_plan(index)
+        return plan
 
-    def _make(self, index: int) -> ColumnPlan:
+    def _create_plan(self, index: int) -> ColumnPlan:
         field, dictionaries = self.wire.entry(index)
         layout = layout_of(field.type)
         start, stop = self._starts[index].tolist(), self._starts[index + 1].tolist()
         nodes, buffers, variadic = (end - begin for begin, end in zip(start, stop, strict=True))
         if (nodes, buffers, variadic) != self._count(layout):
-            raise InvalidDataError(f"field {field.name!r}: {field.type} does not lie as the type that the schema names")
+            raise InvalidDataError(
+                f"field {field.name!r}: the layout of {field.type} does not match the storage type in the schema"
+            )
         return ColumnPlan(
             field.name,
             layout,
@@ -100,17 +100,17 @@ class SchemaPlan(Sequence[ColumnPlan]):
         )
 
     def _count(self, layout: Layout) -> tuple[int, int, int]:
-        below = [self._count(child) for child in layout.children]
+        child_counts = [self._count(child) for child in layout.children]
         return (
-            1 + sum(nodes for nodes, _, _ in below),
-            self.own_buffers(layout) + sum(buffers for _, buffers, _ in below),
-            int(layout.VARIADIC) + sum(variadic for _, _, variadic in below),
+            1 + sum(nodes for nodes, _, _ in child_counts),
+            self.own_buffers(layout) + sum(buffers for _, buffers, _ in child_counts),
+            int(layout.VARIADIC) + sum(variadic for _, _, variadic in child_counts),
         )
 
     def own_buffers(self, layout: Layout) -> int:
-        """How many declared buffers of this layout, without its children's, are in a body."""
+        """Return the number of a layout's declared buffers in a body, without its children's."""
         return len(layout.buffers) + self.has_extra_validity(layout)
 
     def has_extra_validity(self, layout: Layout) -> bool:
-        """Whether the validity buffer is there that metadata version 4 gave to all layouts but null."""
+        """Whether the body has the validity buffer that metadata version 4 required for all layouts but null."""
         return self.is_legacy and has_legacy_validity(layout)

@@ -1,6 +1,6 @@
-"""Columns of batches whose bodies are elsewhere («RecordBatch message»), fetched when they are asked for.
+"""Columns of remote batches («RecordBatch message»), fetched on access.
 
-What one batch is asked for is fetched for the batches of its table that follow, too.
+Access to a column of one batch also fetches it for the following batches of the table.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _AT_ONCE_BYTES = 4 * ROUND_BYTES
 
 
 class RemoteBody:
-    """A body that is in a file elsewhere: its place, in bytes from the file's beginning, and its size."""
+    """A body in a remote file: its offset in the file, and its size in bytes."""
 
     __slots__ = ("offset", "size", "source")
 
@@ -35,55 +35,64 @@ class RemoteBody:
         self.offset = offset
         self.size = size
 
-    def fetched(self) -> Buffer:
-        """All of it."""
-        found = self.source.fetch([(self.offset, self.size)]).find(self.offset, self.size)
-        assert found is not None
-        return found
+    def fetch(self) -> Buffer:
+        """Fetch all of it."""
+        chunks = self.source.fetch([(self.offset, self.size)]).find(self.offset, self.size)
+        assert chunks is not None
+        return chunks
 
 
 Body: TypeAlias = Buffer | RemoteBody
-"""A body that is here, or elsewhere."""
+"""A local or a remote body."""
 
 
 def fetch_body(body: Body) -> Buffer:
-    """The bytes of a body; fetched where they are elsewhere."""
-    return body if isinstance(body, Buffer) else body.fetched()
+    """Return the bytes of a body; a remote one is fetched."""
+    return body if isinstance(body, Buffer) else body.fetch()
 
 
 class RemoteHeader(BatchHeader):
-    """A header of which mostly a few bytes are here."""
+    """A header of which usually only a few bytes have been fetched."""
 
     __slots__ = ()
 
     def unpack(self, form: struct.Struct, at: int) -> tuple[int, ...]:
-        """The numbers at a place of the header."""
+        """Return the numbers at a byte offset of the header."""
         return form.unpack(self.raw[at : at + form.size])
 
 
 class RemoteColumns(BatchColumns):
-    """The columns of a batch whose body is elsewhere.
+    """The columns of a batch whose body is remote.
 
-    Asking for one fetches its buffers: for all batches of a table at once, with the other columns that a reader was
-    told to read; and more and more of those that follow where columns are asked for in their order.
+    Access to a column fetches its buffers: for all following batches of the table, together with the other selected
+    columns; if columns are accessed in order, with an increasing number of the next ones.
     """
 
-    __slots__ = ("_asked", "_done", "_group", "_here", "_next", "_place", "_reach", "source")
+    __slots__ = (
+        "_created",
+        "_fetched",
+        "_group",
+        "_group_index",
+        "_last_index",
+        "_next_index",
+        "_read_ahead",
+        "source",
+    )
 
-    def _lie_in(self, body: BodyLocation) -> None:
-        super()._lie_in(body)
+    def _set_location(self, body: BodyLocation) -> None:
+        super()._set_location(body)
         assert isinstance(body, RemoteBody)
         self.source = body.source
-        self._here: dict[int, FetchedRanges] = {}
-        self._done: set[int] = set()
+        self._fetched: dict[int, FetchedRanges] = {}
+        self._created: set[int] = set()
         self._group: Sequence[ReferenceType[RemoteColumns]] = ()
-        self._place = 0
-        self._asked = -1
-        self._next, self._reach = -1, 1
+        self._group_index = 0
+        self._last_index = -1
+        self._next_index, self._read_ahead = -1, 1
 
     @property
     def has_all_columns(self) -> bool:
-        """There is no memory that holds all columns: False."""
+        """Always False: no memory contains all columns."""
         return False
 
     @overload
@@ -92,121 +101,125 @@ class RemoteColumns(BatchColumns):
     def __getitem__(self, index: slice) -> list[Array]: ...
     def __getitem__(self, index: int | slice) -> Array | list[Array]:
         if isinstance(index, slice):
-            self._bring_new([self._plans[i] for i in range(*index.indices(len(self._plans)))])
+            self._fetch_missing([self._plans[i] for i in range(*index.indices(len(self._plans)))])
         else:
-            self._asked = index
+            self._last_index = index
         return super().__getitem__(index)
 
     def __iter__(self) -> Iterator[Array]:
-        self._bring_new(self._plans)
+        self._fetch_missing(self._plans)
         return super().__iter__()
 
-    def _bring_new(self, wanted: Sequence[ColumnPlan]) -> None:
-        new = [column for column in wanted if not self._has(column)]
-        if new:
-            self._bring(new)
+    def _fetch_missing(self, plans: Sequence[ColumnPlan]) -> None:
+        missing = [column for column in plans if not self._is_fetched(column)]
+        if missing:
+            self._fetch(missing)
 
-    def _numbers(self, column: ColumnPlan) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        if column.first_node not in self._here:
-            self._bring(self._also_wanted(column))
-        return super()._numbers(column)
+    def _read_numbers(self, column: ColumnPlan) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        if column.first_node not in self._fetched:
+            self._fetch(self._plan_read_ahead(column))
+        return super()._read_numbers(column)
 
-    def _also_wanted(self, column: ColumnPlan) -> list[ColumnPlan]:
-        """The column, and those that are likely to be asked for after it."""
+    def _plan_read_ahead(self, column: ColumnPlan) -> list[ColumnPlan]:
+        """Return the column, and those likely to be accessed next."""
         if self._plans is not self.plan:
             return [column, *(other for other in self._plans if other is not column)]
-        asked = self._asked
-        if not (0 <= asked < len(self._plans) and self._plans[asked] is column):
+        index = self._last_index
+        if not (0 <= index < len(self._plans) and self._plans[index] is column):
             return [column]
-        self._reach = 2 * self._reach if asked == self._next else 1
-        self._next = asked + self._reach
-        return [self._plans[i] for i in range(asked, min(self._next, len(self._plans)))]
+        self._read_ahead = 2 * self._read_ahead if index == self._next_index else 1
+        self._next_index = index + self._read_ahead
+        return [self._plans[i] for i in range(index, min(self._next_index, len(self._plans)))]
 
-    def _bring(self, wanted: Sequence[ColumnPlan]) -> None:
-        """Fetch columns, the first of them in any case, of this batch and those of the table that follow it."""
-        wanted = [column for number, column in enumerate(wanted) if not (number and self._has(column))]
+    def _fetch(self, plans: Sequence[ColumnPlan]) -> None:
+        """Fetch columns, at least the first, of this batch and the following ones of the table."""
+        plans = [column for number, column in enumerate(plans) if not (number and self._is_fetched(column))]
         group = self._following()
-        fetch_header_entries(self.source, group, wanted)
+        fetch_header_entries(self.source, group, plans)
         spans: list[Span] = []
-        taken: list[tuple[RemoteColumns, ColumnPlan]] = []
-        left = _AT_ONCE_BYTES
-        for number, column in enumerate(wanted):
+        fetch: list[tuple[RemoteColumns, ColumnPlan]] = []
+        left_bytes = _AT_ONCE_BYTES
+        for number, column in enumerate(plans):
             for columns in group:
-                if columns is not self and columns._has(column):
+                if columns is not self and columns._is_fetched(column):
                     continue
-                needed = columns._needed(column)
-                left -= sum(size_bytes for _, size_bytes in needed)
-                if left < 0 and (number or columns is not self):
+                ranges = columns._ranges_to_fetch(column)
+                left_bytes -= sum(size_bytes for _, size_bytes in ranges)
+                if left_bytes < 0 and (number or columns is not self):
                     break
-                spans += needed
-                taken.append((columns, column))
-            if left < 0:
+                spans += ranges
+                fetch.append((columns, column))
+            if left_bytes < 0:
                 break
-        found = self.source.fetch(spans)
-        for columns, column in taken:
-            columns._here[column.first_node] = found
+        chunks = self.source.fetch(spans)
+        for columns, column in fetch:
+            columns._fetched[column.first_node] = chunks
 
-    def _has(self, column: ColumnPlan) -> bool:
+    def _is_fetched(self, column: ColumnPlan) -> bool:
         """Whether a column was fetched."""
-        return column.first_node in self._here or column.first_node in self._done
+        return column.first_node in self._fetched or column.first_node in self._created
 
     def _following(self) -> list[RemoteColumns]:
         if not self._group:
             return [self]
-        held = [columns for other in self._group[self._place + 1 :] if (columns := other()) is not None]
-        return [self, *held]
+        following_batches = [
+            columns for reference in self._group[self._group_index + 1 :] if (columns := reference()) is not None
+        ]
+        return [self, *following_batches]
 
     def entries(self, column: ColumnPlan) -> list[Span]:
-        """Where a column's nodes and buffers are in the header."""
+        """Return the ranges of a column's nodes and buffers in the header."""
         template, first, count = self.header.template, column.first_buffer, column.buffer_count
         if self.variadic:
             first += sum(self.variadic[: column.first_variadic])
-            count += sum(self._own_variadic(column))
+            count += sum(self._variadic_counts_of(column))
         return header_entries(template, column, first, count)
 
-    def _needed(self, column: ColumnPlan) -> list[Span]:
-        """Where a column's buffers are in the file; nothing where they are malformed, which is told when it is made."""
+    def _ranges_to_fetch(self, column: ColumnPlan) -> list[Span]:
+        """Return the ranges of a column's buffers in the file; none if they are malformed, which creating the column
+        reports.
+        """
         try:
-            nodes, spans = super()._numbers(column)
-            places = self._places(column, spans)
+            nodes, spans = super()._read_numbers(column)
+            ranges = self._buffer_ranges(column, spans)
         except InvalidDataError:
             return []
-        if column.is_flat and self._unpacking is None and nodes[1] == 0:
-            places = places[1:]
-        return [(self.body_at + offset, size_bytes) for offset, size_bytes in places if size_bytes]
+        if column.is_flat and self._decompressor is None and nodes[1] == 0:
+            ranges = ranges[1:]
+        return [(self.body_at + offset, size_bytes) for offset, size_bytes in ranges if size_bytes]
 
-    def _make(self, column: ColumnPlan) -> Array:
-        array = super()._make(column)
-        self._here.pop(column.first_node, None)
-        self._done.add(column.first_node)
+    def _create_array(self, column: ColumnPlan) -> Array:
+        array = super()._create_array(column)
+        self._fetched.pop(column.first_node, None)
+        self._created.add(column.first_node)
         return array
 
-    def _buffers(self, column: ColumnPlan, spans: tuple[int, ...]) -> list[Buffer]:
-        return [self._buffer(column, *place) for place in self._places(column, spans)]
+    def _locate_buffers(self, column: ColumnPlan, spans: tuple[int, ...]) -> list[Buffer]:
+        return [self._buffer(column, *place) for place in self._buffer_ranges(column, spans)]
 
-    def _places(self, column: ColumnPlan, spans: tuple[int, ...]) -> list[Span]:
+    def _buffer_ranges(self, column: ColumnPlan, spans: tuple[int, ...]) -> list[Span]:
         limit = self.header.body_bytes
-        places = list(zip(spans[::2], spans[1::2], strict=True))
-        for offset, size_bytes in places:
+        ranges = list(zip(spans[::2], spans[1::2], strict=True))
+        for offset, size_bytes in ranges:
             if offset < 0 or size_bytes < 0 or offset + size_bytes > limit:
                 raise self._error(column, f"a buffer of {size_bytes} bytes at byte {offset} of a body of {limit}")
-        return places
+        return ranges
 
     def _buffer(self, column: ColumnPlan, offset: int, size_bytes: int) -> Buffer:
-        at, here = self.body_at + offset, self._here.get(column.first_node)
-        found = here.find(at, size_bytes) if here is not None else None
-        if found is None:  # another thread made the column meanwhile
-            found = self.source.fetch([(at, size_bytes)]).find(at, size_bytes)
-            assert found is not None
-        return found
+        at, chunks = self.body_at + offset, self._fetched.get(column.first_node)
+        buffer = chunks.find(at, size_bytes) if chunks is not None else None
+        if buffer is None:  # another thread created the column meanwhile
+            buffer = self.source.fetch([(at, size_bytes)]).find(at, size_bytes)
+            assert buffer is not None
+        return buffer
 
-    def _flat(self, column: ColumnPlan, length: int, null_count: int, spans: tuple[int, ...]) -> Array:
+    def _create_flat_array(self, column: ColumnPlan, length: int, null_count: int, spans: tuple[int, ...]) -> Array:
         if not 0 <= null_count <= length:
-            raise self._error(column, f"a node of {length} slots, {null_count} of them null")
-        validity_span, *others = self._places(column, spans)
+            raise self._error(column, f"a node has {length} slots and {null_count} nulls")
+        validity_span, *others = self._buffer_ranges(column, spans)
         validity = None
         if null_count:
-            validity = self._validity(column, length, null_count, self._buffer(column, *validity_span))
+            validity = self._check_validity(column, length, null_count, self._buffer(column, *validity_span))
         buffers = [self._buffer(column, *place) for place in others]
         return Array(column.layout, length, (validity, *buffers), (), None, null_count)
 
@@ -214,40 +227,40 @@ class RemoteColumns(BatchColumns):
 def open_columns(
     plan: SchemaPlan, header: BatchHeader, body: Body, dictionaries: DictionaryLookup, where: tuple[object, ...]
 ) -> BatchColumns:
-    """All columns of a batch in a body that is here or elsewhere; errors as of `BatchColumns`."""
+    """Return all columns of a batch in a local or remote body; errors as of `BatchColumns`."""
     if isinstance(body, Buffer):
         return BatchColumns(plan, header, body, dictionaries, where)
     return RemoteColumns(plan, header, body, dictionaries, where)
 
 
 def header_entries(template: HeaderTemplate, column: ColumnPlan, first_buffer: int, buffer_count: int) -> list[Span]:
-    """Where a column's nodes and so many buffers are in headers of this template."""
+    """Return the ranges of a column's nodes and of `buffer_count` buffers in headers of this template."""
     return [
         (template.nodes_at + 16 * column.first_node, 16 * column.node_count),
         (template.buffers_at + 16 * first_buffer, 16 * buffer_count),
     ]
 
 
-def fetch_header_entries(source: RangeSource, every: Sequence[RemoteColumns], wanted: Sequence[ColumnPlan]) -> None:
-    """Fetch what the headers of batches say of columns, where it is not here yet."""
+def fetch_header_entries(source: RangeSource, batches: Sequence[RemoteColumns], plans: Sequence[ColumnPlan]) -> None:
+    """Fetch the numbers of columns in the headers of batches, unless they have been fetched."""
     lacking: list[Span] = []
-    takers = []
-    for columns in every:
-        raw = columns.header.raw
-        if isinstance(raw, RangeBytes):
-            missing = raw.missing_spans(span for column in wanted for span in columns.entries(column))
-            if missing:
-                lacking += missing
-                takers.append(raw)
+    headers = []
+    for columns in batches:
+        header_bytes = columns.header.raw
+        if isinstance(header_bytes, RangeBytes):
+            ranges = header_bytes.missing_spans(span for column in plans for span in columns.entries(column))
+            if ranges:
+                lacking += ranges
+                headers.append(header_bytes)
     if lacking:
-        found = source.fetch(lacking)
-        for raw in takers:
-            raw.add(found)
+        chunks = source.fetch(lacking)
+        for header_bytes in headers:
+            header_bytes.add(chunks)
 
 
 def link_remote_batches(batches: Iterable[RecordBatch]) -> None:
-    """Batches of one table: where a column of one is fetched, it is fetched for those that follow, too."""
-    every = [columns for batch in batches if isinstance(columns := batch.source, RemoteColumns)]
-    group = [ref(columns) for columns in every]
-    for place, columns in enumerate(every):
-        columns._group, columns._place = group, place
+    """Link the batches of a table: fetching a column of one fetches it for the following ones too."""
+    remote_batches = [columns for batch in batches if isinstance(columns := batch.source, RemoteColumns)]
+    group = [ref(columns) for columns in remote_batches]
+    for index, columns in enumerate(remote_batches):
+        columns._group, columns._group_index = group, index

@@ -1,4 +1,4 @@
-"""Bodies, written («RecordBatch message», «Variadic buffers»): the walk from arrays to field nodes and buffers."""
+"""Encode bodies («RecordBatch message», «Variadic buffers»): walk from arrays to field nodes and buffers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bowstring.memory.buffer import Buffer
 
 @dataclass(frozen=True, slots=True)
 class EncodedBody:
-    """Arrays as nodes and buffers: what a header says of them, the bytes with their padding, their number."""
+    """Encoded arrays: the numbers for the header, the parts of the body with padding, and their total size."""
 
     numbers: BatchNumbers
     parts: Sequence[Any]
@@ -38,52 +38,52 @@ def encode_body(
     options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS,
     compress: Compress | None = None,
 ) -> EncodedBody:
-    """The body of a batch of `length` rows whose buffers begin at multiples of `alignment` bytes (8 to 64).
+    """Encode a batch of `length` rows; its buffers begin at multiples of `alignment` bytes (8 to 64).
 
-    Buffers are not copied, except for slices that do not begin at a byte of their own, big-endian numbers and what is
-    compressed.
+    Buffers are shared, except for slices that do not begin at a byte boundary, big-endian numbers and compressed
+    buffers, which are copied.
     """
-    walk = _Collected([], [], [], options.version == V4)
+    walk = _Collector([], [], [], options.version == V4)
     if options.is_big_endian:
         for array in arrays:
             walk.add(swap_byte_order(array.layout.compact(array), is_native=True))
     else:
         _collect(arrays, walk)
     buffers = walk.buffers
-    held: list[list[Any]] | None = None
+    compressed: list[list[Any]] | None = None
     if compress is None:
         sizes = np.array([0 if b is None else b.size for b in buffers], np.int64)
     else:
-        held = compress_buffers(buffers, compress)
-        sizes = np.array([sum(map(len, pieces)) for pieces in held], np.int64)
+        compressed = compress_buffers(buffers, compress)
+        sizes = np.array([sum(map(len, compressed_parts)) for compressed_parts in compressed], np.int64)
     padded = (sizes + (alignment - 1)) & -alignment
     ends = np.cumsum(padded)
     spans = np.empty((len(sizes), 2), np.int64)
     spans[:, 0] = ends - padded
     spans[:, 1] = sizes
     paddings = (padded - sizes).tolist()
-    parts = _parts(buffers, paddings) if held is None else _joined(held, paddings)
+    parts = _join_buffers(buffers, paddings) if compressed is None else _join_compressed(compressed, paddings)
     nodes, variadic = np.array(walk.nodes, np.int64).reshape(-1, 2), np.array(walk.variadic, np.int64)
     return EncodedBody(BatchNumbers(length, nodes, spans, variadic), parts, int(ends[-1]) if len(ends) else 0)
 
 
-def _collect(arrays: Sequence[Array], walk: _Collected) -> None:
-    """Nodes and buffers of arrays, those of the frequent layouts without a walk."""
+def _collect(arrays: Sequence[Array], walk: _Collector) -> None:
+    """Collect nodes and buffers of arrays, those of common layouts without a walk."""
     nodes, buffers = walk.nodes, walk.buffers
     exact: dict[Layout, tuple[tuple[int, int, int], ...] | None] = {}
     for array in arrays:
         layout = array.layout
         if layout not in exact:
-            exact[layout] = _slots(layout)
+            exact[layout] = _exact_buffer_specs(layout)
         slots = exact[layout]
-        if slots is not None and array.offset == 0 and _fits(array, slots):
+        if slots is not None and array.offset == 0 and _has_exact_buffers(array, slots):
             nodes += (array.length, array.null_count)
             buffers += array.buffers
         else:
             walk.add(layout.compact(array))
 
 
-def _parts(buffers: Sequence[Buffer | None], paddings: Sequence[int]) -> list[Any]:
+def _join_buffers(buffers: Sequence[Buffer | None], paddings: Sequence[int]) -> list[Any]:
     parts: list[Any] = []
     for buffer, padding in zip(buffers, paddings, strict=True):
         if buffer is not None and buffer.size:
@@ -94,17 +94,19 @@ def _parts(buffers: Sequence[Buffer | None], paddings: Sequence[int]) -> list[An
     return parts
 
 
-def _joined(held: Sequence[list[Any]], paddings: Sequence[int]) -> list[Any]:
+def _join_compressed(compressed: Sequence[list[Any]], paddings: Sequence[int]) -> list[Any]:
     parts: list[Any] = []
-    for pieces, padding in zip(held, paddings, strict=True):
-        parts += pieces
+    for buffer_parts, padding in zip(compressed, paddings, strict=True):
+        parts += buffer_parts
         if padding:
             parts.append(_PADDINGS[padding])
     return parts
 
 
-def _slots(layout: Layout) -> tuple[tuple[int, int, int], ...] | None:
-    """Position, bytes an element and extra elements of each buffer with one a slot; None for nested layouts."""
+def _exact_buffer_specs(layout: Layout) -> tuple[tuple[int, int, int], ...] | None:
+    """Return index, bytes per element and extra elements of each buffer with one element per slot; None for nested
+    layouts.
+    """
     if layout.children or layout.VARIADIC or not layout.has_validity:
         return None
     if any(spec.dtype is None for spec in layout.buffers[1:]):
@@ -116,8 +118,8 @@ def _slots(layout: Layout) -> tuple[tuple[int, int, int], ...] | None:
     )
 
 
-def _fits(array: Array, slots: tuple[tuple[int, int, int], ...]) -> bool:
-    """Whether the buffers hold the slots of the array and nothing else, so that they can go out as they are."""
+def _has_exact_buffers(array: Array, slots: tuple[tuple[int, int, int], ...]) -> bool:
+    """Whether the buffers contain exactly the array's slots, so that they can be written unchanged."""
     buffers, length = array.buffers, array.length
     if buffers[0] is not None and (array.null_count == 0 or buffers[0].size != (length + 7) >> 3):
         return False
@@ -129,8 +131,10 @@ def _fits(array: Array, slots: tuple[tuple[int, int, int], ...]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Collected:
-    """What a walk over arrays, depth first, has met; in metadata version 4 unions too have a validity buffer."""
+class _Collector:
+    """Nodes, buffers and variadic counts of arrays, depth first; in metadata version 4 unions have a validity buffer
+    too.
+    """
 
     nodes: list[int]
     buffers: list[Buffer | None]
@@ -138,7 +142,7 @@ class _Collected:
     is_legacy: bool
 
     def add(self, array: Array) -> None:
-        """Go through an array that begins at offset 0."""
+        """Add an array that begins at offset 0."""
         layout = array.layout
         self.nodes.extend((array.length, array.null_count))
         if self.is_legacy and has_legacy_validity(layout):

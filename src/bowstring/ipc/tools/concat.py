@@ -330,7 +330,7 @@ class _MessageCopier:
                 own = self._source.cached_schema.wire.by_id[id_]
                 lookup, chain = self._lookup, self._chains[id_]
                 if self._in_stream is not None:
-                    lookup = self._in_stream.held()
+                    lookup = self._in_stream.share()
                 for node in nodes:
                     for batch in self._merger.merge(node, chain, lambda own=own, lookup=lookup: lookup(own)):  # type: ignore[misc]
                         self._write_dictionary(batch)

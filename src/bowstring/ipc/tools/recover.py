@@ -16,7 +16,7 @@ from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import open_sink, reject_same_file
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.dictionaries.delta import DeltaDictionary
-from bowstring.ipc.dictionaries.reader import Entry, read_values
+from bowstring.ipc.dictionaries.reader import DictionarySnapshot, read_values
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, open_source, read_whole
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
@@ -234,7 +234,7 @@ class _StreamSelector(_MessageSelector):
 
     def select(self) -> Iterable[BatchSpan]:
         """Yield the messages to keep, in order."""
-        entries: dict[int, Entry] = {}
+        entries: dict[int, DictionarySnapshot] = {}
 
         def lookup(node: DictionaryId) -> Array | None:
             entry = entries.get(node.id)
@@ -260,9 +260,9 @@ class _StreamSelector(_MessageSelector):
                 self.drop(message, str(error))
                 continue
             entries[id_] = (
-                Entry(DeltaDictionary([[values]]), 1)
+                DictionarySnapshot(DeltaDictionary([[values]]), 1)
                 if snapshot is None or not message.header.template.is_delta
-                else snapshot.extended([values])
+                else snapshot.extend([values])
             )
             yield message
 
@@ -364,7 +364,7 @@ class _FileSelector(_MessageSelector):
                     self.drop(rest, "a delta after one that is not valid")
                 del chain[number:]
                 break
-        return DeltaDictionary([[values] for values in parts]).joined(len(parts)) if parts else None
+        return DeltaDictionary([[values] for values in parts]).concat(len(parts)) if parts else None
 
 
 def _between(places: list[int], start: int, stop: int) -> bool:
