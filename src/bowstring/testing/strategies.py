@@ -130,8 +130,8 @@ def values(type_: t.DataType) -> Values:
 @functools.lru_cache(_KEPT)
 def slots(field: Field) -> Values:
     """Values of a field's type, or None where the field takes nulls."""
-    held = values(field.type)
-    return st.one_of(held, st.none()) if field.nullable and not isinstance(field.type, t.Union) else held
+    non_null = values(field.type)
+    return st.one_of(non_null, st.none()) if field.nullable and not isinstance(field.type, t.Union) else non_null
 
 
 def _decimals(type: t.Decimal) -> Values:

@@ -65,9 +65,9 @@ def open_random_access(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> t
             return MemorySource(Memory(ready.memory.bytes[ready.position :]), ready.name), is_file
         if isinstance(ready, MemorySource | RangeSource):
             return ready, is_file
-        kept = read_whole(ready, max_piped_bytes)
+        whole = read_whole(ready, max_piped_bytes)
     opened.close()
-    return kept, is_file
+    return whole, is_file
 
 
 def dissect(
@@ -79,15 +79,15 @@ def dissect(
 ) -> Anatomy:
     """The anatomy of a source, which stays open. `advance(done, of)` is told of the parts."""
     walk = Walker(source, is_file, limits, max_parts)
-    found = list(walk.parts())
+    parts_without_bodies = list(walk.parts())
     bodies = _BodySplitter(walk, limits)
     split: list[Part] = []
-    for part in found:
+    for part in parts_without_bodies:
         if advance is not None and len(split) % _ADVANCE_EVERY == 0:
-            advance(len(split), len(found))
+            advance(len(split), len(parts_without_bodies))
         split.append(bodies.split(part))
     if advance is not None:
-        advance(len(found), len(found))
+        advance(len(parts_without_bodies), len(parts_without_bodies))
     parts = tuple(split)
     inspection = bodies.inspection(parts)
     return Anatomy(
@@ -162,11 +162,11 @@ class _BodySplitter:
         return self._plan_index((node.id, template.version), lambda: dictionary_plan(node, template.version))
 
     def _plan_index(self, key: tuple[object, ...], make: Any) -> int:
-        known = self._plan_indices.get(key)
-        if known is None:
-            known = self._plan_indices[key] = len(self.plans)
+        index = self._plan_indices.get(key)
+        if index is None:
+            index = self._plan_indices[key] = len(self.plans)
             self.plans.append(make())
-        return known
+        return index
 
     def inspection(self, parts: tuple[Part, ...]) -> Inspection | None:
         """What `bowstring.inspect` says of the batches that are sound."""
@@ -178,8 +178,8 @@ class _BodySplitter:
         )
         try:
             counted = self._tally if self._is_tally_of_all else None
-            found = inspect_scan(scan, walk.source.name, self._limits, counted)
-            return replace(found, format="file" if walk.is_file else "stream")
+            inspection = inspect_scan(scan, walk.source.name, self._limits, counted)
+            return replace(inspection, format="file" if walk.is_file else "stream")
         except InvalidDataError as error:
             walk.add_damage(walk.schema_offset, error)
             return None
@@ -205,17 +205,17 @@ class _IntactBatches:
 
 
 def _outside(walk: Walker, parts: tuple[Part, ...]) -> Overhead:
-    held = dict.fromkeys(Segment, 0)
+    sizes = dict.fromkeys(Segment, 0)
     for part in parts:
-        held[part.kind] += part.leaves.total_bytes
+        sizes[part.kind] += part.leaves.total_bytes
     first = next((part for part in parts if part.kind is Segment.SCHEMA), None)
     is_legacy = first is not None and first.leaves.kinds[0] == Leaf.LENGTH
-    trailer = 10 if held[Segment.FOOTER] else 0
+    trailer = 10 if sizes[Segment.FOOTER] else 0
     return Overhead(
         walk.source.size,
-        held[Segment.SCHEMA],
-        held[Segment.FOOTER] - trailer,
-        held[Segment.START] + held[Segment.END] + trailer,
+        sizes[Segment.SCHEMA],
+        sizes[Segment.FOOTER] - trailer,
+        sizes[Segment.START] + sizes[Segment.END] + trailer,
         None if walk.is_file else walk.has_end_marker,
         is_legacy,
     )
@@ -250,6 +250,6 @@ def _role_bytes(parts: tuple[Part, ...], plans: list[Plan]) -> dict[tuple[int, s
         if plan.dictionary_id is None:
             for slot, size, more in zip(plan.slots, own.tolist(), extra.tolist(), strict=True):
                 column = plan.fields[slot.field].column
-                for role, held in ((slot.role, size), ("data", more)):
-                    out[column, role] = out.get((column, role), 0) + held
+                for role, size_bytes in ((slot.role, size), ("data", more)):
+                    out[column, role] = out.get((column, role), 0) + size_bytes
     return out

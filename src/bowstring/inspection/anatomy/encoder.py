@@ -122,13 +122,13 @@ def _plan(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _limit_leaves(parts: tuple[Part, ...], most: int) -> tuple[list[tuple[Part, Leaves]], list[bool]]:
+def _limit_leaves(parts: tuple[Part, ...], max_leaves: int) -> tuple[list[tuple[Part, Leaves]], list[bool]]:
     """The parts with the leaves that the page shows, and of each whether these are all."""
-    out, is_detailed, held = [], [], 0
+    out, is_detailed, leaf_count = [], [], 0
     for part in parts:
         leaves = part.leaves
-        held += len(leaves)
-        fits = held <= most or len(leaves) <= 5
+        leaf_count += len(leaves)
+        fits = leaf_count <= max_leaves or len(leaves) <= 5
         if not fits:
             first = int(np.argmax(leaves.kinds == Leaf.BUFFER)) if (leaves.kinds == Leaf.BUFFER).any() else len(leaves)
             head = Leaves(leaves.lengths_bytes[:first], leaves.kinds[:first], leaves.buffers[:first])
@@ -147,32 +147,33 @@ def _add_parts(
     rows = {name: np.full(len(parts), -1, np.int64) for name in ("number", "plan", "rows", "codec", "body", "claimed")}
     rows |= {name: np.zeros(len(parts), np.int64) for name in ("flags", "leaves", "buffers", "nodes", "kind")}
     dictionary = [""] * len(parts)
-    for at, (part, leaves) in enumerate(parts):
-        rows["kind"][at], rows["number"][at] = _SEGMENTS[part.kind], part.number
-        rows["leaves"][at] = len(leaves)
-        rows["flags"][at] = _LISTED * part.is_listed
+    for index, (part, leaves) in enumerate(parts):
+        rows["kind"][index], rows["number"][index] = _SEGMENTS[part.kind], part.number
+        rows["leaves"][index] = len(leaves)
+        rows["flags"][index] = _LISTED * part.is_listed
         span = part.span
-        if is_detailed[at]:
-            rows["plan"][at] = part.plan if part.plan < 0 or len(plans[part.plan].fields) <= _MAX_FIELDS else -1
-            rows["buffers"][at] = 0 if part.lengths is None else len(part.lengths)
+        if is_detailed[index]:
+            rows["plan"][index] = part.plan if part.plan < 0 or len(plans[part.plan].fields) <= _MAX_FIELDS else -1
+            rows["buffers"][index] = 0 if part.lengths is None else len(part.lengths)
             if part.lengths is not None and part.offsets is not None and len(shared) < _MAX_SHARED:
                 own = int(leaves.lengths_bytes[leaves.kinds == Leaf.BUFFER].sum())
                 if own != int(part.lengths.clip(0).sum()):
-                    shared[str(at)] = [[int(a), int(b)] for a, b in zip(part.offsets, part.lengths, strict=True)][:1000]
+                    spans = zip(part.offsets[:1000].tolist(), part.lengths[:1000].tolist(), strict=True)
+                    shared[str(index)] = list(map(list, spans))
         if span is None:
             continue
         template = span.header.template
-        rows["rows"][at], rows["body"][at] = span.header.length, span.body_at
-        rows["claimed"][at] = span.header.body_bytes
-        rows["codec"][at] = ("lz4", "zstd").index(template.compression) if template.compression else -1
-        rows["flags"][at] |= (
+        rows["rows"][index], rows["body"][index] = span.header.length, span.body_at
+        rows["claimed"][index] = span.header.body_bytes
+        rows["codec"][index] = ("lz4", "zstd").index(template.compression) if template.compression else -1
+        rows["flags"][index] |= (
             _DELTA * template.is_delta | _LEGACY * span.is_legacy | _WITH_METADATA * bool(template.pairs)
         )
-        dictionary[at] = str(template.dictionary_id) if part.kind is Segment.DICTIONARY_BATCH else ""
-        if rows["plan"][at] >= 0:
-            held = span.header.nodes()
-            rows["nodes"][at] = len(held)
-            nodes.append(np.stack([held["length"], held["null_count"]], axis=1).astype(np.int64))
+        dictionary[index] = str(template.dictionary_id) if part.kind is Segment.DICTIONARY_BATCH else ""
+        if rows["plan"][index] >= 0:
+            node_array = span.header.nodes()
+            rows["nodes"][index] = len(node_array)
+            nodes.append(np.stack([node_array["length"], node_array["null_count"]], axis=1).astype(np.int64))
             if plans[part.plan].is_variadic:
                 variadic.append(np.array(span.header.variadic_counts(), np.int64))
     for name, values in rows.items():
@@ -197,13 +198,13 @@ def _ranges(parts: list[tuple[Part, Leaves]], total_bytes: int, limits: PageLimi
         return
     batches = [(part, leaves) for part, leaves in parts if part.lengths is not None]
     others = [(part, leaves) for part, leaves in parts if part.lengths is None]
-    left = limits.max_sample_bytes
+    remaining_bytes = limits.max_sample_bytes
     for part, leaves in [*others, *batches[:3], *batches[-1:], *batches[3:-1]]:
         is_small = (leaves.kinds == Leaf.BUFFER) | (leaves.kinds == Leaf.PADDING)
         most = np.where(is_small, limits.sample_bytes, limits.header_sample_bytes)
         sizes = np.minimum(leaves.lengths_bytes, most)
-        left -= int(sizes.sum())
-        if left < 0:
+        remaining_bytes -= int(sizes.sum())
+        if remaining_bytes < 0:
             return
         starts = part.start + np.cumsum(leaves.lengths_bytes) - leaves.lengths_bytes
         yield from zip(starts.tolist(), (starts + sizes).tolist(), strict=True)
@@ -223,9 +224,9 @@ def _add_file_bytes(arrays: _Arrays, to_bytes: list[list[int]], source: RandomAc
     arrays.add("range_start", [start for start, _ in to_bytes], "f8")
     arrays.add("range_length", [stop - start for start, stop in to_bytes], "u4")
     spans = [(start, stop - start) for start, stop in to_bytes]
-    found = source.fetch(spans, _GAP_BYTES)
-    held = b"".join(found.read(*span) for span in spans)
-    arrays.add("bytes", np.frombuffer(held, np.uint8), "u1")
+    pieces = source.fetch(spans, _GAP_BYTES)
+    content = b"".join(pieces.read(*span) for span in spans)
+    arrays.add("bytes", np.frombuffer(content, np.uint8), "u1")
 
 
 def _add_decompressed(
@@ -237,31 +238,36 @@ def _add_decompressed(
 ) -> None:
     """Put what comes out of compressed buffers, the first bytes of each whose bytes are on the page."""
     starts = np.array([start for start, _ in ranges], np.int64)
-    wanted: list[tuple[int, str, Span]] = []
-    first, left = 0, ROUND_BYTES if isinstance(source, RangeSource) else sys.maxsize
+    requests: list[tuple[int, str, Span]] = []
+    first, remaining_bytes = 0, ROUND_BYTES if isinstance(source, RangeSource) else sys.maxsize
     for part, leaves in parts:
         codec = None if part.span is None else part.span.header.template.compression
-        if codec is not None and len(wanted) < _MAX_DECOMPRESSED and left > 0:
+        if codec is not None and len(requests) < _MAX_DECOMPRESSED and remaining_bytes > 0:
             places = part.start + np.cumsum(leaves.lengths_bytes) - leaves.lengths_bytes
             for leaf in np.flatnonzero(leaves.kinds == Leaf.BUFFER).tolist():
-                at, size = int(places[leaf]), int(leaves.lengths_bytes[leaf])
-                around = int(np.searchsorted(starts, at, "right")) - 1
-                if around < 0 or at >= ranges[around][1] or len(wanted) >= _MAX_DECOMPRESSED or left <= 0:
+                offset, size = int(places[leaf]), int(leaves.lengths_bytes[leaf])
+                around = int(np.searchsorted(starts, offset, "right")) - 1
+                if (
+                    around < 0
+                    or offset >= ranges[around][1]
+                    or len(requests) >= _MAX_DECOMPRESSED
+                    or remaining_bytes <= 0
+                ):
                     continue
-                wanted.append((first + leaf, codec, (at, min(size, _MAX_COMPRESSED_BYTES))))
-                left -= wanted[-1][2][1]
+                requests.append((first + leaf, codec, (offset, min(size, _MAX_COMPRESSED_BYTES))))
+                remaining_bytes -= requests[-1][2][1]
         first += len(leaves)
-    numbers, held = [], []
-    for group in group_by_size(wanted, [size for _, _, (_, size) in wanted], ROUND_BYTES):
-        found = source.fetch([span for _, _, span in group], _GAP_BYTES)
+    numbers, chunks = [], []
+    for group in group_by_size(requests, [size for _, _, (_, size) in requests], ROUND_BYTES):
+        pieces = source.fetch([span for _, _, span in group], _GAP_BYTES)
         for number, codec, span in group:
             try:
-                opened = decompress_prefix(codec, found.read(*span), limits.sample_bytes)
+                decompressed = decompress_prefix(codec, pieces.read(*span), limits.sample_bytes)
             except MissingExtraError:
-                opened = b""
-            if opened:
+                decompressed = b""
+            if decompressed:
                 numbers.append(number)
-                held.append(opened)
+                chunks.append(decompressed)
     arrays.add("opened_leaf", numbers, "u4")
-    arrays.add("opened_length", [len(some) for some in held], "u4")
-    arrays.add("opened_bytes", np.frombuffer(b"".join(held), np.uint8), "u1")
+    arrays.add("opened_length", [len(some) for some in chunks], "u4")
+    arrays.add("opened_bytes", np.frombuffer(b"".join(chunks), np.uint8), "u1")

@@ -40,8 +40,8 @@ def metadata_leaves(raw: bytes, prefix_bytes: int, used: int) -> Leaves:
 
 def body_leaves(offsets: _Numbers, lengths: _Numbers, body_bytes: int) -> Leaves:
     """A body of buffers at `offsets` with `lengths`, cut where they end. They lie within it, and may overlap."""
-    used = np.flatnonzero(lengths > 0)
-    order = used[np.argsort(offsets[used], kind="stable")]
+    non_empty = np.flatnonzero(lengths > 0)
+    order = non_empty[np.argsort(offsets[non_empty], kind="stable")]
     starts, stops = offsets[order], offsets[order] + lengths[order]
     reach = np.zeros(len(order) + 1, np.int64)
     np.maximum.accumulate(stops, out=reach[1:])
@@ -54,8 +54,8 @@ def body_leaves(offsets: _Numbers, lengths: _Numbers, body_bytes: int) -> Leaves
     kinds[1::2] = _BUFFER
     buffers = np.full(len(sizes), -1, np.int32)
     buffers[1::2] = order
-    held = sizes > 0
-    return Leaves(sizes[held], kinds[held], buffers[held])
+    has_bytes = sizes > 0
+    return Leaves(sizes[has_bytes], kinds[has_bytes], buffers[has_bytes])
 
 
 def clip_buffers(offsets: _Numbers, lengths: _Numbers, body_bytes: int) -> tuple[_Numbers, _Numbers]:
@@ -86,17 +86,17 @@ def _ends(root: Table) -> Iterator[int]:
         yield table.vtable + table.vtable_size
         yield table.position + table.size
         for slot in table.spec.slots.values():
-            at = 0 if isinstance(slot.kind, Scalar) else table.locate(slot.number, 4)
-            if not at:
+            offset = 0 if isinstance(slot.kind, Scalar) else table.locate(slot.number, 4)
+            if not offset:
                 continue
             if isinstance(slot.kind, Text):
-                start, count = table.message.vector(at, 1, slot.name)
+                start, count = table.message.vector(offset, 1, slot.name)
                 yield start + count + 1  # and its zero
             elif isinstance(slot.kind, Structs):
                 start, count = table.span(slot.name)
                 yield start + count * slot.kind.dtype.itemsize
             elif isinstance(slot.kind, Children):
-                start, count = table.message.vector(at, 4, slot.name)
+                start, count = table.message.vector(offset, 4, slot.name)
                 yield start + 4 * count
                 tables += table[slot.name]
             elif isinstance(slot.kind, Child):
@@ -108,7 +108,7 @@ def _child(table: Table, slot: Slot) -> list[Table]:
     name = kind.spec
     if not name:
         number, names = _UNIONS[table.spec.name, slot.name]
-        chosen = table[number]
-        name = names[chosen] if 0 < chosen < len(names) else ""
+        type_index = table[number]
+        name = names[type_index] if 0 < type_index < len(names) else ""
     child = table.union(slot.name, name) if name else None
     return [] if child is None else [child]

@@ -63,11 +63,11 @@ class Leaves:
     @classmethod
     def of(cls, *leaves: tuple[int, Leaf]) -> Leaves:
         """Leaves without buffers; empty ones are left out."""
-        held = [(size, kind) for size, kind in leaves if size > 0]
+        non_empty = [(size, kind) for size, kind in leaves if size > 0]
         return cls(
-            np.array([size for size, _ in held], np.int64),
-            np.array([kind for _, kind in held], np.uint8),
-            np.full(len(held), -1, np.int32),
+            np.array([size for size, _ in non_empty], np.int64),
+            np.array([kind for _, kind in non_empty], np.uint8),
+            np.full(len(non_empty), -1, np.int32),
         )
 
     def then(self, other: Leaves) -> Leaves:
@@ -200,7 +200,7 @@ class Anatomy:
         starts: npt.NDArray[Any] = np.array([part.start for part in self.parts], np.int64)
         part = self.parts[int(np.searchsorted(starts, position, "right")) - 1]
         ends = part.start + np.cumsum(part.leaves.lengths_bytes)
-        at = int(np.searchsorted(ends, position, "right"))
-        stop = int(ends[at])
-        kind, number = Leaf(int(part.leaves.kinds[at])), int(part.leaves.buffers[at])
-        return part, stop - int(part.leaves.lengths_bytes[at]), stop, kind, number
+        index = int(np.searchsorted(ends, position, "right"))
+        stop = int(ends[index])
+        kind, number = Leaf(int(part.leaves.kinds[index])), int(part.leaves.buffers[index])
+        return part, stop - int(part.leaves.lengths_bytes[index]), stop, kind, number

@@ -77,37 +77,37 @@ def render_page(  # noqa: PLR0913 -- as `anatomy_page`
     template = _template()
     opened, is_file = open_random_access(source, max_piped_bytes)
     try:
-        found = dissect(opened, is_file, limits, MAX_PARTS, advance)
+        anatomy = dissect(opened, is_file, limits, MAX_PARTS, advance)
         is_validated = full and isinstance(opened, MemorySource)
         if full and isinstance(opened, MemorySource):
-            found = with_value_errors(found, opened, limits)
-        title = printable(found.source if name is None else name, _NAME_CHARACTERS)
-        data = encode_anatomy(found, opened, title, page_limits)
+            anatomy = with_value_errors(anatomy, opened, limits)
+        title = printable(anatomy.source if name is None else name, _NAME_CHARACTERS)
+        data = encode_anatomy(anatomy, opened, title, page_limits)
     finally:
         opened.close()
     style, script = _asset("page.css"), "\n".join(map(_asset, _SCRIPTS))
     html = template.render(
         title=title,
-        form=found.format,
+        form=anatomy.format,
         style=style,
         script=script,
         policy=f"{_POLICY}; style-src {_hash(style)}; script-src {_hash(script)}",
         data=data,
-        summary=_summary(found),
-        facts=[*_facts(found), *([] if is_validated else [("Values", "not validated")])],
+        summary=_summary(anatomy),
+        facts=[*_facts(anatomy), *([] if is_validated else [("Values", "not validated")])],
         damages=[
             (d.at, printable(d.message, _VALUE_CHARACTERS))
-            for d in sorted(found.damages, key=lambda d: d.at)[:_DAMAGES_SHOWN]
+            for d in sorted(anatomy.damages, key=lambda d: d.at)[:_DAMAGES_SHOWN]
         ],
-        damage_count=found.damage_count,
-        is_shortened=found.is_shortened,
-        columns=_columns(found),
-        column_count=0 if found.inspection is None else len(found.inspection.columns),
+        damage_count=anatomy.damage_count,
+        is_shortened=anatomy.is_shortened,
+        columns=_columns(anatomy),
+        column_count=0 if anatomy.inspection is None else len(anatomy.inspection.columns),
         roles=_ROLES,
-        schema=_schema(found.inspection),
-        pairs=_pairs(found.inspection),
+        schema=_schema(anatomy.inspection),
+        pairs=_pairs(anatomy.inspection),
     )
-    return html, found.damage_count
+    return html, anatomy.damage_count
 
 
 @cache
@@ -148,17 +148,17 @@ class Row:
     shares: tuple[tuple[str, float, float], ...]
 
 
-def _summary(found: Anatomy) -> str:
-    size, inspection = human_bytes(found.total_bytes), found.inspection
-    article = "A damaged" if found.damage_count else "An"
+def _summary(anatomy: Anatomy) -> str:
+    size, inspection = human_bytes(anatomy.total_bytes), anatomy.inspection
+    article = "A damaged" if anatomy.damage_count else "An"
     if inspection is None:
-        tensors = sum(part.kind in (Segment.TENSOR, Segment.SPARSE_TENSOR) for part in found.parts)
+        tensors = sum(part.kind in (Segment.TENSOR, Segment.SPARSE_TENSOR) for part in anatomy.parts)
         if tensors:
-            return f"{article} Arrow {found.format} of {size} with {_plural(tensors, 'tensor')}."
-        return f"{article} Arrow {found.format} of {size}, of which no schema can be read."
+            return f"{article} Arrow {anatomy.format} of {size} with {_plural(tensors, 'tensor')}."
+        return f"{article} Arrow {anatomy.format} of {size}, of which no schema can be read."
     batches, columns = _plural(inspection.batches.count, "record batch"), _plural(len(inspection.columns), "column")
-    rows, what = _plural(inspection.rows, "row"), f"{article} Arrow {found.format} of {size}"
-    if found.is_shortened:
+    rows, what = _plural(inspection.rows, "row"), f"{article} Arrow {anatomy.format} of {size}"
+    if anatomy.is_shortened:
         return f"{what}, of which {rows} in {batches} are drawn; {columns}."
     return f"{what}: {rows} in {batches}, {columns}."
 
@@ -168,15 +168,15 @@ def _plural(count: int, word: str) -> str:
     return f"{count:,} {word}{ending}"
 
 
-def _facts(found: Anatomy) -> list[tuple[str, str]]:
-    facts = [("Size", human_bytes(found.total_bytes))]
-    inspection = found.inspection
+def _facts(anatomy: Anatomy) -> list[tuple[str, str]]:
+    facts = [("Size", human_bytes(anatomy.total_bytes))]
+    inspection = anatomy.inspection
     if inspection is None:
-        return [("Format", found.format), *facts]
+        return [("Format", anatomy.format), *facts]
     encoding, batches = inspection.encoding, inspection.batches
-    drawn = " drawn" if found.is_shortened else ""
-    facts.append((f"Rows{drawn}", f"{inspection.rows:,}"))
-    facts.append((f"Batches{drawn}" if drawn else "Record batches", f"{batches.count:,}"))
+    suffix = " drawn" if anatomy.is_shortened else ""
+    facts.append((f"Rows{suffix}", f"{inspection.rows:,}"))
+    facts.append((f"Batches{suffix}" if suffix else "Record batches", f"{batches.count:,}"))
     if batches.count > 1:
         rows = f"{batches.rows_min:,}"
         facts.append(
@@ -188,7 +188,7 @@ def _facts(found: Anatomy) -> list[tuple[str, str]]:
     facts += [
         ("Compression", " and ".join(encoding.codecs).upper() or "none"),
         ("Alignment", "—" if encoding.alignment_bytes is None else f"{encoding.alignment_bytes} bytes"),
-        ("Padding", percent(share_of(_padding_bytes(found), found.total_bytes))),
+        ("Padding", percent(share_of(_padding_bytes(anatomy), anatomy.total_bytes))),
         ("Byte order", encoding.endianness),
         ("Metadata", encoding.metadata_version),
     ]
@@ -199,26 +199,26 @@ def _facts(found: Anatomy) -> list[tuple[str, str]]:
     return facts
 
 
-def _padding_bytes(found: Anatomy) -> int:
-    return sum(int(part.leaves.lengths_bytes[part.leaves.kinds == Leaf.PADDING].sum()) for part in found.parts)
+def _padding_bytes(anatomy: Anatomy) -> int:
+    return sum(int(part.leaves.lengths_bytes[part.leaves.kinds == Leaf.PADDING].sum()) for part in anatomy.parts)
 
 
-def _columns(found: Anatomy) -> list[Row]:
-    if found.inspection is None:
+def _columns(anatomy: Anatomy) -> list[Row]:
+    if anatomy.inspection is None:
         return []
-    columns = found.inspection.columns_by_size()[:_COLUMNS_SHOWN]
+    columns = anatomy.inspection.columns_by_size()[:_COLUMNS_SHOWN]
     largest = max((column.total_bytes for column in columns), default=0) or 1
-    return [_row(column, found, largest) for column in columns]
+    return [_row(column, anatomy, largest) for column in columns]
 
 
-def _row(column: ColumnReport, found: Anatomy, largest: int) -> Row:
-    sizes = [(role, found.role_bytes.get((column.index, role), 0)) for role in _ROLES]
-    shares, at = [], 0.0
+def _row(column: ColumnReport, anatomy: Anatomy, largest: int) -> Row:
+    sizes = [(role, anatomy.role_bytes.get((column.index, role), 0)) for role in _ROLES]
+    shares, offset = [], 0.0
     for role, size in [*sizes, ("dictionary", column.dictionary_bytes)]:
         if size:
             width = 100 * size / largest
-            shares.append((role, round(at, 3), round(width, 3)))
-            at += width
+            shares.append((role, round(offset, 3), round(width, 3)))
+            offset += width
     return Row(
         column.index,
         printable(column.name, _NAME_CHARACTERS),
@@ -232,17 +232,17 @@ def _row(column: ColumnReport, found: Anatomy, largest: int) -> Row:
 
 def _schema(inspection: Inspection | None) -> list[dict[str, Any]]:
     """The fields in the order of a walk, as nested values for the template; no more than some hundreds of them."""
-    left = [_FIELDS_SHOWN]
-    return [] if inspection is None else _fields([column.field for column in inspection.columns], left)
+    remaining = [_FIELDS_SHOWN]
+    return [] if inspection is None else _fields([column.field for column in inspection.columns], remaining)
 
 
-def _fields(reports: list[FieldReport], left: list[int]) -> list[dict[str, Any]]:
+def _fields(reports: list[FieldReport], remaining: list[int]) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     for report in reports:
-        if left[0] <= 0:
+        if remaining[0] <= 0:
             out.append({"omitted": len(reports) - len(out)})
             break
-        left[0] -= 1
+        remaining[0] -= 1
         use = report.dictionary
         out.append(
             {
@@ -252,8 +252,8 @@ def _fields(reports: list[FieldReport], left: list[int]) -> list[dict[str, Any]]
                 "nullable": report.nullable,
                 "dictionary": None if use is None else use.id,
                 "extension": None if report.extension is None else printable(report.extension, _NAME_CHARACTERS),
-                "pairs": _shown(report.metadata),
-                "children": _fields(list(report.children), left),
+                "pairs": _printable_pairs(report.metadata),
+                "children": _fields(list(report.children), remaining),
             }
         )
     return out
@@ -263,10 +263,10 @@ def _pairs(inspection: Inspection | None) -> list[tuple[str, list[tuple[str, str
     if inspection is None:
         return []
     every = (("Of the schema", inspection.schema_metadata), ("Of the footer", inspection.footer_metadata))
-    return [(where, _shown(pairs)) for where, pairs in every if pairs]
+    return [(where, _printable_pairs(pairs)) for where, pairs in every if pairs]
 
 
-def _shown(pairs: Metadata) -> list[tuple[str, str]]:
+def _printable_pairs(pairs: Metadata) -> list[tuple[str, str]]:
     some = [
         (printable_bytes(key, _NAME_CHARACTERS), printable_bytes(value, _VALUE_CHARACTERS))
         for key, value in pairs[:_PAIRS_SHOWN]

@@ -27,12 +27,12 @@ def with_value_errors(anatomy: Anatomy, source: MemorySource, limits: ReadLimits
     for fault in Validator(MemorySource(source.memory, source.name), True, limits).faults():
         if fault.record_batch in damaged or (fault.record_batch is None and not fault.path):
             continue
-        at = _place(fault, anatomy, batches)
-        if at is None:
+        offset = _place(fault, anatomy, batches)
+        if offset is None:
             continue
         count += 1
         if len(damages) < _MAX_DAMAGES:
-            damages.append(Damage(at, _message(fault)))
+            damages.append(Damage(offset, _message(fault)))
     return replace(anatomy, damages=tuple(damages), damage_count=count)
 
 
@@ -59,10 +59,10 @@ def _place(fault: Fault, anatomy: Anatomy, batches: dict[int, Part]) -> int | No
         described = plan.slots[slot if slot >= 0 else ~slot]
         if not length or plan.fields[described.field].column != fault.column:
             continue
-        at = part.span.body_at + int(offset)
+        buffer_offset = part.span.body_at + int(offset)
         if subject is not None and described.role == {"values": "data"}.get(subject[1], subject[1]):
-            return at
-        best = at if best is None else best
+            return buffer_offset
+        best = buffer_offset if best is None else best
     return part.start if best is None else best
 
 

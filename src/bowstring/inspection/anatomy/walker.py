@@ -62,20 +62,24 @@ class Walker:
         self._counts = dict.fromkeys(Segment, 0)
         self._remaining_parts = max_parts
 
-    def add_damage(self, at: int, error: InvalidDataError | str) -> None:
+    def add_damage(self, offset: int, error: InvalidDataError | str) -> None:
         """Take note of a fault."""
         self.damage_count += 1
         if len(self.damages) < _MAX_DAMAGES:
-            self.damages.append(Damage(at, str(error).removeprefix(f"{self.source.name}: ")))
+            self.damages.append(Damage(offset, str(error).removeprefix(f"{self.source.name}: ")))
 
     def parts(self) -> Iterator[Part]:
         """Every part."""
         source = self.source
         if not self.is_file:
-            at = yield from self._messages(source.position, source.size)
+            offset = yield from self._messages(source.position, source.size)
             if self.schema is None and not self.damages and not any(self._counts[kind] for kind in _TENSORS.values()):
-                self.add_damage(at, TruncatedError(f"{source.name}: the stream ends at byte {at}, before a schema"))
-            yield from self._remainder(at, source.size, Segment.UNCLAIMED if self.has_end_marker else Segment.UNREAD)
+                self.add_damage(
+                    offset, TruncatedError(f"{source.name}: the stream ends at byte {offset}, before a schema")
+                )
+            yield from self._remainder(
+                offset, source.size, Segment.UNCLAIMED if self.has_end_marker else Segment.UNREAD
+            )
             return
         start = len(FILE_START)
         head = source.read_at(0, min(start, source.size))
@@ -91,9 +95,9 @@ class Walker:
             return
         self.schema, self.version, self.footer_metadata = footer.schema, footer.version, footer.pairs
         self.schema_offset = footer.at
-        at = yield from self._footer_batches(footer, start)
-        at = yield from self._gap(at, footer.at)
-        yield Part(Segment.FOOTER, at, footer.leaves)
+        offset = yield from self._footer_batches(footer, start)
+        offset = yield from self._gap(offset, footer.at)
+        yield Part(Segment.FOOTER, offset, footer.leaves)
 
     # A file
 
@@ -101,15 +105,15 @@ class Walker:
         source = self.source
         has_magic = source.read_at(source.size - 6, 6) == MAGIC if source.size >= start + 6 else False
         self.add_damage(max(start, source.size - (TRAILER.size if has_magic else 0)), error)
-        at = yield from self._messages(start, source.size)
-        yield from self._remainder(at, source.size, Segment.UNREAD)
+        offset = yield from self._messages(start, source.size)
+        yield from self._remainder(offset, source.size, Segment.UNREAD)
 
-    def _footer_batches(self, footer: _Footer, at: int) -> Generator[Part, None, int]:
+    def _footer_batches(self, footer: _Footer, offset: int) -> Generator[Part, None, int]:
         """The batches of the footer in the order of their bytes, and what lies between them."""
         for start, stop, kind, number in self._prefetched_blocks(footer):
             where = f"{kind.value} {number}"
-            if start < at or stop > footer.at:
-                before = "before" if start < at else "in"
+            if start < offset or stop > footer.at:
+                before = "before" if start < offset else "in"
                 self.add_damage(
                     min(max(start, 0), self.source.size),
                     f"{where}: the footer puts it at bytes {start} to {stop}, {before} what is there already",
@@ -117,11 +121,11 @@ class Walker:
                 continue
             if self._is_limit_reached():
                 break
-            at = yield from self._gap(at, start)
-            made = self._block(start, footer, kind, number)
-            yield made
-            at = made.stop
-        return at
+            offset = yield from self._gap(offset, start)
+            part = self._block(start, footer, kind, number)
+            yield part
+            offset = part.stop
+        return offset
 
     def _prefetched_blocks(self, footer: _Footer) -> Iterator[tuple[int, int, Segment, int]]:
         """The footer's blocks; of a file that is far away the headers of many are fetched at once."""
@@ -130,18 +134,18 @@ class Walker:
             return
         group: list[tuple[int, int, Segment, int]] = []
         spans: list[Span] = []
-        held_bytes, reach = 0, len(FILE_START)
+        fetched_bytes, reach = 0, len(FILE_START)
         for start, stop, kind, number in footer.blocks:
             head_bytes = footer.head_bytes(kind, number)
-            if held_bytes + head_bytes > ROUND_BYTES or len(group) == _MAX_PREFETCHED:
+            if fetched_bytes + head_bytes > ROUND_BYTES or len(group) == _MAX_PREFETCHED:
                 self.source.expect(spans)
                 yield from group
-                group, spans, held_bytes = [], [], 0
+                group, spans, fetched_bytes = [], [], 0
             group.append((start, stop, kind, number))
             if reach <= start and stop <= footer.at and 0 < head_bytes <= self._limits.max_metadata_bytes:
                 first = reach if start - reach <= GAP_BYTES else start
                 spans.append((first, start + head_bytes - first))
-                held_bytes += spans[-1][1]
+                fetched_bytes += spans[-1][1]
                 reach = stop
         self.source.expect(spans)
         yield from group
@@ -170,131 +174,138 @@ class Walker:
             return Part(Segment.UNREAD, start, Leaves.of((whole, Leaf.UNREAD)), number)
         return self._batch(start, raw, header, body_bytes, number)
 
-    def _gap(self, at: int, stop: int) -> Generator[Part, None, int]:
+    def _gap(self, offset: int, stop: int) -> Generator[Part, None, int]:
         """What lies between messages of the footer: the schema message, the end marker, messages it does not list."""
-        if at < stop:
-            at = yield from self._messages(at, stop, is_listed=False)
-            yield from self._remainder(at, stop, Segment.UNCLAIMED)
+        if offset < stop:
+            offset = yield from self._messages(offset, stop, is_listed=False)
+            yield from self._remainder(offset, stop, Segment.UNCLAIMED)
         return stop
 
     # Messages in a row
 
-    def _messages(self, at: int, stop: int, is_listed: bool = True) -> Generator[Part, None, int]:
+    def _messages(self, offset: int, stop: int, is_listed: bool = True) -> Generator[Part, None, int]:
         """Message after message as far as they can be read; gives the byte after the last."""
         must_read = is_listed  # what a footer does not list may be anything
-        while at < stop:
+        while offset < stop:
             if self._is_limit_reached():
-                return at
-            name = f"message at byte {at}"
-            prefix = self.source.read_at(at, min(PREFIX_BYTES, stop - at))
+                return offset
+            name = f"message at byte {offset}"
+            prefix = self.source.read_at(offset, min(PREFIX_BYTES, stop - offset))
             try:
                 if len(prefix) < _prefix_bytes(prefix):
                     raise TruncatedError(f"{name}: expected {_prefix_bytes(prefix)} bytes, found {len(prefix)}")
                 length, prefix_bytes = parse_prefix(prefix, name, self._limits.max_metadata_bytes)
                 if length == 0:
-                    if not is_listed and prefix_bytes == LEGACY_PREFIX_BYTES and at + prefix_bytes < stop:
-                        return at  # zeros between messages need not be the marker of the legacy form
+                    if not is_listed and prefix_bytes == LEGACY_PREFIX_BYTES and offset + prefix_bytes < stop:
+                        return offset  # zeros between messages need not be the marker of the legacy form
                     marker = prefix_bytes - LEGACY_PREFIX_BYTES
-                    yield Part(Segment.END, at, Leaves.of((marker, Leaf.CONTINUATION), (4, Leaf.LENGTH)))
+                    yield Part(Segment.END, offset, Leaves.of((marker, Leaf.CONTINUATION), (4, Leaf.LENGTH)))
                     self.has_end_marker = True
-                    return at + prefix_bytes
-                if at + prefix_bytes + length > stop:
+                    return offset + prefix_bytes
+                if offset + prefix_bytes + length > stop:
                     raise TruncatedError(
-                        f"{name}: expected {length} bytes of metadata, found {stop - at - prefix_bytes}"
+                        f"{name}: expected {length} bytes of metadata, found {stop - offset - prefix_bytes}"
                     )
-                made = self._message(at, self.source.read_at(at, prefix_bytes + length), stop, is_listed)
+                part = self._message(offset, self.source.read_at(offset, prefix_bytes + length), stop, is_listed)
             except InvalidDataError as error:
                 if must_read:
-                    self.add_damage(at, error)
-                return at
-            if made.stop > stop or (made.kind is Segment.UNREAD and not must_read):
-                return at
-            yield made
-            at = made.stop
-        return at
+                    self.add_damage(offset, error)
+                return offset
+            if part.stop > stop or (part.kind is Segment.UNREAD and not must_read):
+                return offset
+            yield part
+            offset = part.stop
+        return offset
 
-    def _message(self, at: int, raw: bytes, stop: int, is_listed: bool) -> Part:
+    def _message(self, offset: int, raw: bytes, stop: int, is_listed: bool) -> Part:
         """One message; raises `InvalidDataError` where its header can't be read."""
-        prefix_bytes, name = _prefix_bytes(raw), f"message at byte {at}"
+        prefix_bytes, name = _prefix_bytes(raw), f"message at byte {offset}"
         try:
             header = self._headers.read(raw, prefix_bytes, name)
         except UnsupportedError as error:
-            tensor = self._tensor(at, raw, stop)
+            tensor = self._tensor(offset, raw, stop)
             if tensor is None:
                 raise error from None
             return tensor
         if not isinstance(header, BatchHeader):
-            used = flatbuffer_bytes(raw[prefix_bytes:], "Message", name, self._limits.max_tables)
+            size_bytes = flatbuffer_bytes(raw[prefix_bytes:], "Message", name, self._limits.max_tables)
             if self.schema is None:
                 self.schema, self.version = header, header.message.root("Message")["version"]
-                self.schema_offset = at
+                self.schema_offset = offset
             elif not self.is_file:
                 raise InvalidDataError(f"{name}: a second schema")
-            return Part(Segment.SCHEMA, at, metadata_leaves(raw, prefix_bytes, used))
+            return Part(Segment.SCHEMA, offset, metadata_leaves(raw, prefix_bytes, size_bytes))
         if self.schema is None and is_listed:
-            self.add_damage(at, f"{name}: expected a schema first, found a {header.template.kind}")
+            self.add_damage(offset, f"{name}: expected a schema first, found a {header.template.kind}")
         kind = _KINDS[header.template.kind]
         number = self._counts[kind] if is_listed else -1
-        there = min(header.body_bytes, stop - at - len(raw))
-        if there < header.body_bytes:
+        found_bytes = min(header.body_bytes, stop - offset - len(raw))
+        if found_bytes < header.body_bytes:
             if not is_listed:
                 raise TruncatedError(f"{name}: its body is not there")
+            body_offset = offset + len(raw)
             self.add_damage(
-                stop, f"{name}: expected {header.body_bytes} bytes of a body at byte {at + len(raw)}, found {there}"
+                stop, f"{name}: expected {header.body_bytes} bytes of a body at byte {body_offset}, found {found_bytes}"
             )
         self._counts[kind] += is_listed
-        return self._batch(at, raw, header, there, number, is_listed)
+        return self._batch(offset, raw, header, found_bytes, number, is_listed)
 
     def _batch(
-        self, at: int, raw: bytes, header: BatchHeader, body_bytes: int, number: int, is_listed: bool = True
+        self, offset: int, raw: bytes, header: BatchHeader, body_bytes: int, number: int, is_listed: bool = True
     ) -> Part:
         prefix_bytes, kind = _prefix_bytes(raw), _KINDS[header.template.kind]
         leaves = metadata_leaves(raw, prefix_bytes, self._flatbuffer_bytes(raw, prefix_bytes, header))
         span = BatchSpan(
-            header, at + len(raw), body_bytes, len(raw), prefix_bytes == 4, f"{self.source.name}: {kind.value} {number}"
+            header,
+            offset + len(raw),
+            body_bytes,
+            len(raw),
+            prefix_bytes == 4,
+            f"{self.source.name}: {kind.value} {number}",
         )
         buffers = header.buffers()
         offsets, lengths = buffers["offset"].astype(np.int64), buffers["length"].astype(np.int64)
         body = Leaves.of((body_bytes, Leaf.BODY))
-        return Part(kind, at, leaves.then(body), number, span, offsets, lengths, is_listed=is_listed)
+        return Part(kind, offset, leaves.then(body), number, span, offsets, lengths, is_listed=is_listed)
 
     def _flatbuffer_bytes(self, raw: bytes, prefix_bytes: int, header: BatchHeader) -> int:
         """Headers of one template differ in nothing but numbers."""
         template = header.template
-        held = self._flatbuffer_sizes.get(id(template))
-        if held is None or held[0] is not template:
-            used = flatbuffer_bytes(raw[prefix_bytes:], "Message", "header", self._limits.max_tables)
-            held = self._flatbuffer_sizes[id(template)] = (template, used)
-        return held[1]
+        cached = self._flatbuffer_sizes.get(id(template))
+        if cached is None or cached[0] is not template:
+            size_bytes = flatbuffer_bytes(raw[prefix_bytes:], "Message", "header", self._limits.max_tables)
+            cached = self._flatbuffer_sizes[id(template)] = (template, size_bytes)
+        return cached[1]
 
-    def _tensor(self, at: int, raw: bytes, stop: int) -> Part | None:
+    def _tensor(self, offset: int, raw: bytes, stop: int) -> Part | None:
         """A tensor, sparse or not; None where the message is none."""
-        prefix_bytes, name = _prefix_bytes(raw), f"message at byte {at}"
+        prefix_bytes, name = _prefix_bytes(raw), f"message at byte {offset}"
         root = Message(raw[prefix_bytes:], SPECS, name, self._limits.max_tables).root("Message")
         kind = HEADERS[root["header_type"]] if 0 < root["header_type"] < len(HEADERS) else ""
         inner = root.union("header", kind) if kind in _TENSORS else None
         body_bytes = root["bodyLength"]
         if inner is None or body_bytes < 0:
             return None
-        there = min(body_bytes, stop - at - len(raw))
-        if there < body_bytes:
+        found_bytes = min(body_bytes, stop - offset - len(raw))
+        if found_bytes < body_bytes:
             self.add_damage(
-                stop, f"{name}: expected {body_bytes} bytes of a body at byte {at + len(raw)}, found {there}"
+                stop,
+                f"{name}: expected {body_bytes} bytes of a body at byte {offset + len(raw)}, found {found_bytes}",
             )
         held = [inner["data"], *_index_buffers(inner)] if kind == "SparseTensor" else [inner["data"]]
         offsets, lengths = (np.array([0 if b is None else int(b[n]) for b in held], np.int64) for n in (0, 1))
-        used = flatbuffer_bytes(raw[prefix_bytes:], "Message", name, self._limits.max_tables)
-        leaves = metadata_leaves(raw, prefix_bytes, used).then(Leaves.of((there, Leaf.BODY)))
+        size_bytes = flatbuffer_bytes(raw[prefix_bytes:], "Message", name, self._limits.max_tables)
+        leaves = metadata_leaves(raw, prefix_bytes, size_bytes).then(Leaves.of((found_bytes, Leaf.BODY)))
         segment = _TENSORS[kind]
         number = self._counts[segment]
         self._counts[segment] += 1
-        return Part(segment, at, leaves, number, None, offsets, lengths)
+        return Part(segment, offset, leaves, number, None, offsets, lengths)
 
-    def _remainder(self, at: int, stop: int, kind: Segment) -> Iterator[Part]:
-        if at < stop:
+    def _remainder(self, offset: int, stop: int, kind: Segment) -> Iterator[Part]:
+        if offset < stop:
             kind = Segment.OMITTED if self.is_shortened else kind
             leaf = _LEAF_OF_REST[kind]
-            yield Part(kind, at, Leaves.of((stop - at, leaf)))
+            yield Part(kind, offset, Leaves.of((stop - offset, leaf)))
 
     def _is_limit_reached(self) -> bool:
         self._remaining_parts -= 1
@@ -319,9 +330,9 @@ class _Footer:
             Segment.DICTIONARY_BATCH: self.reader.dictionary_blocks,
             Segment.RECORD_BATCH: self.reader.blocks,
         }
-        used = flatbuffer_bytes(raw, "Footer", where, limits.max_tables)
+        size_bytes = flatbuffer_bytes(raw, "Footer", where, limits.max_tables)
         self.leaves = Leaves.of(
-            (used, Leaf.METADATA), (len(raw) - used, Leaf.PADDING), (4, Leaf.FOOTER_LENGTH), (6, Leaf.MAGIC)
+            (size_bytes, Leaf.METADATA), (len(raw) - size_bytes, Leaf.PADDING), (4, Leaf.FOOTER_LENGTH), (6, Leaf.MAGIC)
         )
 
     def head_bytes(self, kind: Segment, number: int) -> int:
