@@ -187,5 +187,5 @@ def test_wide_batches_made_in_memory_go_out_as_a_walk_over_their_columns_gives_t
 def test_a_buffer_that_is_not_within_its_memory_is_not_made() -> None:
     memory = Memory(bytes(10))
     for offset, size in ((-1, 1), (0, 11), (10, 1), (1, -1)):
-        with pytest.raises(InvalidDataError, match="not within a memory of 10 bytes"):
+        with pytest.raises(InvalidDataError, match="out of range for a memory of 10 bytes"):
             bowstring.Buffer(memory, offset, size)

@@ -1,4 +1,4 @@
-"""Opening and making streams and files: the door of this room."""
+"""Opening and creating streams and files."""
 
 from __future__ import annotations
 

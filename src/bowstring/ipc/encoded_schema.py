@@ -1,4 +1,4 @@
-"""Schemas as they are written («Schema message»): compiled once for all files that one schema object goes into."""
+"""Encoded schemas («Schema message»), cached for files written with the same schema object."""
 
 from __future__ import annotations
 

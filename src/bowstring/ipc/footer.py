@@ -1,4 +1,4 @@
-"""The end of a file («IPC File Format»): the footer, what it lists, and the trailer by which it is found."""
+"""The footer of a file («IPC File Format»), its lists of blocks, and the trailer."""
 
 from __future__ import annotations
 

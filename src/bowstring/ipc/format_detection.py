@@ -1,4 +1,4 @@
-"""Opening what may be a file or a stream («IPC Streaming Format», «IPC File Format»): told apart by the first bytes."""
+"""Detection of the file and the stream format by the first bytes («IPC Streaming Format», «IPC File Format»)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a message from outside may make a reader do."""
+"""Resource limits for reading untrusted data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DEEPEST = 200
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """Bounds on what is read; each has a default that honest data stays within.
+    """Resource limits for reading; the defaults fit all ordinary data.
 
     - `max_metadata_bytes`: the flatbuffer of one message, or a footer
     - `max_body_bytes`: the body of one message where it has to be received into fresh memory

@@ -25,7 +25,7 @@ MinMax: TypeAlias = tuple[Array, Array]
 
 
 def decoded_type(type_: DataType) -> DataType:
-    """What the values of a type are without encoding and extension."""
+    """The type of the values without dictionary, run-end encoding and extension."""
     while True:
         if isinstance(type_, ExtensionType):
             type_ = type_.storage_type

@@ -1,4 +1,4 @@
-"""How messages are written, beside what is in them: the forms that the format had and has."""
+"""Options for writing messages, with the variants of the format."""
 
 from __future__ import annotations
 
