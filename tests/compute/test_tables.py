@@ -114,7 +114,7 @@ def test_the_schema_keeps_its_metadata(make: Maker) -> None:
         (lambda t: t.drop_columns(["z"]), bs.errors.NotFoundError, "no column is called 'z'"),
         (lambda t: t.rename_columns(["a"]), bs.errors.UsageError, "1 names for 3 columns"),
         (lambda t: t.rename_columns({"z": "y"}), bs.errors.NotFoundError, "'z'"),
-        (lambda t: t.take([6]), bs.errors.UsageError, "of 6 values"),
+        (lambda t: t.take([6]), bs.errors.UsageError, "array of length 6"),
         (lambda t: t.filter([True]), bs.errors.UsageError, "does not fit 6"),
     ],
 )

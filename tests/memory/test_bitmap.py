@@ -35,20 +35,20 @@ def test_packed_bits_are_least_significant_first_and_padded_with_zeros(mask: lis
 @given(stretch=stretches())
 def test_any_stretch_is_unpacked_counted_and_realigned(stretch: tuple[bytes, int, int]) -> None:
     data, offset, length = stretch
-    held = Buffer.of(data)
+    buffer = Buffer.of(data)
     expected = [bit(data, offset + i) for i in range(length)]
-    assert bitmap.unpack(held, offset, length).tolist() == expected
-    assert bitmap.count(held, offset, length) == sum(expected)
-    assert [bitmap.get(held, offset + i) for i in range(length)] == expected
-    moved = bitmap.realign(held, offset, length)
+    assert bitmap.unpack(buffer, offset, length).tolist() == expected
+    assert bitmap.count(buffer, offset, length) == sum(expected)
+    assert [bitmap.get(buffer, offset + i) for i in range(length)] == expected
+    moved = bitmap.realign(buffer, offset, length)
     assert moved.size == bitmap.size_bytes(length)
     assert bitmap.unpack(moved, 0, length).tolist() == expected
 
 
 def test_realigning_copies_only_within_a_byte() -> None:
-    held = Buffer.of(bytes(range(8)))
-    assert bitmap.realign(held, 16, 9).address == held.address + 2
-    assert bitmap.realign(held, 17, 9).memory is not held.memory
+    buffer = Buffer.of(bytes(range(8)))
+    assert bitmap.realign(buffer, 16, 9).address == buffer.address + 2
+    assert bitmap.realign(buffer, 17, 9).memory is not buffer.memory
 
 
 def test_bits_are_counted_in_large_bitmaps() -> None:
@@ -58,9 +58,9 @@ def test_bits_are_counted_in_large_bitmaps() -> None:
 
 @pytest.mark.parametrize(("offset", "length"), [(0, 17), (9, 8), (-1, 2), (0, -1), (1 << 62, 1)])
 def test_bits_beyond_the_bytes_are_refused(offset: int, length: int) -> None:
-    held = Buffer.of(b"\xff\xff")
+    buffer = Buffer.of(b"\xff\xff")
     for attempt in (bitmap.unpack, bitmap.count, bitmap.realign):
         with pytest.raises(InvalidDataError, match="bitmap of 2 bytes"):
-            attempt(held, offset, length)
+            attempt(buffer, offset, length)
     with pytest.raises(InvalidDataError):
-        bitmap.get(held, 16)
+        bitmap.get(buffer, 16)

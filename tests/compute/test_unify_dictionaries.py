@@ -18,7 +18,7 @@ WORDS = st.lists(st.none() | st.sampled_from(["a", "b", "", "ä", "longer"]), ma
 
 @pytest.mark.parametrize("nest", [lambda kind: kind, bs.list_, lambda kind: bs.dictionary(bs.int8(), bs.list_(kind))])
 @given(pieces=st.lists(st.tuples(WORDS, st.integers(0, 3), st.integers(0, 6)), min_size=1, max_size=5), data=st.data())
-def test_values_stay_and_each_word_is_there_once(
+def test_the_unified_dictionary_has_each_value_once(
     nest: Any, pieces: list[tuple[list[str | None], int, int]], data: st.DataObject
 ) -> None:
     times, is_nested = data.draw(st.sampled_from([1, 20])), nest(CODED) != CODED
@@ -36,7 +36,7 @@ def test_values_stay_and_each_word_is_there_once(
         assert len(set(words)) == len(words)
 
 
-def test_one_dictionary_of_all_is_not_copied() -> None:
+def test_a_shared_dictionary_is_not_copied() -> None:
     whole = bs.array(["a", None, "b", "a"], CODED)
     joined = concat_unified([whole.slice(2), whole.slice(0, 2)])
     assert joined.dictionary is whole.dictionary
@@ -44,7 +44,7 @@ def test_one_dictionary_of_all_is_not_copied() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 100])
-def test_keys_beyond_the_own_dictionary_are_refused(count: int) -> None:
+def test_an_index_out_of_range_raises_an_error(count: int) -> None:
     good = bs.array(["a", "b"], CODED)
     for keys, valid in (([0, 2], None), ([-1, 0], None), ([0, 2], b"\x02")):
         bad = bs.Array.from_buffers(CODED, 2, [valid, np.array(keys, np.int8)], dictionary=good.dictionary)
@@ -55,7 +55,7 @@ def test_keys_beyond_the_own_dictionary_are_refused(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [2, 100])
-def test_a_missing_dictionary_is_refused(count: int) -> None:
+def test_a_missing_dictionary_raises_an_error(count: int) -> None:
     good = bs.array(["a"], CODED)
     bare = good.slice(0, 1).take([0])
     bare.dictionary = None
@@ -63,7 +63,7 @@ def test_a_missing_dictionary_is_refused(count: int) -> None:
         concat_unified([good] * count + [bare])
 
 
-def test_too_many_words_for_the_keys_are_refused() -> None:
+def test_too_many_values_for_the_index_type_raise_an_error() -> None:
     arrays = [bs.array([f"{part}-{number}" for number in range(100)], CODED) for part in range(2)]
     with pytest.raises(DataTypeError, match="a dictionary of 200 values is too large for the indices of"):
         concat_unified(arrays)

@@ -23,7 +23,7 @@ def checked(array: bs.Array) -> bs.Array:
 
 
 @LAYOUTS
-def test_a_filter_keeps_what_the_mask_says(case: Case) -> None:
+def test_a_filter_keeps_the_slots_of_the_mask(case: Case) -> None:
     array = case.array()
     mask = [index % 3 != 1 for index in range(len(array))]
     wanted = [value for value, keep in zip(case.values, mask, strict=True) if keep]
@@ -52,7 +52,7 @@ def test_nulls_are_filled(case: Case) -> None:
 
 @settings(max_examples=60)
 @given(data=st.data(), array=strategies.arrays())
-def test_filtering_is_taking_what_is_selected(data: st.DataObject, array: bs.Array) -> None:
+def test_filter_equals_take_of_the_selected_indices(data: st.DataObject, array: bs.Array) -> None:
     mask = data.draw(st.lists(st.sampled_from([True, False, None]), min_size=len(array), max_size=len(array)))
     chosen = [index for index, keep in enumerate(mask) if keep]
     made = checked(array.filter(mask))
@@ -62,7 +62,7 @@ def test_filtering_is_taking_what_is_selected(data: st.DataObject, array: bs.Arr
 
 @settings(max_examples=60)
 @given(array=strategies.arrays())
-def test_what_is_null_is_what_is_shown_as_none(array: bs.Array) -> None:
+def test_null_slots_are_those_with_the_value_none(array: bs.Array) -> None:
     assert array.is_null().to_pylist() == [value is None for value in array.to_pylist()]
     assert array.drop_null().is_valid().to_pylist() == [True] * len(array.drop_null())
 
@@ -74,14 +74,14 @@ def test_a_null_in_the_mask_drops_its_slot_as_in_pyarrow() -> None:
 
 
 @pytest.mark.parametrize("nan_is_null", [False, True])
-def test_nan_is_null_where_one_says_so(nan_is_null: bool) -> None:
+def test_nan_is_null_on_request(nan_is_null: bool) -> None:
     values = [1.0, float("nan"), None]
     judge = pc.is_null(pa.array(values), nan_is_null=nan_is_null).to_pylist()
     assert bs.array(values).is_null(nan_is_null).to_pylist() == judge
     assert bs.array(values, bs.dictionary(bs.int8(), bs.float64())).is_null(nan_is_null).to_pylist() == judge
 
 
-def test_nan_is_found_where_arrays_hold_it_and_lists_are_no_nan() -> None:
+def test_nan_is_detected_at_every_encoding_but_not_in_lists() -> None:
     nan, union = float("nan"), bs.dense_union([("f", bs.float64()), ("s", bs.string())])
     assert bs.array([nan, "a", 1.0], union).is_null(True).to_pylist() == [True, False, False]
     encoded = bs.dictionary(bs.int8(), bs.run_end_encoded(bs.int16(), bs.float32()))
@@ -104,17 +104,17 @@ def test_nan_is_found_where_arrays_hold_it_and_lists_are_no_nan() -> None:
         (3, "sequence of booleans"),
     ],
 )
-def test_what_is_no_mask_is_refused(mask: Any, says: str) -> None:
+def test_an_invalid_mask_raises_an_error(mask: Any, says: str) -> None:
     with pytest.raises(bs.errors.UsageError, match=says):
         bs.array([1, 2]).filter(mask)
 
 
-def test_a_filler_of_another_type_is_refused() -> None:
+def test_a_fill_value_of_another_type_raises_an_error() -> None:
     with pytest.raises(bs.errors.DataTypeError, match="fill_null: value 0: 'a' cannot be converted to int64"):
         bs.array([1, None]).fill_null("a")
 
 
-def test_nothing_is_copied_where_nothing_is_null() -> None:
+def test_arrays_without_nulls_are_not_copied() -> None:
     array = bs.array([1, 2])
     assert array.drop_null() is array
     assert array.fill_null(0) is array

@@ -22,13 +22,13 @@ ENCODABLE = [case for case in CASES if not str(case.type).startswith(ENCODED)]
 def test_encoding_and_decoding_gives_the_values_back(case: Case) -> None:
     values = [value for value in case.values for _ in range(3)] + case.values
     array = bs.array([None, *values], case.type)[1:]
-    for made in (array.dictionary_encode(), array.dictionary_encode(bs.uint8())):
-        made.validate(full=True)
-        assert made.to_pylist() == values
-        assert made.dictionary is not None
+    for encoded in (array.dictionary_encode(), array.dictionary_encode(bs.uint8())):
+        encoded.validate(full=True)
+        assert encoded.to_pylist() == values
+        assert encoded.dictionary is not None
         distinct = {repr(value) for value in values if value is not None or isinstance(case.type, Union)}
-        assert made.dictionary.length == len(distinct)
-        assert made.dictionary_decode().equals(array)
+        assert encoded.dictionary.length == len(distinct)
+        assert encoded.dictionary_decode().equals(array)
     runs = array.run_end_encode(bs.int16())
     runs.validate(full=True)
     assert runs.to_pylist() == values
@@ -63,10 +63,10 @@ def test_the_laws_of_encoding(array: bs.Array) -> None:
 def test_dictionaries_and_runs_are_pyarrows(values: list[Any]) -> None:
     array = bs.array(values)
     peer = pa.array(array)
-    made, wanted = array.dictionary_encode(), peer.dictionary_encode()
-    assert made.dictionary is not None
-    assert made.values(1)[made.is_valid().to_numpy(False)].tolist() == wanted.indices.drop_null().to_pylist()
-    assert repr(made.dictionary.to_pylist()) == repr(wanted.dictionary.to_pylist())
+    encoded, expected = array.dictionary_encode(), peer.dictionary_encode()
+    assert encoded.dictionary is not None
+    assert encoded.values(1)[encoded.is_valid().to_numpy(False)].tolist() == expected.indices.drop_null().to_pylist()
+    assert repr(encoded.dictionary.to_pylist()) == repr(expected.dictionary.to_pylist())
     assert repr(array.unique().to_pylist()) == repr(peer.unique().to_pylist())
 
 
@@ -80,11 +80,11 @@ def test_a_union_keeps_the_child_of_each_value(mode: Any) -> None:
     buffers: list[Any] = [np.array(members, np.int8), *([np.arange(6, dtype=np.int32)] if mode == "dense" else [])]
     parts = [bs.array(child, f.type) for child, f in zip(children, type_.fields, strict=True)]
     array = bs.Array.from_buffers(type_, 6, buffers, parts)
-    for held in (array, bs.Array.from_buffers(bs.struct([("u", type_)]), 6, [None], [array])):
-        for made in (held.dictionary_encode().dictionary_decode(), held.run_end_encode().run_end_decode()):
-            assert made.equals(held)
-            assert made.to_pylist() == held.to_pylist()
-        assert held.unique().length == 4
+    for column in (array, bs.Array.from_buffers(bs.struct([("u", type_)]), 6, [None], [array])):
+        for encoded in (column.dictionary_encode().dictionary_decode(), column.run_end_encode().run_end_decode()):
+            assert encoded.equals(column)
+            assert encoded.to_pylist() == column.to_pylist()
+        assert column.unique().length == 4
 
 
 @pytest.mark.parametrize("mode", ["sparse", "dense"])
@@ -94,15 +94,15 @@ def test_a_union_keeps_the_child_of_each_null(mode: Any) -> None:
     lists = bs.Array.from_buffers(bs.list_(union.type), 5, [None, np.arange(6, dtype=np.int32)], [union])
     for array in (union, structs, lists):
         words, runs = bs.dictionary(bs.int8(), array.type), bs.run_end_encoded(bs.int32(), array.type)
-        for made in (
+        for encoded in (
             array.dictionary_encode().dictionary_decode(),
             array.run_end_encode().run_end_decode(),
             array.run_end_encode().dictionary_encode().dictionary_decode().run_end_decode(),
             array.cast(words).cast(array.type),
             array.cast(runs).cast(words).cast(array.type),
         ):
-            made.validate(full=True)
-            assert made.equals(array)
+            encoded.validate(full=True)
+            assert encoded.equals(array)
         assert array.unique().equals(array.take([0, 1, 2, 3]))
     assert union.dictionary_encode().is_null().to_pylist() == union.is_null().to_pylist()
 
@@ -171,12 +171,12 @@ def test_too_many_distinct_values_are_refused() -> None:
 )
 def test_dictionaries_are_unified(values: list[list[Any]]) -> None:
     chunks = [bs.array(part, bs.dictionary(bs.int8(), bs.array(values[0]).type)) for part in values]
-    made = bs.ChunkedArray(chunks, chunks[0].type).unify_dictionaries()
-    made.validate(full=True)
-    assert [chunk.to_pylist() for chunk in made.chunks] == values
-    assert all(chunk.dictionary is made.chunks[0].dictionary for chunk in made.chunks)
-    assert made.chunks[0].dictionary is not None
-    assert made.chunks[0].dictionary.length == 3
+    encoded = bs.ChunkedArray(chunks, chunks[0].type).unify_dictionaries()
+    encoded.validate(full=True)
+    assert [chunk.to_pylist() for chunk in encoded.chunks] == values
+    assert all(chunk.dictionary is encoded.chunks[0].dictionary for chunk in encoded.chunks)
+    assert encoded.chunks[0].dictionary is not None
+    assert encoded.chunks[0].dictionary.length == 3
     table = bs.concat_tables([bs.table({"d": chunk, "n": np.arange(len(chunk))}) for chunk in chunks])
     unified = table.unify_dictionaries()
     assert unified.equals(table)
@@ -196,7 +196,7 @@ def test_dictionaries_are_unified_below_any_number_of_extensions() -> None:
 def test_casts_encode_and_decode() -> None:
     values = ["1", "1", None, "2"]
     for target in (bs.dictionary(bs.int8(), bs.int32()), bs.run_end_encoded(bs.int16(), bs.int32())):
-        made = bs.array(values).cast(target)
-        made.validate(full=True)
-        assert made.type == target
-        assert made.cast(bs.string()).to_pylist() == values
+        encoded = bs.array(values).cast(target)
+        encoded.validate(full=True)
+        assert encoded.type == target
+        assert encoded.cast(bs.string()).to_pylist() == values

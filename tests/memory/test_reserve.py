@@ -16,7 +16,7 @@ needs_the_call = pytest.mark.skipif(descriptors._fallocate() is None, reason="th
 
 
 @needs_the_call
-def test_room_is_there_before_anything_is_written(tmp_path: Path) -> None:
+def test_blocks_are_allocated_before_the_first_write(tmp_path: Path) -> None:
     with open(tmp_path / "file", "wb") as file:
         if not reserve(file.fileno(), 0, 1 << 22):
             pytest.skip("this file system does not reserve")
@@ -25,7 +25,7 @@ def test_room_is_there_before_anything_is_written(tmp_path: Path) -> None:
     assert status.st_blocks * 512 >= 1 << 22
 
 
-def test_what_cannot_be_reserved_is_told(tmp_path: Path) -> None:
+def test_a_failed_reservation_returns_false(tmp_path: Path) -> None:
     read, write = os.pipe()
     try:
         assert not reserve(write, 0, 4096)
@@ -37,14 +37,14 @@ def test_what_cannot_be_reserved_is_told(tmp_path: Path) -> None:
         assert os.fstat(file.fileno()).st_size == 0
 
 
-def test_without_such_a_call_nothing_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reserve_does_nothing_without_fallocate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(descriptors, "_fallocate", lambda: None)
     with open(tmp_path / "file", "wb") as file:
         assert not reserve(file.fileno(), 0, 4096)
         assert os.fstat(file.fileno()).st_size == 0
 
 
-def test_a_large_file_keeps_no_more_room_than_it_needs(tmp_path: Path) -> None:
+def test_a_large_file_keeps_no_unused_blocks(tmp_path: Path) -> None:
     path, batch = tmp_path / "file.arrow", bs.record_batch({"a": np.arange(400_000)})
     with bs.new_file(path, batch.schema) as writer:
         for _ in range(12):

@@ -71,17 +71,17 @@ AS_PYARROW: list[tuple[list[Any], bs.DataType, bs.DataType]] = [
 
 
 @pytest.mark.parametrize(("values", "source", "target"), AS_PYARROW, ids=lambda it: str(it)[:40])
-def test_values_become_what_pyarrow_makes_of_them(values: list[Any], source: bs.DataType, target: bs.DataType) -> None:
+def test_values_are_cast_like_in_pyarrow(values: list[Any], source: bs.DataType, target: bs.DataType) -> None:
     array = bs.array([None, *values], source)[1:]
-    made = array.cast(target)
-    made.validate(full=True)
-    assert made.type == target
-    wanted = pa.array(array).cast(pa.field(bs.field("", target)).type)
-    assert made.to_pylist() == bs.array(wanted).to_pylist()
+    converted = array.cast(target)
+    converted.validate(full=True)
+    assert converted.type == target
+    expected = pa.array(array).cast(pa.field(bs.field("", target)).type)
+    assert converted.to_pylist() == bs.array(expected).to_pylist()
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_cast_to_the_own_type_is_the_array_itself(case: Case) -> None:
+def test_a_cast_to_the_same_type_returns_the_array_itself(case: Case) -> None:
     array = case.array()
     assert array.cast(case.type) is array
 
@@ -123,7 +123,7 @@ def test_a_cast_to_the_own_type_is_the_array_itself(case: Case) -> None:
         ([True], bs.bool_(), bs.date32(), "can't cast bool to date32"),
     ],
 )
-def test_what_does_not_go_through_is_named(values: Any, source: bs.DataType, target: bs.DataType, says: Any) -> None:
+def test_a_failed_cast_names_the_value(values: Any, source: bs.DataType, target: bs.DataType, says: Any) -> None:
     array = bs.array(values, source)
     if says is None:
         assert array.cast(target).cast(source).to_pylist() == values
@@ -136,14 +136,14 @@ def test_decimals_become_the_nearest_float() -> None:
     assert bs.array([Decimal("-2.01")]).cast(bs.float64()).to_pylist() == [-2.01], "pyarrow is one unit off"
 
 
-def test_text_spells_times_of_day() -> None:
+def test_text_is_parsed_as_times_of_day() -> None:
     words = bs.array(["01:02:03", None, "23:59", "00:00:00.5"])
     assert words.cast(bs.time32("ms")).to_pylist() == [time(1, 2, 3), None, time(23, 59), time(0, 0, 0, 500_000)]
     with pytest.raises(bs.errors.DataTypeError, match=r"value 3: can't parse '00:00:00.5' as time32"):
         words.cast(bs.time32("s"))
 
 
-def test_what_lies_under_a_null_is_no_matter() -> None:
+def test_values_of_null_slots_are_ignored() -> None:
     array = bs.array(np.array([1, 300, 2]), mask=[False, True, False])
     assert array.cast(bs.int8()).to_pylist() == [1, None, 2]
     assert bs.array(np.array([1.0, np.nan]), mask=[False, True]).cast(bs.int8()).to_pylist() == [1, None]
@@ -153,7 +153,7 @@ BAD = bs.array([300, 1, 300, 2, 300], bs.int64())
 LISTS = [bs.list_, bs.large_list, bs.list_view, bs.large_list_view, lambda item: bs.list_(item, 2)]
 
 
-def test_what_no_slot_shows_is_no_matter() -> None:
+def test_unreferenced_values_are_ignored() -> None:
     own = bs.Array.from_buffers
     views, starts = bs.list_view(bs.int64()), np.array([1, 3], np.int32)
     hidden = [
@@ -165,30 +165,30 @@ def test_what_no_slot_shows_is_no_matter() -> None:
         own(bs.dense_union([("a", bs.int64())]), 2, [np.zeros(2, np.int8), starts], [BAD]),
     ]  # fmt: skip
     for array, narrow in zip(hidden, [bs.int8(), *[with_int8(array.type) for array in hidden[1:]]], strict=True):
-        made = array.cast(narrow)
-        made.validate(full=True)
-        assert made.type == narrow
-        assert made.to_pylist() == array.to_pylist()
+        converted = array.cast(narrow)
+        converted.validate(full=True)
+        assert converted.type == narrow
+        assert converted.to_pylist() == array.to_pylist()
 
 
 def with_int8(type_: bs.DataType) -> bs.DataType:
-    wanted: Any = bs.Field("a", bs.int8())
-    parts = {"children": (wanted,), "value_field": bs.Field("item", bs.int8())}
+    expected: Any = bs.Field("a", bs.int8())
+    parts = {"children": (expected,), "value_field": bs.Field("item", bs.int8())}
     return replace(type_, **{name: part for name, part in parts.items() if hasattr(type_, name)})
 
 
 @pytest.mark.parametrize("source", LISTS)
 @pytest.mark.parametrize("target", LISTS)
-def test_lists_of_each_kind_become_those_of_another(source: Any, target: Any) -> None:
+def test_every_list_type_is_cast_to_every_other(source: Any, target: Any) -> None:
     values = [[1, None], None, [3, 4], [5, 6]]
     array = bs.array([[9, 9], *values, [7, 7]], source(bs.int64()))[1:5]
-    made = array.cast(target(bs.int8()))
-    made.validate(full=True)
-    assert made.type == target(bs.int8())
-    assert made.to_pylist() == values
+    converted = array.cast(target(bs.int8()))
+    converted.validate(full=True)
+    assert converted.type == target(bs.int8())
+    assert converted.to_pylist() == values
 
 
-def test_lists_of_several_sizes_do_not_become_lists_of_one() -> None:
+def test_lists_of_different_sizes_are_not_cast_to_a_fixed_size() -> None:
     lists = bs.array([None, [1, 2], [3]])
     with pytest.raises(bs.errors.DataTypeError, match=r"value 2: expected 2 elements .*, found 1"):
         lists.cast(bs.list_(bs.int64(), 2))
@@ -199,12 +199,12 @@ def test_lists_of_several_sizes_do_not_become_lists_of_one() -> None:
         bs.array([[None]], bs.list_(bs.int64())).cast(strict)
 
 
-def test_the_order_of_words_stays_where_only_the_indices_change() -> None:
+def test_a_cast_between_dictionaries_keeps_the_order_of_values() -> None:
     sizes = bs.dictionary(bs.int32(), bs.string(), ordered=True)
     array = bs.Array.from_buffers(sizes, 2, [None, np.array([2, 0], np.int32)], dictionary=bs.array(["s", "m", "l"]))
-    made = array.cast(bs.dictionary(bs.int8(), bs.string(), ordered=True))
-    assert made.dictionary is array.dictionary
-    assert made.to_pylist() == ["l", "s"]
+    converted = array.cast(bs.dictionary(bs.int8(), bs.string(), ordered=True))
+    assert converted.dictionary is array.dictionary
+    assert converted.to_pylist() == ["l", "s"]
     large = array.cast(bs.dictionary(bs.int8(), bs.large_string(), ordered=True))
     assert large.dictionary is not None
     assert large.dictionary.to_pylist() == ["s", "l"]
@@ -214,15 +214,15 @@ def test_the_order_of_words_stays_where_only_the_indices_change() -> None:
         many.cast(bs.dictionary(bs.int8(), bs.string()))
 
 
-def test_how_a_map_s_parts_are_called_is_no_matter() -> None:
+def test_field_names_inside_maps_are_ignored() -> None:
     entries = bs.struct([bs.field("k", bs.string(), False), bs.field("v", bs.int64())])
     target = bs.datatypes.types.Map(bs.field("pairs", entries, False))
-    made = bs.array([[("a", 1)], None], bs.map_(bs.large_string(), bs.int8())).cast(target)
-    assert made.type == target
-    assert made.to_pylist() == [[("a", 1)], None]
+    converted = bs.array([[("a", 1)], None], bs.map_(bs.large_string(), bs.int8())).cast(target)
+    assert converted.type == target
+    assert converted.to_pylist() == [[("a", 1)], None]
 
 
-def test_a_null_does_not_go_into_a_field_without() -> None:
+def test_a_null_is_not_cast_to_a_non_nullable_field() -> None:
     array = bs.array([{"a": 1}, None, {"a": None}])
     strict = bs.struct([bs.field("a", bs.int64(), False)])
     with pytest.raises(bs.errors.DataTypeError, match="field 'a': has 1 nulls, but its field is not nullable"):
@@ -235,7 +235,7 @@ def test_a_null_does_not_go_into_a_field_without() -> None:
             bs.record_batch({"w": word}).cast(bs.schema([bs.field("w", type_, nullable=False)]))
 
 
-def test_floats_have_as_few_digits_as_their_width_needs() -> None:
+def test_floats_are_formatted_with_the_fewest_digits() -> None:
     values = np.array([0.1, 1.5, 1e20, -0.0, np.inf], np.float32)
     words = bs.array(values).cast(bs.string())
     assert words.to_pylist() == ["0.1", "1.5", "1e+20", "-0.0", "inf"]
@@ -243,13 +243,13 @@ def test_floats_have_as_few_digits_as_their_width_needs() -> None:
     assert bs.array(np.array([0.1], np.float16)).cast(bs.string()).to_pylist() == ["0.1"]
 
 
-def test_a_moment_that_numpy_does_not_know_has_no_text() -> None:
+def test_nat_is_not_formatted() -> None:
     least = bs.array([0, -(1 << 63)]).cast(bs.timestamp("s"))
     with pytest.raises(bs.errors.DataTypeError, match=r"value 1: -9223372036854775808 .* can't be formatted"):
         least.cast(bs.string())
 
 
-def test_an_unsafe_cast_cuts_off_and_wraps_around() -> None:
+def test_an_unsafe_cast_truncates_and_wraps_around() -> None:
     assert bs.array([1.9, -1.9]).cast(bs.int8(), safe=False).to_pylist() == [1, -1]
     assert bs.array([300, 1]).cast(bs.int8(), safe=False).to_pylist() == [44, 1]
     stamps = bs.array([datetime(2020, 1, 1, 5)], bs.timestamp("s"))
@@ -270,7 +270,7 @@ def test_an_unsafe_cast_cuts_off_and_wraps_around() -> None:
     "inner", [bs.dictionary(bs.uint8(), bs.string()), bs.run_end_encoded(bs.int64(), bs.string()), bs.list_(bs.int8())]
 )
 @pytest.mark.parametrize("source", ["plain", "inner", "words", "runs"])
-def test_an_encoding_may_be_inside_another(source: str, inner: bs.DataType) -> None:
+def test_nested_encodings_are_cast(source: str, inner: bs.DataType) -> None:
     words, runs = bs.dictionary(bs.int16(), inner), bs.run_end_encoded(bs.int16(), inner)
     values: list[Any] = [[1], [1], None, [2, 3]] if inner == bs.list_(bs.int8()) else ["a", "a", None, "b"]
     array = bs.array(values)
@@ -278,13 +278,13 @@ def test_an_encoding_may_be_inside_another(source: str, inner: bs.DataType) -> N
         array = array.cast({"inner": inner, "words": words, "runs": runs}[source])
     rows = bs.Array.from_buffers(bs.list_(array.type), 1, [None, np.array([0, 4], np.int32)], [array])
     for target in (words, runs):
-        made, inside = array.cast(target), rows.cast(bs.large_list(target))
-        made.validate(full=True)
+        converted, inside = array.cast(target), rows.cast(bs.large_list(target))
+        converted.validate(full=True)
         inside.validate(full=True)
-        assert (made.to_pylist(), inside.to_pylist()) == (values, [values])
+        assert (converted.to_pylist(), inside.to_pylist()) == (values, [values])
 
 
-def test_an_unsafe_cast_makes_no_values_that_are_none() -> None:
+def test_an_unsafe_cast_creates_no_invalid_values() -> None:
     with pytest.raises(bs.errors.DataTypeError, match="value 1: 86400000 is not a time of day"):
         bs.array([0, 86_400_000]).cast(bs.time32("ms"), safe=False)
     for source in (bs.int64(), bs.timestamp("ms")):
@@ -308,21 +308,21 @@ THERE = [
 
 @settings(max_examples=120)
 @given(data=st.data(), pair=st.sampled_from(THERE[:-1]))
-def test_there_and_back_again(data: st.DataObject, pair: tuple[bs.DataType, bs.DataType]) -> None:
+def test_a_cast_there_and_back_returns_the_values(data: st.DataObject, pair: tuple[bs.DataType, bs.DataType]) -> None:
     array = data.draw(strategies.arrays(pair[0]))
-    made = array.cast(pair[1])
-    made.validate(full=True)
-    assert made.is_valid().equals(array.is_valid())
-    assert repr(made.cast(pair[0]).to_pylist()) == repr(array.to_pylist())
+    converted = array.cast(pair[1])
+    converted.validate(full=True)
+    assert converted.is_valid().equals(array.is_valid())
+    assert repr(converted.cast(pair[0]).to_pylist()) == repr(array.to_pylist())
 
 
 def test_tables_are_cast_by_schema() -> None:
     table = bs.concat_tables([bs.table({"a": [1, None], "b": ["1", "2"]}), bs.table({"a": [300], "b": ["3"]})])
-    wanted = bs.schema({"a": bs.int16(), "b": bs.int8()})
-    made = table.cast(wanted)
-    made.validate(full=True)
-    assert made.schema == wanted
-    assert made.to_pydict() == {"a": [1, None, 300], "b": [1, 2, 3]}
+    expected = bs.schema({"a": bs.int16(), "b": bs.int8()})
+    converted = table.cast(expected)
+    converted.validate(full=True)
+    assert converted.schema == expected
+    assert converted.to_pydict() == {"a": [1, None, 300], "b": [1, 2, 3]}
     assert table["b"].cast(bs.float32()).to_pylist() == [1.0, 2.0, 3.0]
     with pytest.raises(bs.errors.DataTypeError, match="record batch 1: column 'a': value 0: 300 does not fit int8"):
         table.cast(bs.schema({"a": bs.int8(), "b": bs.int8()}))
