@@ -24,8 +24,8 @@ from bowstring.errors import BowstringError, InvalidDataError
 from bowstring.interop import c_abi, c_data
 from bowstring.interop.c_array import move_array
 from bowstring.interop.c_stream import ArrayStream
-from tests.interop.handmade import Producer
-from tests.interop.test_devices import OnDevice
+from tests.interop.c_producer import Producer
+from tests.interop.test_c_device import OnDevice
 from tests.interop.test_lifetime import everything_is_released, watched
 
 __all__ = ["everything_is_released"]

@@ -23,7 +23,7 @@ from bowstring.interop import c_abi, c_array, c_data
 from bowstring.layouts.array import Array
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.buffer import Buffer
-from tests.interop.handmade import Producer
+from tests.interop.c_producer import Producer
 
 
 @pytest.fixture(autouse=True)
@@ -51,13 +51,13 @@ def watched(length: int = 1000) -> tuple[Array, weakref.ref[Owner]]:
 
 
 def test_what_is_exported_stays_until_the_consumer_lets_go() -> None:
-    ours, alive = watched()
-    theirs = pa.array(ours)
-    del ours
+    exported, alive = watched()
+    foreign = pa.array(exported)
+    del exported
     gc.collect()
-    assert theirs.to_pylist() == list(range(1000))
-    part = theirs[10:12]
-    del theirs
+    assert foreign.to_pylist() == list(range(1000))
+    part = foreign[10:12]
+    del foreign
     assert part.to_pylist() == [10, 11]
     assert alive() is not None
     del part
@@ -65,9 +65,9 @@ def test_what_is_exported_stays_until_the_consumer_lets_go() -> None:
 
 
 def test_a_capsule_that_nobody_takes_releases_what_it_holds() -> None:
-    ours, alive = watched()
-    capsules = c_data.export_array(ours)
-    del ours
+    exported, alive = watched()
+    capsules = c_data.export_array(exported)
+    del exported
     gc.collect()
     assert alive() is not None
     del capsules
@@ -75,11 +75,11 @@ def test_a_capsule_that_nobody_takes_releases_what_it_holds() -> None:
 
 
 def test_a_stream_that_nobody_takes_or_reads_to_its_end_is_released() -> None:
-    ours, alive = watched()
-    batch = RecordBatch.from_arrays([ours], ["a"])
+    exported, alive = watched()
+    batch = RecordBatch.from_arrays([exported], ["a"])
     capsule = c_data.export_stream(batch.schema, iter([batch, batch]))
     unread = c_data.export_stream(batch.schema, iter([batch, batch]))
-    del ours, batch
+    del exported, batch
     del unread
     reader = pa.RecordBatchReader._import_from_c_capsule(capsule)
     first = reader.read_next_batch()
@@ -92,10 +92,10 @@ def test_a_stream_that_nobody_takes_or_reads_to_its_end_is_released() -> None:
 
 
 def test_a_child_may_be_moved_out_before_its_parent_is_released() -> None:
-    ours, alive = watched()
+    exported, alive = watched()
     other, other_alive = watched()
-    _, capsule = c_data.export_batch(RecordBatch.from_arrays([ours, other], ["a", "b"]))
-    del ours, other
+    _, capsule = c_data.export_batch(RecordBatch.from_arrays([exported, other], ["a", "b"]))
+    del exported, other
     parent = c_abi.ArrayStruct.from_address(c_abi.capsule_pointer(capsule, c_abi.ARRAY_CAPSULE))
     first_child = c_abi.read_pointers(parent[c_abi.CHILDREN], 2, "children")[0]
     child = c_array.move_array(first_child, layout_of(types.int64()))
@@ -134,10 +134,10 @@ def test_an_import_without_any_bytes_is_released_at_once() -> None:
 
 
 def test_a_round_trip_through_ourselves_keeps_the_memory() -> None:
-    ours, alive = watched()
-    address = ours.buffers[1].address  # type: ignore[union-attr]
-    again = c_data.import_array(c_data.export_array(ours))
-    del ours
+    exported, alive = watched()
+    address = exported.buffers[1].address  # type: ignore[union-attr]
+    again = c_data.import_array(c_data.export_array(exported))
+    del exported
     gc.collect()
     assert again.buffers[1].address == address  # type: ignore[union-attr]
     assert alive() is not None
@@ -147,18 +147,18 @@ def test_a_round_trip_through_ourselves_keeps_the_memory() -> None:
 
 def test_pyarrow_memory_goes_when_our_arrays_go() -> None:
     before = pa.total_allocated_bytes()
-    theirs = pa.array(range(100_000), pa.int64())
-    ours = c_data.import_array(theirs)
-    del theirs
+    foreign = pa.array(range(100_000), pa.int64())
+    exported = c_data.import_array(foreign)
+    del foreign
     gc.collect()
     assert pa.total_allocated_bytes() > before
-    assert ours[99_999] == 99_999
-    del ours
+    assert exported[99_999] == 99_999
+    del exported
     assert pa.total_allocated_bytes() == before
 
 
 def test_an_export_that_fails_halfway_keeps_nothing() -> None:
-    ours, alive = watched()
+    exported, alive = watched()
     short = Array(layout_of(types.int64()), 5, (None, Buffer.of(b"1234")))
     absent = Array(layout_of(types.string()), 5, (None, None, None))
     childless = Array(layout_of(types.list_(types.int8())), 5, (None, Buffer.of(bytes(24))))
@@ -169,11 +169,11 @@ def test_an_export_that_fails_halfway_keeps_nothing() -> None:
     ):
         with pytest.raises(InvalidDataError, match=message):
             c_data.export_batch(
-                RecordBatch(schema([("a", ours.type), ("b", broken.type)]), 5, [ours.slice(0, 5), broken])
+                RecordBatch(schema([("a", exported.type), ("b", broken.type)]), 5, [exported.slice(0, 5), broken])
             )
     with pytest.raises(UnsupportedTypeError):
         c_data.export_schema(schema([("a", types.int8()), ("nul\0", types.int8())]))
-    del ours
+    del exported
     gc.collect()
     assert alive() is None
 
@@ -198,16 +198,16 @@ def test_other_threads_may_release() -> None:
 
 
 def test_threads_of_another_library_may_pull_and_release() -> None:
-    ours = c_data.import_table(pa.table({"a": list(range(10_000))}))
-    frame = pl.DataFrame(ours)
+    exported = c_data.import_table(pa.table({"a": list(range(10_000))}))
+    frame = pl.DataFrame(exported)
     assert frame.lazy().select(pl.col("a").sum()).collect().item() == sum(range(10_000))
 
 
 def test_an_exception_on_its_way_survives_a_capsules_end() -> None:
-    ours, alive = watched()
+    exported, alive = watched()
     with pytest.raises(TypeError, match=r"has no len\(\)"):
-        len(c_data.export_array(ours)[1])  # type: ignore[arg-type]
-    del ours
+        len(c_data.export_array(exported)[1])  # type: ignore[arg-type]
+    del exported
     gc.collect()
     assert alive() is None
 
@@ -274,9 +274,9 @@ def test_a_process_that_ends_while_others_hold_our_memory_ends_well() -> None:
 
 
 def test_the_memory_of_an_import_is_bounded_by_its_buffers() -> None:
-    theirs = pa.array([1, 2, 3], pa.int8())
-    ours = c_data.import_array(theirs)
-    buffer = ours.buffers[1]
+    foreign = pa.array([1, 2, 3], pa.int8())
+    exported = c_data.import_array(foreign)
+    buffer = exported.buffers[1]
     assert buffer is not None
     assert buffer.size == 3
     assert buffer.bytes.tolist() == [1, 2, 3]

@@ -34,28 +34,28 @@ def addresses(array: Array) -> set[int]:
 
 @pytest.mark.parametrize("name", ARRAYS)
 def test_an_array_comes_from_pyarrow_and_goes_back(name: str) -> None:
-    theirs = ARRAYS[name]
-    ours = c_data.import_array(theirs)
-    ours.validate(full=True)
-    back = pa.array(ours)
-    assert str(back.type) == str(theirs.type)
-    assert back.type.equals(theirs.type, check_metadata=True)
-    assert back.equals(theirs)
+    foreign = ARRAYS[name]
+    exported = c_data.import_array(foreign)
+    exported.validate(full=True)
+    back = pa.array(exported)
+    assert str(back.type) == str(foreign.type)
+    assert back.type.equals(foreign.type, check_metadata=True)
+    assert back.equals(foreign)
     if not ("view" in name and "at the end" in name):  # pyarrow finds fault with what it gave itself
         back.validate(full=True)
     if not any(part in name for part in PYTHON_VALUES_DIFFER):
-        assert ours.to_pylist() == theirs.to_pylist()
+        assert exported.to_pylist() == foreign.to_pylist()
 
 
 @pytest.mark.parametrize("name", plain() | nested())
 def test_nothing_is_copied_either_way(name: str) -> None:
-    theirs = ARRAYS[name]
-    ours = c_data.import_array(theirs)
-    assert addresses(ours) <= set(peer_addresses(theirs)) | addresses_of_dictionary(theirs)
-    assert set(peer_addresses(pa.array(ours))) <= addresses(ours) | set(peer_addresses(theirs))
-    plain_buffers = [b for b in ours.buffers if b is not None and b.size]
+    foreign = ARRAYS[name]
+    exported = c_data.import_array(foreign)
+    assert addresses(exported) <= set(peer_addresses(foreign)) | addresses_of_dictionary(foreign)
+    assert set(peer_addresses(pa.array(exported))) <= addresses(exported) | set(peer_addresses(foreign))
+    plain_buffers = [b for b in exported.buffers if b is not None and b.size]
     if plain_buffers:
-        assert plain_buffers[0].address in peer_addresses(theirs)
+        assert plain_buffers[0].address in peer_addresses(foreign)
 
 
 def addresses_of_dictionary(array: pa.Array) -> set[int]:
@@ -69,21 +69,21 @@ def addresses_of_dictionary(array: pa.Array) -> set[int]:
 
 def test_a_record_batch_of_all_types_comes_and_goes_with_its_metadata() -> None:
     columns = {name: array.slice(0, 3).take(pa.array([0, 1])) for name, array in plain().items() if "view" not in name}
-    theirs = pa.record_batch(columns).replace_schema_metadata({"made": "here", b"\x00bytes": b"\xff\x00"})
-    ours = c_data.import_batch(theirs)
-    ours.validate(full=True)
-    assert ours.schema.metadata == {b"made": b"here", b"\x00bytes": b"\xff\x00"}
-    back = pa.record_batch(ours)
-    assert back.equals(theirs)
-    assert back.schema.equals(theirs.schema, check_metadata=True)
+    foreign = pa.record_batch(columns).replace_schema_metadata({"made": "here", b"\x00bytes": b"\xff\x00"})
+    exported = c_data.import_batch(foreign)
+    exported.validate(full=True)
+    assert exported.schema.metadata == {b"made": b"here", b"\x00bytes": b"\xff\x00"}
+    back = pa.record_batch(exported)
+    assert back.equals(foreign)
+    assert back.schema.equals(foreign.schema, check_metadata=True)
 
 
 def test_a_sliced_record_batch_keeps_its_rows() -> None:
-    theirs = pa.record_batch({"n": pa.array([1, None, 3, 4]), "s": pa.array(["a", "b", None, "d"])})
-    ours = c_data.import_batch(theirs.slice(1, 2))
-    assert ours.to_pydict() == {"n": [None, 3], "s": ["b", None]}
-    assert pa.record_batch(ours).to_pydict() == ours.to_pydict()
-    assert pa.record_batch(ours.slice(1)).to_pydict() == {"n": [3], "s": [None]}
+    foreign = pa.record_batch({"n": pa.array([1, None, 3, 4]), "s": pa.array(["a", "b", None, "d"])})
+    exported = c_data.import_batch(foreign.slice(1, 2))
+    assert exported.to_pydict() == {"n": [None, 3], "s": ["b", None]}
+    assert pa.record_batch(exported).to_pydict() == exported.to_pydict()
+    assert pa.record_batch(exported.slice(1)).to_pydict() == {"n": [3], "s": [None]}
 
 
 def test_a_struct_array_with_an_offset_is_a_record_batch_of_its_slots() -> None:
@@ -92,20 +92,20 @@ def test_a_struct_array_with_an_offset_is_a_record_batch_of_its_slots() -> None:
 
 
 def test_a_record_batch_without_columns_keeps_its_number_of_rows() -> None:
-    theirs = pa.RecordBatch.from_struct_array(pa.array([{}, {}], pa.struct([])))
-    ours = c_data.import_batch(theirs)
-    assert ours.num_rows == 2
-    assert pa.record_batch(ours).num_rows == 2
+    foreign = pa.RecordBatch.from_struct_array(pa.array([{}, {}], pa.struct([])))
+    exported = c_data.import_batch(foreign)
+    assert exported.num_rows == 2
+    assert pa.record_batch(exported).num_rows == 2
 
 
 def test_fields_keep_names_nullability_and_metadata() -> None:
-    theirs = pa.field(
+    foreign = pa.field(
         "größe", pa.list_(pa.field("item", pa.int8(), nullable=False, metadata={"deep": "1"})), False, {"a": ""}
     )
-    ours = c_data.import_field(theirs)
-    assert (ours.name, ours.nullable, ours.metadata) == ("größe", False, {b"a": b""})
-    back = pa.field(Exported(c_data.export_field(ours)))
-    assert back.equals(theirs, check_metadata=True)
+    exported = c_data.import_field(foreign)
+    assert (exported.name, exported.nullable, exported.metadata) == ("größe", False, {b"a": b""})
+    back = pa.field(Exported(c_data.export_field(exported)))
+    assert back.equals(foreign, check_metadata=True)
 
 
 class Exported:
@@ -119,20 +119,20 @@ class Exported:
 
 
 def test_a_schema_comes_and_goes() -> None:
-    theirs = pa.schema([pa.field("a", pa.int32(), False), pa.field("a", pa.string())], {"k": "v"})
-    ours = c_data.import_schema(theirs)
-    assert ours.names == ["a", "a"]
-    assert pa.schema(Exported(c_data.export_schema(ours))).equals(theirs, check_metadata=True)
+    foreign = pa.schema([pa.field("a", pa.int32(), False), pa.field("a", pa.string())], {"k": "v"})
+    exported = c_data.import_schema(foreign)
+    assert exported.names == ["a", "a"]
+    assert pa.schema(Exported(c_data.export_schema(exported))).equals(foreign, check_metadata=True)
 
 
 def test_a_table_streams_batch_by_batch() -> None:
-    theirs = pa.table({"x": pa.chunked_array([[1, 2], [], [None]]), "y": pa.chunked_array([["a", "b"], [], [LONG]])})
-    schema, batches = c_data.import_stream(theirs)
+    foreign = pa.table({"x": pa.chunked_array([[1, 2], [], [None]]), "y": pa.chunked_array([["a", "b"], [], [LONG]])})
+    schema, batches = c_data.import_stream(foreign)
     held = list(batches)
     assert schema.names == ["x", "y"]
     assert [b.num_rows for b in held if b.num_rows] == [2, 1]
     back = pa.table(Table(schema, held))
-    assert back.equals(theirs)
+    assert back.equals(foreign)
 
 
 def test_a_stream_is_pulled_one_batch_at_a_time() -> None:
@@ -158,11 +158,11 @@ def test_an_endless_stream_is_taken_only_as_far_as_asked() -> None:
 
 
 def test_chunked_arrays_come_and_go() -> None:
-    theirs = pa.chunked_array([["a", None], [], [LONG]])
-    ours = c_data.import_chunked(theirs)
-    assert ours.to_pylist() == theirs.to_pylist()
-    assert pa.chunked_array(ours).equals(theirs)
-    assert c_data.import_array(theirs).to_pylist() == ["a", None, LONG]
+    foreign = pa.chunked_array([["a", None], [], [LONG]])
+    exported = c_data.import_chunked(foreign)
+    assert exported.to_pylist() == foreign.to_pylist()
+    assert pa.chunked_array(exported).equals(foreign)
+    assert c_data.import_array(foreign).to_pylist() == ["a", None, LONG]
     assert c_data.import_array(pa.chunked_array([], pa.int8())).to_pylist() == []
 
 
@@ -179,27 +179,27 @@ def test_polars_frames_come_and_go() -> None:
             "t": pl.Series([0, 10**15, None]).cast(pl.Datetime("us", "UTC")),
         }
     )
-    ours = c_data.import_table(frame)
-    ours.validate(full=True)
-    assert ours.select(["n", "s", "l", "st", "c", "b"]).to_pydict() == frame.drop("d", "t").to_dict(as_series=False)
-    assert pl.DataFrame(ours).equals(frame)
+    exported = c_data.import_table(frame)
+    exported.validate(full=True)
+    assert exported.select(["n", "s", "l", "st", "c", "b"]).to_pydict() == frame.drop("d", "t").to_dict(as_series=False)
+    assert pl.DataFrame(exported).equals(frame)
     assert c_data.import_array(frame["s"]).to_pylist() == ["a", None, LONG]
 
 
 def test_polars_reads_our_arrays_where_they_lie() -> None:
     values = np.arange(1000, dtype=np.int64)
-    ours = c_data.import_array(pa.array(values))
-    series = pl.Series(ours)
-    assert series.to_numpy(allow_copy=False).__array_interface__["data"][0] in addresses(ours)
+    exported = c_data.import_array(pa.array(values))
+    series = pl.Series(exported)
+    assert series.to_numpy(allow_copy=False).__array_interface__["data"][0] in addresses(exported)
 
 
 def test_duckdb_queries_our_tables_and_we_read_its_results() -> None:
-    ours = c_data.import_table(  # noqa: F841 - duckdb finds it by its name
+    exported = c_data.import_table(  # noqa: F841 - duckdb finds it by its name
         pa.table({"k": pa.chunked_array([["a", "b"], ["a", None]]), "v": pa.chunked_array([[1, 2], [3, None]])})
     )
     with duckdb.connect() as connection:
         relation = connection.sql(
-            "select k, sum(v)::bigint as total, list(v order by v) as vs from ours group by k order by k"
+            "select k, sum(v)::bigint as total, list(v order by v) as vs from exported group by k order by k"
         )
         found = c_data.import_table(relation)
     assert found.to_pydict() == {"k": ["a", "b", None], "total": [4, 2, None], "vs": [[1, 3], [2], [None]]}
@@ -207,24 +207,24 @@ def test_duckdb_queries_our_tables_and_we_read_its_results() -> None:
 
 def test_pandas_frames_come_and_go() -> None:
     frame = pd.DataFrame({"n": [1, 2, 3], "x": [0.5, np.nan, 2.0], "s": ["a", None, LONG]})
-    ours = c_data.import_table(frame)
-    assert ours.column("n").to_pylist() == [1, 2, 3]
-    assert ours.column("s").to_pylist() == ["a", None, LONG]
+    exported = c_data.import_table(frame)
+    assert exported.column("n").to_pylist() == [1, 2, 3]
+    assert exported.column("s").to_pylist() == ["a", None, LONG]
     from_arrow = pd.DataFrame.from_arrow  # type: ignore[attr-defined]
-    assert from_arrow(ours.select(["n"]))["n"].tolist() == [1, 2, 3]
+    assert from_arrow(exported.select(["n"]))["n"].tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize("name", ["int64", "string", "list", "struct", "map", "dictionary", "float16"])
 def test_nanoarrow_arrays_come_and_go(name: str) -> None:
-    theirs = nanoarrow.c_array(ARRAYS[name])
-    ours = c_data.import_array(theirs)
-    ours.validate(full=True)
-    assert ours.to_pylist() == ARRAYS[name].to_pylist()
+    foreign = nanoarrow.c_array(ARRAYS[name])
+    exported = c_data.import_array(foreign)
+    exported.validate(full=True)
+    assert exported.to_pylist() == ARRAYS[name].to_pylist()
     if (
         name != "map"
     ):  # nanoarrow gives no Python values for it; arrays of views that it hands out crash without us, too
-        assert nanoarrow.Array(ours).to_pylist() == ARRAYS[name].to_pylist()
-    assert pa.array(nanoarrow.c_array(ours)).equals(ARRAYS[name])
+        assert nanoarrow.Array(exported).to_pylist() == ARRAYS[name].to_pylist()
+    assert pa.array(nanoarrow.c_array(exported)).equals(ARRAYS[name])
 
 
 def test_a_batch_read_by_one_library_goes_through_us_to_another() -> None:
@@ -236,11 +236,11 @@ def test_a_batch_read_by_one_library_goes_through_us_to_another() -> None:
 
 def test_misaligned_memory_is_read_where_it_lies() -> None:
     raw = pa.py_buffer(b"\0" + np.arange(5, dtype=np.int64).tobytes()).slice(1)
-    theirs = pa.Array.from_buffers(pa.int64(), 5, [None, raw])
-    ours = c_data.import_array(theirs)
-    assert ours.to_pylist() == [0, 1, 2, 3, 4]
-    assert addresses(ours) == {raw.address}
-    assert pa.array(ours).to_pylist() == [0, 1, 2, 3, 4]
+    foreign = pa.Array.from_buffers(pa.int64(), 5, [None, raw])
+    exported = c_data.import_array(foreign)
+    assert exported.to_pylist() == [0, 1, 2, 3, 4]
+    assert addresses(exported) == {raw.address}
+    assert pa.array(exported).to_pylist() == [0, 1, 2, 3, 4]
 
 
 def test_values_of_numpy_go_out_without_a_copy() -> None:

@@ -61,23 +61,23 @@ REFUSED: list[tuple[bs.Array, pa.DataType]] = [
 
 
 def named(pairs: list[tuple[bs.Array, Any]]) -> list[str]:
-    return [f"{array.type} as {wanted}" for array, wanted in pairs]
+    return [f"{array.type} as {requested}" for array, requested in pairs]
 
 
-@pytest.mark.parametrize(("array", "wanted"), GRANTED, ids=named(GRANTED))
-def test_another_layout_of_the_same_values_is_granted(array: bs.Array, wanted: pa.DataType) -> None:
-    made = pa.Array._import_from_c_capsule(*array.__arrow_c_array__(wanted.__arrow_c_schema__()))
+@pytest.mark.parametrize(("array", "requested"), GRANTED, ids=named(GRANTED))
+def test_another_layout_of_the_same_values_is_granted(array: bs.Array, requested: pa.DataType) -> None:
+    made = pa.Array._import_from_c_capsule(*array.__arrow_c_array__(requested.__arrow_c_schema__()))
     made.validate(full=True)
-    assert made.type.equals(wanted)
+    assert made.type.equals(requested)
     expected = [v.bytes if hasattr(v, "bytes") else v for v in array.to_pylist()]
     assert made.to_pylist() == expected
 
 
-@pytest.mark.parametrize(("array", "wanted"), REFUSED, ids=named(REFUSED))
-def test_what_would_change_a_value_or_its_meaning_goes_out_as_it_is(array: bs.Array, wanted: Any) -> None:
-    capsules = array.__arrow_c_array__(wanted.__arrow_c_schema__())
+@pytest.mark.parametrize(("array", "requested"), REFUSED, ids=named(REFUSED))
+def test_what_would_change_a_value_or_its_meaning_goes_out_as_it_is(array: bs.Array, requested: Any) -> None:
+    capsules = array.__arrow_c_array__(requested.__arrow_c_schema__())
     assert bs.array(Pair(capsules)) == array
-    device = array.__arrow_c_device_array__(wanted.__arrow_c_schema__())
+    device = array.__arrow_c_device_array__(requested.__arrow_c_schema__())
     assert bs.array(Pair(device)) == array
 
 
@@ -93,11 +93,11 @@ class Pair:
 
 @pytest.mark.parametrize("name", plain() | nested())
 def test_a_request_for_what_there_is_copies_nothing(name: str) -> None:
-    ours = bs.array((plain() | nested())[name])
-    schema, array = ours.__arrow_c_array__(ours.__arrow_c_schema__())
+    exported = bs.array((plain() | nested())[name])
+    schema, array = exported.__arrow_c_array__(exported.__arrow_c_schema__())
     again = bs.array(Pair((schema, array)))
-    assert again == ours
-    assert addresses(again) == addresses(ours)
+    assert again == exported
+    assert addresses(again) == addresses(exported)
 
 
 def addresses(array: bs.Array) -> set[int]:
@@ -108,16 +108,16 @@ def addresses(array: bs.Array) -> set[int]:
 def test_columns_are_granted_one_by_one() -> None:
     table = bs.concat_tables([bs.table({"s": ["a", None], "n": [1, 2]}), bs.table({"s": ["b"], "n": [1000]})])
     table = table.replace_schema_metadata({"k": "v"})
-    wanted = pa.schema([("s", pa.string_view()), ("n", pa.int8())])
+    requested = pa.schema([("s", pa.string_view()), ("n", pa.int8())])
     for source in (table, table.to_batches()[0]):
-        reader = pa.RecordBatchReader.from_stream(source, schema=wanted)
+        reader = pa.RecordBatchReader.from_stream(source, schema=requested)
         assert reader.schema.field("s").type == pa.string_view()
         assert reader.schema.metadata == {b"k": b"v"}
         assert reader.read_all().to_pydict() == source.to_pydict()
     # 1000 is no int8, and it is in the second batch: all batches go out as they are
-    assert pa.RecordBatchReader.from_stream(table, schema=wanted).schema.field("n").type == pa.int64()
-    batch = pa.record_batch(table.to_batches()[0], schema=wanted)
-    assert batch.schema.types == wanted.types
+    assert pa.RecordBatchReader.from_stream(table, schema=requested).schema.field("n").type == pa.int64()
+    batch = pa.record_batch(table.to_batches()[0], schema=requested)
+    assert batch.schema.types == requested.types
 
 
 def test_chunked_arrays_are_granted_as_a_whole() -> None:
@@ -132,20 +132,20 @@ def test_chunked_arrays_are_granted_as_a_whole() -> None:
 
 def test_an_empty_table_grants_what_it_could() -> None:
     table = bs.Table(bs.schema([("s", bs.string()), ("n", bs.int64())]), [])
-    wanted = pa.schema([("s", pa.large_string()), ("n", pa.string())])
-    assert pa.RecordBatchReader.from_stream(table, schema=wanted).schema.types == [pa.large_string(), pa.int64()]
+    requested = pa.schema([("s", pa.large_string()), ("n", pa.string())])
+    assert pa.RecordBatchReader.from_stream(table, schema=requested).schema.types == [pa.large_string(), pa.int64()]
 
 
-@pytest.mark.parametrize("wanted", [[("b", pa.int64())], [], [("a", pa.int64()), ("b", pa.int64())]])
-def test_other_columns_than_there_are_is_an_error(wanted: list[Any]) -> None:
-    request = pa.schema(wanted)
+@pytest.mark.parametrize("requested", [[("b", pa.int64())], [], [("a", pa.int64()), ("b", pa.int64())]])
+def test_other_columns_than_there_are_is_an_error(requested: list[Any]) -> None:
+    request = pa.schema(requested)
     batch = bs.record_batch({"a": [1]})
     with pytest.raises(DataTypeError, match="columns"):
         batch.__arrow_c_array__(request.__arrow_c_schema__())
     with pytest.raises(DataTypeError, match="columns"):
         bs.table(batch).__arrow_c_stream__(request.__arrow_c_schema__())
     with pytest.raises(DataTypeError, match="struct of fields"):
-        bs.array([{"a": 1}]).__arrow_c_array__(pa.struct(wanted).__arrow_c_schema__())
+        bs.array([{"a": 1}]).__arrow_c_array__(pa.struct(requested).__arrow_c_schema__())
 
 
 @pytest.mark.parametrize("wrong", [1, "schema", bs.table({"a": [1]}).__arrow_c_stream__()])

@@ -14,7 +14,7 @@ import pytest
 import bowstring as bs
 from bowstring.errors import DataTypeError, InvalidDataError, UnsupportedError
 from bowstring.interop import c_abi, c_data, c_device
-from tests.interop.handmade import Producer
+from tests.interop.c_producer import Producer
 from tests.interop.samples import ARRAYS, nested, plain
 from tests.interop.test_lifetime import everything_is_released, watched
 
@@ -35,19 +35,19 @@ class OnDevice:
 
 @pytest.mark.parametrize("name", plain() | nested())
 def test_an_array_comes_from_pyarrow_and_goes_back_as_a_device_array(name: str) -> None:
-    theirs = ARRAYS[name]
-    ours = bs.array(OnDevice(theirs))
-    ours.validate(full=True)
-    back = pa.array(OnDevice(ours))
-    assert back.type.equals(theirs.type, check_metadata=True)
-    assert back.equals(theirs)
+    foreign = ARRAYS[name]
+    exported = bs.array(OnDevice(foreign))
+    exported.validate(full=True)
+    back = pa.array(OnDevice(exported))
+    assert back.type.equals(foreign.type, check_metadata=True)
+    assert back.equals(foreign)
 
 
 def test_a_record_batch_comes_and_goes_as_a_device_array() -> None:
-    theirs = pa.record_batch({"a": [1, None], "b": ["x", "y"]}).replace_schema_metadata({"k": "v"})
-    ours = bs.record_batch(OnDevice(theirs))
-    assert ours.to_pydict() == theirs.to_pydict()
-    assert pa.record_batch(OnDevice(ours)).equals(theirs, check_metadata=True)
+    foreign = pa.record_batch({"a": [1, None], "b": ["x", "y"]}).replace_schema_metadata({"k": "v"})
+    exported = bs.record_batch(OnDevice(foreign))
+    assert exported.to_pydict() == foreign.to_pydict()
+    assert pa.record_batch(OnDevice(exported)).equals(foreign, check_metadata=True)
 
 
 def test_what_goes_out_says_that_it_is_on_the_cpu_and_needs_no_waiting() -> None:
@@ -141,9 +141,9 @@ def test_an_event_to_wait_for_is_refused() -> None:
 
 
 def test_a_stream_of_another_device_is_refused_and_stays_where_it_is() -> None:
-    ours, alive = watched()
-    batch = bs.RecordBatch.from_arrays([ours], ["a"])
-    del ours
+    exported, alive = watched()
+    batch = bs.RecordBatch.from_arrays([exported], ["a"])
+    del exported
     capsule = batch.__arrow_c_device_stream__()
     words = c_abi.DeviceStreamStruct.from_address(c_abi.capsule_pointer(capsule, c_abi.DEVICE_STREAM_CAPSULE))
     words[0] = 2
@@ -175,18 +175,18 @@ def test_an_array_of_another_device_ends_its_stream() -> None:
 
 
 def test_device_capsules_and_streams_that_nobody_reads_are_released() -> None:
-    ours, alive = watched()
-    batch = bs.RecordBatch.from_arrays([ours], ["a"])
-    untaken = [ours.__arrow_c_device_array__(), batch.__arrow_c_device_stream__(), batch.__arrow_c_device_array__()]
+    exported, alive = watched()
+    batch = bs.RecordBatch.from_arrays([exported], ["a"])
+    untaken = [exported.__arrow_c_device_array__(), batch.__arrow_c_device_stream__(), batch.__arrow_c_device_array__()]
     _, half = c_data.import_stream(c_data.export_device_stream(batch.schema, [batch, batch]))
     first = next(half)
-    theirs = pa.array(OnDevice(ours))
-    del ours, batch, untaken, half
+    foreign = pa.array(OnDevice(exported))
+    del exported, batch, untaken, half
     gc.collect()
-    assert first.column(0)[7] == theirs[7].as_py() == 7
+    assert first.column(0)[7] == foreign[7].as_py() == 7
     del first
     assert alive() is not None
-    del theirs
+    del foreign
     gc.collect()
     assert alive() is None
 
