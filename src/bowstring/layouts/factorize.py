@@ -1,8 +1,8 @@
-"""Which slots of an array hold the same, told by numbers: for every layout, null being one value.
+"""Assign integer codes to the distinct values of an array of any layout, null being one value.
 
-Two slots hold the same where these are stored alike: every NaN is one value, 0.0 and -0.0 are two, and of a union the
-same child has to hold them, nulls too. Each layout says by which NumPy arrays its values are told apart
-(`Layout.identity`); what has children, by the numbers of what these hold.
+Two slots are equal if their values are identical: all NaNs are one value, 0.0 and -0.0 are two, and the slots of a
+union, including nulls, must belong to the same child. `Layout.identity_keys` returns NumPy arrays that distinguish the
+values of a layout. Nested layouts use the codes of their children.
 """
 
 from __future__ import annotations
@@ -25,38 +25,39 @@ _FEW_PLACES = 1 << 16
 
 
 def identity_keys(array: Array) -> list[Values]:
-    """NumPy arrays of shape (length,) that are all equal at two slots exactly where these hold the same, null included;
-    none where all slots do.
+    """Return NumPy arrays of shape (length,) that are all equal at two slots if and only if the slots are identical.
+
+    Nulls are one value. The list is empty if all slots are identical.
     """
     check_length(array)
     valid = array.layout.identity_mask(array)
-    kept = array if valid is None else array.layout.take(array, np.flatnonzero(valid))
-    parts = (scatter_valid(part, valid) for part in kept.layout.identity_keys(kept))
-    return [*parts] if valid is None else [valid, *parts]
+    values = array if valid is None else array.layout.take(array, np.flatnonzero(valid))
+    keys = [scatter_valid(key, valid) for key in values.layout.identity_keys(values)]
+    return keys if valid is None else [valid, *keys]
 
 
-def scatter_valid(part: Values, valid: Values | None) -> Values:
-    """What belongs to the valid slots at their places, zeros at the others."""
+def scatter_valid(key: Values, valid: Values | None) -> Values:
+    """Write the keys of the valid slots to their indices, and zeros elsewhere."""
     if valid is None:
-        return part
-    out = np.zeros(len(valid), part.dtype)
-    out[valid] = part
+        return key
+    out = np.zeros(len(valid), key.dtype)
+    out[valid] = key
     return out
 
 
 def factorize(array: Array) -> tuple[Indices, Indices]:
-    """For each slot the number of its value, counted as values first appear, and where each of them first does."""
+    """Return the code of each slot, in order of first appearance, and the index of each distinct value."""
     return factorize_keys(identity_keys(array), array.length)
 
 
 def list_identity(elements: Array, offsets: Indices) -> Values:
-    """A number for each list that consecutive offsets cut out of the elements, equal where lists hold the same."""
+    """Return a key for each list of elements between consecutive offsets, equal for identical lists."""
     codes = factorize(elements)[0]
     return factorize_bytes(codes.view(UINT8), offsets * codes.itemsize)
 
 
 def factorize_keys(keys: Sequence[Values], length: int) -> tuple[Indices, Indices]:
-    """As `factorize`, for `length` slots whose `identity_keys` are given."""
+    """As `factorize`, for `length` slots with these `identity_keys`."""
     if not keys:
         return np.zeros(length, np.int64), np.zeros(min(length, 1), np.int64)
     places = _places(keys)
@@ -74,9 +75,7 @@ def factorize_keys(keys: Sequence[Values], length: int) -> tuple[Indices, Indice
 
 
 def _places(keys: Sequence[Values]) -> Indices | None:
-    """One integer for each slot in the place of its keys, from 0 on and below a few times their number; None where that
-    cannot be said at a glance.
-    """
+    """Combine the keys into one non-negative integer per slot for a lookup table; None if the range is too large."""
     *marks, key = keys
     if not key.size or key.dtype.kind not in "iu" or len(marks) > 1 or any(mark.dtype != np.bool_ for mark in marks):
         return None
@@ -90,7 +89,7 @@ def _places(keys: Sequence[Values]) -> Indices | None:
 
 
 def _grouped_places(places: Indices) -> tuple[Indices, Indices]:
-    """As `factorize_keys`, where values are places in a table."""
+    """As `factorize_keys`, for integers that are indices into a lookup table."""
     slots = np.arange(len(places))
     table = np.empty(int(places.max()) + 1, np.int64)
     table[places[::-1]] = slots[::-1]
@@ -100,8 +99,8 @@ def _grouped_places(places: Indices) -> tuple[Indices, Indices]:
 
 
 def find_run_starts(keys: Sequence[Values]) -> Values:
-    """Which slots differ from the one before by any of the keys, at least one; the first does."""
-    found = differs_from_previous(keys[0])
+    """Return which slots differ from the previous one in any of the keys; the first one does."""
+    is_start = differs_from_previous(keys[0])
     for key in keys[1:]:
-        found |= differs_from_previous(key)
-    return found
+        is_start |= differs_from_previous(key)
+    return is_start

@@ -1,4 +1,4 @@
-"""Which byte strings are the same, told by hashes of all of them at once; what these say is looked up in the bytes."""
+"""Find equal byte strings by vectorized hashing; equal hashes are verified by comparing the bytes."""
 
 from __future__ import annotations
 
@@ -19,54 +19,53 @@ _BLOCK_STRINGS = 1 << 14
 _FEWEST_BITS = 12
 _ROUNDS = 16
 _SEED = np.uint64(secrets.randbits(64))
-"""Unknown outside, so that nobody can prepare strings whose hashes collide."""
+"""Random, so that an attacker cannot construct strings with colliding hashes."""
 _HALF = np.uint64(32)
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 """2**64 over the golden ratio: its multiples spread over the upper bits."""
 
 
 def factorize_bytes(data: Values, offsets: Indices) -> Indices:
-    """A number for each string between consecutive offsets, less than how many there are, equal for two strings exactly
-    where their bytes are.
+    """Return an integer below the number of strings for each string between consecutive offsets.
 
-    Takes time in proportion to the bytes, and memory in proportion to the number of strings; those of more than 512
-    bytes are copied.
+    Two integers are equal if and only if the strings are. Time is proportional to the bytes, memory to the number of
+    strings. Strings of more than 512 bytes are copied.
     """
     starts = offsets[:-1].astype(np.int64)
     lengths = offsets[1:] - starts
-    found = np.arange(len(starts))
+    codes = np.arange(len(starts))
     long = lengths > _LONG_BYTES
     own = np.flatnonzero(~long)
     if len(own) < len(starts):
-        seen: dict[bytes, int] = {}
-        for place in np.flatnonzero(long).tolist():
-            value = data[starts[place] : starts[place] + lengths[place]].tobytes()
-            found[place] = seen.setdefault(value, place)
+        index_by_value: dict[bytes, int] = {}
+        for index in np.flatnonzero(long).tolist():
+            value = data[starts[index] : starts[index] + lengths[index]].tobytes()
+            codes[index] = index_by_value.setdefault(value, index)
         starts, lengths = starts[own], lengths[own]
     if data.size < _WORD.itemsize:
         data = np.concatenate((data, np.zeros(_WORD.itemsize - data.size, data.dtype)))
     words = np.ndarray((data.size - _WORD.itemsize + 1,), _WORD, data, strides=(1,))
     for of in (_three_words, _all_words):
         firsts = _firsts(_hashes(of, words, starts, lengths))
-        if _are_same(words, starts, lengths, firsts):
-            found[own] = own[firsts]
-            return found
+        if _are_equal(words, starts, lengths, firsts):
+            codes[own] = own[firsts]
+            return codes
     return rank_bytes(data, offsets)
 
 
 def _first_words(words: Values, starts: Indices, lengths: Indices) -> Values:
-    """The first eight bytes of strings, zeros where they are shorter."""
+    """Return the first eight bytes of strings, zero-padded."""
     masks = _MASKS.take(lengths, mode="clip")
     if not len(starts) or starts.max() < len(words):
-        found: Values = words[starts] & masks
-        return found
+        first_words: Values = words[starts] & masks
+        return first_words
     at = np.minimum(starts, len(words) - 1)
     past = np.minimum((starts - at) * 8, 63).astype(_WORD)
     return words[at] >> past & masks
 
 
 def _three_words(words: Values, starts: Indices, lengths: Indices) -> _Words:
-    """The first words of all strings, then one of the middle and the last of those that have more, by their places."""
+    """Yield the first words of all strings, then a middle and the last word of the longer ones, with their indices."""
     yield slice(None), _first_words(words, starts, lengths)
     more = np.flatnonzero(lengths > _WORD.itemsize)
     own = more if len(more) < len(starts) else slice(None)
@@ -76,8 +75,9 @@ def _three_words(words: Values, starts: Indices, lengths: Indices) -> _Words:
 
 
 def _all_words(words: Values, starts: Indices, lengths: Indices) -> _Words:
-    """The first words of all strings, then the next ones of those that have any, by their places; the last one of these
-    ends where the string does.
+    """Yield the first words of all strings, then each next word of the longer ones, with their indices.
+
+    The last word ends at the end of the string.
     """
     yield slice(None), _first_words(words, starts, lengths)
     depth = _WORD.itemsize
@@ -93,19 +93,21 @@ def _hashes(
 ) -> Values:
     out = np.empty(len(starts), _WORD)
     for first in range(0, len(starts), _BLOCK_STRINGS):
-        held = slice(first, first + _BLOCK_STRINGS)
-        hashes = lengths[held].astype(_WORD) ^ _SEED
-        for own, word in of(words, starts[held], lengths[held]):
+        block = slice(first, first + _BLOCK_STRINGS)
+        hashes = lengths[block].astype(_WORD) ^ _SEED
+        for own, word in of(words, starts[block], lengths[block]):
             mixed = (hashes[own] ^ word) * _MULTIPLIER
             mixed ^= mixed >> _HALF
             hashes[own] = mixed
-        out[held] = hashes
+        out[block] = hashes
     return out
 
 
 def _firsts(hashes: Values) -> Indices:
-    """For each hash the place of the first one that is the same: what stands first at its place in a table, or if that
-    is another one, in a larger table, where the others have other places.
+    """Return for each hash the index of its first occurrence.
+
+    A table maps the upper bits of a hash to its first index. Hashes that collide go into a larger table, with other
+    bits, in the next round.
     """
     out = np.arange(len(hashes))
     left, keys, mixed = out.copy(), hashes, hashes
@@ -118,9 +120,9 @@ def _firsts(hashes: Values) -> Indices:
         places = (mixed >> np.uint64(64 - bits)).astype(np.intp)
         table = np.empty(1 << bits, np.int64)
         table[places[::-1]] = left[::-1]
-        held = table[places]
-        apart = hashes[held] != keys
-        out[left] = held
+        candidates = table[places]
+        apart = hashes[candidates] != keys
+        out[left] = candidates
         if not apart.any():
             return out
         left, keys, mixed = left[apart], keys[apart], mixed[apart]
@@ -130,17 +132,17 @@ def _firsts(hashes: Values) -> Indices:
     return out
 
 
-def _are_same(words: Values, starts: Indices, lengths: Indices, firsts: Indices) -> bool:
-    """Whether each string has the bytes of the one that is named for it."""
+def _are_equal(words: Values, starts: Indices, lengths: Indices, firsts: Indices) -> bool:
+    """Return whether each string equals the string at its index in `firsts`."""
     if (lengths != lengths[firsts]).any():
         return False
     others = firsts != np.arange(len(firsts))
     short = lengths <= 3 * _WORD.itemsize
     for of, own in ((_three_words, np.flatnonzero(others & short)), (_all_words, np.flatnonzero(others & ~short))):
         for first in range(0, len(own), _BLOCK_STRINGS):
-            held = own[first : first + _BLOCK_STRINGS]
-            mine = of(words, starts[held], lengths[held])
-            theirs = of(words, starts[firsts[held]], lengths[held])
-            if any((word != other).any() for (_, word), (_, other) in zip(mine, theirs, strict=True)):
+            block = own[first : first + _BLOCK_STRINGS]
+            block_words = of(words, starts[block], lengths[block])
+            first_words = of(words, starts[firsts[block]], lengths[block])
+            if any((word != other).any() for (_, word), (_, other) in zip(block_words, first_words, strict=True)):
                 return False
     return True

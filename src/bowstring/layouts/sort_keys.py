@@ -1,4 +1,4 @@
-"""The order of byte strings, as numbers: eight bytes at a time, for as long as strings are alike."""
+"""Sort keys: ranks of byte strings, eight bytes at a time while strings are equal, and stable sorting."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _ROUNDS = 8
 
 
 def rank_bytes(data: Values, offsets: Indices) -> Indices:
-    """For each string between consecutive offsets how many strings are less; equal strings have equal ranks.
+    """Return for each string between consecutive offsets the number of smaller strings.
 
-    Compares bytes, which for UTF-8 is the order of code points. Takes memory in proportion to the number of strings;
-    those that agree in their first 64 bytes are compared as Python's byte strings.
+    Compares bytes, which for UTF-8 is the order of code points. Memory use is proportional to the number of strings.
+    Strings with equal first 64 bytes are compared as Python byte strings.
     """
     starts = offsets[:-1].astype(np.int64)
     lengths = offsets[1:] - starts
@@ -24,27 +24,27 @@ def rank_bytes(data: Values, offsets: Indices) -> Indices:
     padded[: len(data)] = data
     words = np.ndarray((len(data) + 1,), np.dtype(">u8"), padded.data, 0, (1,))
     ranks = np.zeros(len(starts), np.int64)
-    alike = np.arange(len(starts))
+    tied = np.arange(len(starts))
     for depth in range(0, _ROUNDS * _WORD, _WORD):
-        if not alike.size:
+        if not tied.size:
             return ranks
-        left = np.clip(lengths[alike] - depth, 0, _WORD + 1)
+        left = np.clip(lengths[tied] - depth, 0, _WORD + 1)
         shift = ((_WORD - np.minimum(left, _WORD)) * 8).astype(np.uint64)
-        own = words[np.minimum(starts[alike] + depth, len(data))].astype(np.uint64)
+        own = words[np.minimum(starts[tied] + depth, len(data))].astype(np.uint64)
         own = np.where(
             left > 0, own >> np.minimum(shift, np.uint64(63)) << np.minimum(shift, np.uint64(63)), np.uint64(0)
         )
-        alike = _refine(ranks, alike, (own, left), left > _WORD)
-    if alike.size:
-        tails = [data[starts[i] + _ROUNDS * _WORD : starts[i] + lengths[i]].tobytes() for i in alike.tolist()]
+        tied = _refine(ranks, tied, (own, left), left > _WORD)
+    if tied.size:
+        tails = [data[starts[i] + _ROUNDS * _WORD : starts[i] + lengths[i]].tobytes() for i in tied.tolist()]
         numbers = {tail: number for number, tail in enumerate(sorted(set(tails)))}
         codes = np.fromiter((numbers[tail] for tail in tails), np.int64, len(tails))
-        _refine(ranks, alike, (codes,), np.zeros(len(alike), np.bool_))
+        _refine(ranks, tied, (codes,), np.zeros(len(tied), np.bool_))
     return ranks
 
 
 def _refine(ranks: Indices, members: Indices, keys: tuple[Values, ...], goes_on: Values) -> Indices:
-    """Tell the members of equal rank apart by `keys`; those that are still alike and go on, in their order."""
+    """Refine the ranks of members of equal rank by `keys`; return those that are still equal and have more bytes."""
     before = ranks[members]
     order = np.lexsort((*reversed(keys), before))
     apart = differs_from_previous(before[order])
@@ -55,12 +55,12 @@ def _refine(ranks: Indices, members: Indices, keys: tuple[Values, ...], goes_on:
     group, subgroup = (np.maximum.accumulate(np.where(edge, places, 0)) for edge in (apart, finer))
     ranks[members[order]] = before[order] + subgroup - group
     single = finer & np.append(finer[1:], True)
-    unsettled: Indices = members[order[~single & goes_on[order]]]
-    return unsettled
+    remaining: Indices = members[order[~single & goes_on[order]]]
+    return remaining
 
 
 def stable_argsort(keys: Sequence[Values]) -> Indices:
-    """The positions that put rows in order, by NumPy keys, at least one, the most significant first."""
+    """Return the indices that sort rows by one or more NumPy keys, the most significant first; the sort is stable."""
     key = keys[0]
     if len(keys) > 1:
         return np.lexsort(keys[::-1])
@@ -72,7 +72,7 @@ def stable_argsort(keys: Sequence[Values]) -> Indices:
 
 
 def differs_from_previous(values: Values) -> Values:
-    """Which values are not the one before; the first is not."""
+    """Return which values differ from the previous one; the first one does."""
     out = np.ones(len(values), np.bool_)
     np.not_equal(values[1:], values[:-1], out=out[1:])
     return out

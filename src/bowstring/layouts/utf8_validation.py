@@ -1,7 +1,7 @@
-"""Whether bytes are UTF-8, told for many of them at once («Variable-size Binary Layout»: strings are UTF-8).
+"""Vectorized validation of UTF-8 («Variable-size Binary Layout»: strings are UTF-8).
 
-A byte has to continue a character exactly where one of the three bytes before it begins a character that is so long;
-and four first bytes leave no free choice of the second one. Both are compared for a block of bytes at a time.
+A byte must be a continuation byte if and only if one of the three bytes before it starts a character of that length.
+Four lead bytes restrict the second byte. Both are checked for a block of bytes at a time.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from bowstring.memory.buffer import UINT8, Bytes
 
 _BLOCK_BYTES = 1 << 17
 _BEFORE = 3
-"""So many bytes before a byte say whether it continues a character."""
-_LAST_CONTINUING = np.int8(-65)
-"""Of signed bytes, those up to this one continue a character."""
+"""The number of preceding bytes that determine whether a byte must be a continuation byte."""
+_MAX_CONTINUATION = np.int8(-65)
+"""As signed integers, continuation bytes are less than or equal to this."""
 
 
 def is_utf8(data: Bytes) -> bool:
-    """Whether bytes of shape (n,) are UTF-8 as a whole: no surrogates, no character in more bytes than it needs."""
+    """Return whether bytes of shape (n,) are valid UTF-8, without surrogates and overlong encodings."""
     room = np.zeros(min(data.size, _BLOCK_BYTES) + 2 * _BEFORE, UINT8)
     stop = _BEFORE
     for first in range(0, data.size, _BLOCK_BYTES):
@@ -27,24 +27,24 @@ def is_utf8(data: Bytes) -> bool:
         stop = _BEFORE + some.size
         room[_BEFORE:stop] = some
         if first + some.size == data.size:
-            room[stop : stop + _BEFORE] = 0  # which continue nothing
+            room[stop : stop + _BEFORE] = 0  # not continuation bytes
             stop += _BEFORE
-        if not _is_sound(room[:stop]):
+        if not _is_valid(room[:stop]):
             return False
     return True
 
 
-def _is_sound(data: Bytes) -> bool:
-    """Whether bytes are UTF-8 as far as they go; the first three were looked at with those before them."""
+def _is_valid(data: Bytes) -> bool:
+    """Return whether bytes are valid UTF-8, apart from the first three, which belong to the previous block."""
     most = int(data.max())
     if most < 0x80:
         return True
     before, own = data[_BEFORE - 1 : -1], data[_BEFORE:]
-    wanted = before >= 0xC0
-    wanted |= data[_BEFORE - 2 : -2] >= 0xE0
+    must_continue = before >= 0xC0
+    must_continue |= data[_BEFORE - 2 : -2] >= 0xE0
     if most >= 0xF0:
-        wanted |= data[:-_BEFORE] >= 0xF0
-    if most > 0xF4 or (wanted != (own.view(np.int8) <= _LAST_CONTINUING)).any() or (before - 0xC0 < 2).any():
+        must_continue |= data[:-_BEFORE] >= 0xF0
+    if most > 0xF4 or (must_continue != (own.view(np.int8) <= _MAX_CONTINUATION)).any() or (before - 0xC0 < 2).any():
         return False
     is_low = own < 0xA0
     if ((before == 0xE0) & is_low).any() or ((before == 0xED) > is_low).any():
