@@ -1,18 +1,16 @@
-"""Bowstring: Arrow in pure Python and NumPy, and the road that Arrow data takes out of Spark.
+"""Bowstring: Arrow in pure Python and NumPy, tables shared between processes, and Spark results published to them.
 
 - Between processes: `share` and `attach` for one table; `serve` and `connect` for tables by name.
-- Out of Spark: `bowstring.spark.publish`, then `connect` anywhere on the host.
-- Files and streams: `open_file`, `open_stream`, `new_file`, `new_stream`; `inspect` tells what is in one,
-  `anatomy_page` draws it.
+- From Spark: `bowstring.spark.publish`, then `connect` in any process of the host.
+- Files and streams: `open_file`, `open_stream`, `new_file`, `new_stream`; `inspect` and `anatomy_page` describe one.
 - Whole files: `append_file`, `concat_files`, `recover`.
 - In memory: `table`, `record_batch`, `array`, `schema`, `field`, and a function for each type, such as `int32()`.
-- What goes wrong is in `bowstring.errors`.
+- Exceptions: `bowstring.errors`.
 
-Everything public is a name of this package. `import bowstring` itself loads nothing, not even NumPy: a name's module is
-imported when the name is first asked for (PEP 562).
+`import bowstring` loads nothing, not even NumPy: a name's module is imported when the name is first used (PEP 562).
 
-To add a public name, write one line in each of the two places below: `_EXPORTS` tells the interpreter where it is, the
-imports under `TYPE_CHECKING` tell type checkers and editors. tests/test_exports.py holds that they agree.
+A public name has a line in two places below: `_EXPORTS` for the interpreter, and the imports under `TYPE_CHECKING` for
+type checkers and editors. tests/test_exports.py checks that they agree.
 """
 
 from typing import TYPE_CHECKING
