@@ -296,7 +296,7 @@ def test_columns_that_somebody_holds_survive_whatever_is_read_after_them(codec: 
     held = None
     gc.collect()
     assert bs.release_unused_memory() > 0
-    assert bs.release_unused_memory() == 0
+    assert wait_until(lambda: bs.release_unused_memory() == 0)  # a decompression thread may return its memory later
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])

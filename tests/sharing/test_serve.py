@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import re
-import select
 import struct
 import subprocess
 import sys
@@ -407,8 +406,10 @@ def test_a_connection_with_a_message_that_nobody_asked_for_is_not_used_again(ser
         (session,) = server._clients
         server._loop.call(lambda: session._channel.submit((b"unasked",)))
         server._loop.call(lambda: server._loop.handle(session, 0))
+        is_sent = threading.Event()
+        server._loop.call(is_sent.set)
+        assert is_sent.wait(15)
         (connection,) = data._connections
-        assert wait_until(lambda: select.select([connection.transport], [], [], 0)[0])
         assert data.read_all() == example()
         assert connection not in data._connections
 

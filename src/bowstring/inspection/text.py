@@ -25,9 +25,9 @@ def printable(text: str, max_characters: int | None = None) -> str:
 def printable_bytes(raw: bytes, max_characters: int | None = None) -> str:
     r"""Format bytes as text if they are valid UTF-8, else like `repr`; add the size if they are truncated.
 
-    >>> shown_bytes(b"\xff\x00")
+    >>> printable_bytes(b"\xff\x00")
     "b'\\xff\\x00'"
-    >>> shown_bytes(b"a" * 2000, 4)
+    >>> printable_bytes(b"a" * 2000, 4)
     'aaa… (2,000 bytes)'
     """
     is_long = max_characters is not None and len(raw) > 4 * max_characters

@@ -19,7 +19,7 @@ Span: TypeAlias = tuple[int, int]
 def merge_spans(spans: Iterable[Span], gap_bytes: int = GAP_BYTES) -> list[Span]:
     """Sort spans and merge those that overlap or have a gap of at most `gap_bytes`; drop empty ones.
 
-    >>> merged([(100, 10), (0, 8), (8, 2)], gap_bytes=16)
+    >>> merge_spans([(100, 10), (0, 8), (8, 2)], gap_bytes=16)
     [(0, 10), (100, 10)]
     """
     merged: list[Span] = []
