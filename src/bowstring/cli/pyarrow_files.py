@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import io
+import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -20,6 +24,22 @@ _BUFFER_BYTES = 1 << 16
 _CODECS = {b"\x1f\x8b\x08": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
 
 
+_EXIT_TIMEOUT_S = 1.0
+_open_files: weakref.WeakSet[io.RawIOBase] = weakref.WeakSet()
+
+
+@atexit.register
+def _wait_for_release() -> None:
+    """Wait until pyarrow's threads have released their files.
+
+    A thread that releases one while the interpreter is finalized ends the process with SIGABRT.
+    """
+    gc.collect()
+    deadline_s = time.monotonic() + _EXIT_TIMEOUT_S
+    while _open_files and time.monotonic() < deadline_s:
+        time.sleep(0.001)
+
+
 def import_pyarrow(module: str = "pyarrow") -> Any:
     """Import a module of pyarrow. Raises `MissingExtraError` if it is not installed."""
     try:
@@ -33,6 +53,7 @@ class SequentialFile(io.RawIOBase):
 
     def __init__(self, source: MemorySource | StreamSource) -> None:
         super().__init__()
+        _open_files.add(self)
         self._source = source
 
     @property
@@ -85,6 +106,7 @@ class RandomAccessFile(io.RawIOBase):
 
     def __init__(self, source: MemorySource | RangeSource) -> None:
         super().__init__()
+        _open_files.add(self)
         self._source = source
         self._position = 0
 
