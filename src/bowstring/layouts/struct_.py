@@ -127,15 +127,15 @@ class StructLayout(Layout):
         return Array(self, length, (pack_validity(mask),), tuple(columns))
 
     def build(self, values: Sequence[Any]) -> Array:
-        mask, found = None, rows_to_columns(self.names, values)
-        if found is None:
+        mask, columns = None, rows_to_columns(self.names, values)
+        if columns is None:
             values, mask = fill_nulls(values, dict.fromkeys(self.names))
-            found = rows_to_columns(self.names, values) or self._columns_of(values)
-        columns = []
-        for name, child, column in zip(self.names, self.children, found, strict=True):
+            columns = rows_to_columns(self.names, values) or self._columns_of(values)
+        arrays = []
+        for name, child, column in zip(self.names, self.children, columns, strict=True):
             with error_context(f"field {name!r}"):
-                columns.append(child.build(column))
-        return self.of(columns, len(values), mask)
+                arrays.append(child.build(column))
+        return self.of(arrays, len(values), mask)
 
     def _columns_of(self, values: Sequence[Any]) -> list[list[Any]]:
         """The fields' values, None for one that is absent; raises `DataTypeError` naming the first value that does not

@@ -133,9 +133,9 @@ class ArrowWriter(DataSourceArrowWriter):
         for _ in range(MOST_CONFLICTS):
             current = latest(self._folder)
             before = self._before(current)
-            kept = () if self._overwrite else self._base(current)
+            previous_entries = () if self._overwrite else self._base(current)
             sequence = 1 if current is None else current.sequence + 1
-            if place(self._folder, Manifest(sequence, self._schema.jsonValue(), (*kept, *entries))):
+            if place(self._folder, Manifest(sequence, self._schema.jsonValue(), (*previous_entries, *entries))):
                 return before if self._overwrite else []
         raise ResourceError(f"{self._folder}: {MOST_CONFLICTS} other jobs committed before this one could")
 

@@ -197,8 +197,8 @@ def _named(class_name: str) -> _ToSpark:
     def make(_data_type: arrow.DataType, _path: str) -> SparkType:
         from pyspark.sql import types as spark
 
-        made: SparkType = getattr(spark, class_name)()
-        return made
+        spark_type: SparkType = getattr(spark, class_name)()
+        return spark_type
 
     return make
 

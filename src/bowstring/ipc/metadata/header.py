@@ -304,12 +304,12 @@ class HeaderWriter:
         multiple of 8.
         """
         key = (len(numbers.nodes), len(numbers.buffers), len(numbers.variadic), pairs, dictionary)
-        made = self._blanks.get(key)
-        if made is None:
+        blank = self._blanks.get(key)
+        if blank is None:
             if len(self._blanks) >= _MAX_TEMPLATES:
                 self._blanks.clear()
-            made = self._blanks[key] = self._build_build_blank(numbers, pairs, dictionary)
-        out, template = made
+            blank = self._blanks[key] = self._build_blank(numbers, pairs, dictionary)
+        out, template = blank
         _LONG.pack_into(out, template.length_at, numbers.length)
         _LONG.pack_into(out, template.body_length_at, body_bytes)
         for at, held in (
@@ -321,7 +321,7 @@ class HeaderWriter:
                 out[at : at + held.nbytes] = held.tobytes()
         return bytes(out)
 
-    def _build_build_blank(
+    def _build_blank(
         self, numbers: BatchNumbers, pairs: Metadata, dictionary: DictionaryHeader | None
     ) -> tuple[bytearray, HeaderTemplate]:
         record: dict[str, Any] = {
